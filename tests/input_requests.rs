@@ -179,7 +179,7 @@ fn answer_fits_if_and_only_if_a_validator_accepts_it() {
     for form in forms() {
         let schema = serde_json::to_value(&form).expect("JSON");
         let validator = jsonschema::options().should_validate_formats(true).build(&schema).expect("a schema");
-        let (mut fit, mut misfit) = (0, 0);
+        let (mut fit, mut mismatch) = (0, 0);
         for _ in 0..3_000 {
             let mut content: Map<ElicitValue> = Map::new();
             for (name, field) in form.properties.iter() {
@@ -195,7 +195,7 @@ fn answer_fits_if_and_only_if_a_validator_accepts_it() {
             let json = serde_json::to_value(&content).expect("JSON");
             let checked = form.check(&content);
             assert_eq!(checked.is_ok(), validator.is_valid(&json), "{schema} {json}: {checked:?}");
-            *if checked.is_ok() { &mut fit } else { &mut misfit } += 1;
+            *if checked.is_ok() { &mut fit } else { &mut mismatch } += 1;
             // The answer read from its message gives the same result.
             let request = InputRequest::Elicit(ElicitParams::form("m", form.clone()));
             let answer = RawJson::encode(&ElicitResult::accept(content)).expect("JSON");
@@ -203,7 +203,7 @@ fn answer_fits_if_and_only_if_a_validator_accepts_it() {
             assert_eq!(read, checked.map_err(|m| format!("`content.{}`: {}", m.path, m.reason)), "{answer}");
         }
         assert!(fit > 20, "{fit} of 3000 fit {schema}");
-        assert!(misfit > 20 || form.properties.is_empty(), "{misfit} of 3000 do not fit {schema}");
+        assert!(mismatch > 20 || form.properties.is_empty(), "{mismatch} of 3000 do not fit {schema}");
     }
 }
 

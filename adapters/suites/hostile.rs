@@ -319,7 +319,7 @@ fn client_closes_stdout_within_a_response() {
 }
 
 fn server_starts_with_closed_handles() {
-    // Stdin is closed: the server ends at once.
+    // Stdin is closed: the server ends immediately.
     let (status, out, stderr) = ServerProcess::new(shell_command("exec <&-", &[])).finish();
     assert_eq!((status.success(), &*out, &*stderr), (true, "", "over\n"));
     // Stdout is closed: responses are discarded.
@@ -354,7 +354,7 @@ fn server_reports_unusable_handles() {
         assert_eq!((status.code(), &*out), (Some(1), ""), "{handle}: {stderr}");
         assert!(stderr.starts_with("failed: ") && stderr.contains(why), "{handle}: {stderr}");
     }
-    // Stdin and stdout end at once, as after a lost terminal. That is no error.
+    // Stdin and stdout end at the same time, as after a lost terminal. That is no error.
     let mut server = ServerProcess::new(shell_command("exec <>/dev/null >&0", &[]));
     server.write(&call_line(1, "echo"));
     assert!(server.finish().0.success());

@@ -211,7 +211,7 @@ fn session_is_found_from_connections_of_all_shards() {
         // An unknown session is refused, whichever shard its id names.
         clients[1].send("POST", "Mcp-Session-Id: AAAAAQAAAAAAAAAAAAAAAAAAAAAA\r\n", "{}");
         assert!(clients[1].read_response().0.starts_with("HTTP/1.1 4"));
-        // A session that is deleted on a connection of another shard is over everywhere.
+        // A session that is deleted on a connection of another shard has ended everywhere.
         clients[5].send("DELETE", &sessions[0], "");
         assert!(clients[5].read_response().0.starts_with("HTTP/1.1 204 "));
         for client in &mut clients {

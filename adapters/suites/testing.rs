@@ -21,7 +21,7 @@ use crate::adapter::{Call, Cx, IS_SINGLE_THREADED, Router, SLEEP_CANCELLED, hand
 use crate::support::{ERAS, text, version_set};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// How long the tool `sleep` sleeps. It is less than the age at which a server ends a call.
+/// Duration for which the tool `sleep` sleeps. It is less than the age at which a server ends a call.
 pub(crate) const NAP: Duration = Duration::from_secs(3000);
 
 pub(crate) fn options(era: Era) -> Options {

@@ -28,7 +28,7 @@ pub enum Diagnostic {
         /// Length of the whole line in bytes.
         length: usize,
     },
-    /// A request had the id of another request in flight. It was dropped, and the first one goes on (DESIGN-09).
+    /// A request had the id of another request in flight. It was dropped, and the first one continues (DESIGN-09).
     DuplicateId(RequestId),
     /// A response arrived for a call that has ended (CANC-012, CANC-013).
     LateResponse(RequestId),

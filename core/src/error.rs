@@ -1,4 +1,4 @@
-//! The three error types: a connection is over, a call failed, a command was refused.
+//! The three error types: a connection has ended, a call failed, a command was refused.
 
 mod http;
 
@@ -17,7 +17,7 @@ use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::version::{KnownEra, Version, VersionSet};
 
-/// The reason why a connection is over.
+/// The reason why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -186,7 +186,7 @@ pub enum UseError {
     /// The key is stale: its call or channel has ended.
     #[error("this call or channel has ended")]
     Stale,
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is closed")]
     Closed,
     /// The command is not possible before the handshake has finished.
@@ -226,7 +226,7 @@ pub enum UseError {
         /// Negotiated revision.
         version: Version,
     },
-    /// The method is sent by the engine alone, or by the other role.
+    /// The method is sent only by the engine, or by the other role.
     #[error("`{0}` cannot be sent by the application")]
     ReservedMethod(String),
     /// The member or `_meta` key is reserved for the protocol (META-002) or malformed (META-003).

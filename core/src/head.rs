@@ -59,7 +59,7 @@ impl core::fmt::Debug for RedactedFields<'_> {
     }
 }
 
-/// How the body of an outgoing message is delimited.
+/// Framing of the body of an outgoing message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodySize {
     /// No body and no length field (204, 304, a GET).

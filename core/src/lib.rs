@@ -48,7 +48,7 @@
 //!   never changes the output.
 //! - **Bounded.** Nothing panics. Memory and work stay within [`Limits`], and each limit documents what happens when it
 //!   is reached.
-//! - **Three separate errors.** [`Fault`]: the connection is over. [`CallError`]: one outbound call failed.
+//! - **Three separate errors.** [`Fault`]: the connection has ended. [`CallError`]: one outbound call failed.
 //!   [`UseError`]: a command was refused and nothing changed. A misbehaving peer gets an error response or causes an
 //!   event ([`Diagnostic`]). It never causes an `Err`.
 //! - **One outcome per call.** Each call ends exactly once. A key ([`CallId`], [`CallKey`]) of a call that has ended is

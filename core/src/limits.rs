@@ -20,7 +20,7 @@ pub struct Limits {
     ///
     /// Stops: a peer that never ends its line. Reached: the rest of the message is skipped without being stored. A
     /// request is answered with an error; an outbound call whose answer is too long ends with
-    /// [`CallError::TooLarge`](crate::CallError). The connection goes on (STDIO-012).
+    /// [`CallError::TooLarge`](crate::CallError). The connection continues (STDIO-012).
     pub max_frame: usize,
     /// Deepest nesting of one message (default and maximum 128, small 32).
     ///
@@ -131,12 +131,12 @@ pub struct Limits {
     ///
     /// Reached: `initialize` is refused with -32602.
     pub max_peer_info: usize,
-    /// Longest `_meta` text that is kept to recognise an equal one in the next request (default 1 KiB, small 0 = off).
+    /// Longest `_meta` text that is kept to recognize an equal one in the next request (default 1 KiB, small 0 = off).
     pub max_meta_cache: usize,
 
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).
     ///
-    /// The timer stands still while a client owes the server an input response (TIME-008).
+    /// The timer is paused while a client owes the server an input response (TIME-008).
     pub call_timeout: Duration,
     /// Total time of a call, with or without progress (default 10 min; TIME-006).
     ///

@@ -1,6 +1,6 @@
 //! The table of methods: revisions, sender, required capability.
 //!
-//! A revision gains or loses a method by a row of this table alone.
+//! A revision gains or loses a method only by a row of this table.
 
 use crate::version::Version;
 

@@ -16,7 +16,7 @@ use bytes::{Buf, Bytes, BytesMut};
 const MIN_SEGMENT_LEN: usize = 16 << 10;
 /// Consumed bytes that may stay in front of the tail.
 const MAX_CONSUMED_PREFIX: usize = 4 << 10;
-/// Capacity above which an empty tail is released at once.
+/// Capacity above which an empty tail is released immediately.
 const MAX_RETAINED_CAPACITY: usize = 64 << 10;
 
 /// A queue of outgoing bytes with a cursor for short writes.

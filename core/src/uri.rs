@@ -1,4 +1,4 @@
-//! URIs as text: permitted characters and the normalised spelling (RFC 3986).
+//! URIs as text: permitted characters and the normalized spelling (RFC 3986).
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -93,7 +93,7 @@ pub enum UriError {
     /// It does not begin with a scheme (`file:`, for example).
     #[error("it does not begin with a scheme")]
     Scheme,
-    /// It holds a character that no URI may hold, or a `%` without two hexadecimal digits behind it.
+    /// It holds a character that no URI may hold, or a `%` without two hexadecimal digits after it.
     #[error("the character at byte {at} is not permitted there")]
     Character {
         /// Offset of the character, in bytes.
@@ -107,9 +107,9 @@ pub enum UriError {
     },
 }
 
-/// Checks and normalises a URI: equivalent URIs get equal bytes, apart from the case of the [host](host_range).
+/// Checks and normalizes a URI: equivalent URIs get equal bytes, apart from the case of the [host](host_range).
 ///
-/// The scheme gets small letters and triplets get capitals. Unreserved characters are not encoded, and characters
+/// The scheme is converted to lower case, triplets to upper case. Unreserved characters are not encoded, and characters
 /// outside of ASCII are (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: the server that serves the
 /// URI interprets them.
 pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
@@ -122,7 +122,7 @@ pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriErro
     normalize_part(uri, true, 0)
 }
 
-/// Returns the range of the host with its port in a normalised URI. Case is not significant there (RFC 3986, 3.2.2).
+/// Returns the range of the host with its port in a normalized URI. Case is not significant there (RFC 3986, 3.2.2).
 ///
 /// URIs that templates match keep the case of this range. The text behind `//` is often not a host name, and a
 /// variable must hold exactly the text that was sent.
@@ -140,14 +140,14 @@ pub(super) fn bytes_equal_at(host: &Range<usize>, at: usize, a: u8, b: u8) -> bo
     a == b || (host.contains(&at) && a.eq_ignore_ascii_case(&b))
 }
 
-/// Checks and normalises a URI: all equivalent URIs get equal bytes.
+/// Checks and normalizes a URI: all equivalent URIs get equal bytes.
 ///
 /// Does the same as [`normalize`], and converts the host to small letters.
 pub(crate) fn comparison_key(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
     Ok(lower_host(normalize(uri, limit)?))
 }
 
-/// Converts the host of a normalised URI to small letters.
+/// Converts the host of a normalized URI to small letters.
 pub(crate) fn lower_host(uri: Cow<'_, str>) -> Cow<'_, str> {
     let host = host_range(&uri);
     let (Some(before), Some(name), Some(behind)) =
@@ -208,7 +208,7 @@ pub(crate) fn has_host(uri: &str) -> bool {
     !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Normalises a piece of a URI; `begins` says whether it is the first piece, `offset` where it begins.
+/// Normalizes a piece of a URI; `begins` says whether it is the first piece, `offset` where it begins.
 pub(crate) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<Cow<'_, str>, UriError> {
     let scheme = if begins { scheme(text).unwrap_or(0) } else { 0 };
     let bytes = text.as_bytes();

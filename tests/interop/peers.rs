@@ -36,7 +36,7 @@ pub(crate) fn probe() -> &'static Path {
             test.parent().and_then(Path::parent).expect("a test binary is in <target>/<profile>/deps");
         let probe = profile.join(format!("mcp-probe{}", env::consts::EXE_SUFFIX));
         // Built even if it exists: cargo builds no binaries of other packages for a test, so an existing one may be
-        // older than the code. An up-to-date build is cheap. Without cargo (the test was started by hand) the existing
+        // older than the code. An up-to-date build is cheap. Without cargo (the test was started manually) the existing
         // one is used.
         let cargo = match env::var_os("CARGO") {
             Some(cargo) => cargo,

@@ -1,4 +1,4 @@
-//! The wings of `mcp-std`: which one may use which, and which packages an adapter may depend on.
+//! Dependencies between the modules of `mcp-std`, and between the packages of the workspace.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,8 +6,9 @@ use std::fs;
 use crate::source::{self, SourceFile};
 use crate::{assert_none, root};
 
-/// Each wing of `mcp-std` with the wings that it may use; a row names only wings above it, so there are no cycles.
-const WINGS: &[(&str, &str)] = &[
+/// Each module of `mcp-std` with the modules that it may use; a row names only modules above it, so there are no
+/// cycles.
+const STD_MODULES: &[(&str, &str)] = &[
     ("catch", ""),
     ("clock", ""),
     ("entropy", ""),
@@ -32,8 +33,8 @@ const WINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Largest number of wings, and of edges between them.
-const MAX_WINGS: usize = 15;
+/// Maximum number of modules, and of edges between them.
+const MAX_MODULES: usize = 15;
 const MAX_EDGES: usize = 40;
 
 /// The packages of this workspace that each package may depend on.
@@ -52,8 +53,8 @@ fn std_sources() -> Vec<SourceFile> {
     sources
 }
 
-/// The wing of a file: its top-level module, or the module below `adapter`.
-fn wing(path: &str) -> String {
+/// Returns the module of a file: its top-level module, or the module below `adapter`.
+fn std_module(path: &str) -> String {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let parts: Vec<&str> = path.split('/').collect();
     match *parts.as_slice() {
@@ -63,7 +64,7 @@ fn wing(path: &str) -> String {
     }
 }
 
-/// Edges between wings, with a place for each.
+/// Returns the edges between modules, with a source line for each.
 fn edges() -> BTreeMap<(String, String), String> {
     let sources = std_sources();
     let lib = sources.iter().find(|s| s.path == "lib.rs").expect("lib.rs");
@@ -75,7 +76,7 @@ fn edges() -> BTreeMap<(String, String), String> {
     }
     let mut edges = BTreeMap::new();
     for source in sources.iter().filter(|s| s.path != "lib.rs" && s.path != "adapter/mod.rs") {
-        let from = wing(&source.path);
+        let from = std_module(&source.path);
         for (line, path) in source.code_paths("crate::") {
             let Some(first) = path.first() else { continue };
             let to = match (&**first, path.get(1)) {
@@ -94,29 +95,29 @@ fn edges() -> BTreeMap<(String, String), String> {
 }
 
 #[test]
-fn wings_of_mcp_std_use_only_what_their_row_allows() {
-    let rows: Vec<&str> = WINGS.iter().map(|(name, _)| *name).collect();
-    for (i, (name, uses)) in WINGS.iter().enumerate() {
+fn modules_of_mcp_std_use_only_what_their_row_allows() {
+    let rows: Vec<&str> = STD_MODULES.iter().map(|(name, _)| *name).collect();
+    for (i, (name, uses)) in STD_MODULES.iter().enumerate() {
         for used in uses.split_whitespace() {
             assert!(rows[..i].contains(&used), "`{name}` may use `{used}`, which is not above it");
         }
     }
     let found: BTreeSet<String> =
-        std_sources().iter().map(|s| wing(&s.path)).filter(|w| w != "lib" && w != "adapter").collect();
+        std_sources().iter().map(|s| std_module(&s.path)).filter(|w| w != "lib" && w != "adapter").collect();
     let listed: BTreeSet<String> = rows.iter().map(|row| (*row).to_owned()).collect();
-    assert_eq!(found, listed, "the wings and their rows");
-    assert!(rows.len() <= MAX_WINGS, "{} wings", rows.len());
+    assert_eq!(found, listed, "the modules and their rows");
+    assert!(rows.len() <= MAX_MODULES, "{} modules", rows.len());
     let edges = edges();
     assert!(edges.len() > 15, "the imports were not found");
-    assert!(edges.len() <= MAX_EDGES, "{} edges between wings: {:?}", edges.len(), edges.keys());
+    assert!(edges.len() <= MAX_EDGES, "{} edges between modules: {:?}", edges.len(), edges.keys());
     let mut wrong = Vec::new();
     for ((from, to), place) in &edges {
-        let allowed = WINGS.iter().find(|(name, _)| name == from).map_or("", |(_, uses)| *uses);
+        let allowed = STD_MODULES.iter().find(|(name, _)| name == from).map_or("", |(_, uses)| *uses);
         if !allowed.split_whitespace().any(|used| used == to) {
             wrong.push(format!("{place}: `{from}` uses `{to}`"));
         }
     }
-    assert_none("dependencies between wings that no row allows", &wrong);
+    assert_none("dependencies between modules that no row allows", &wrong);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Counts that are read by people and fail nothing: shared type names, riddles in docs, long files and functions.
+//! Counts for information, which fail no test: shared type names, questions in docs, long files and functions.
 
 use alloc::collections::BTreeMap;
 use core::fmt::Write as _;
@@ -59,7 +59,7 @@ fn counts_are_printed() {
     ];
     for folder in folders {
         let mut names: BTreeMap<String, usize> = BTreeMap::new();
-        let mut riddles = 0;
+        let mut questions = 0;
         let sources = source::read(&root().join(folder));
         for source in &sources {
             let written = fs::read_to_string(root().join(folder).join(&source.path)).expect("UTF-8");
@@ -70,7 +70,7 @@ fn counts_are_printed() {
                 let doc = line.trim_start().trim_start_matches("//").trim_start_matches(['/', '!']);
                 let is_doc = line.trim_start().starts_with("///") || line.trim_start().starts_with("//!");
                 let first = doc.split_whitespace().next().unwrap_or_default();
-                riddles += usize::from(is_doc && matches!(first, "What" | "Who" | "Whose" | "Whom"));
+                questions += usize::from(is_doc && matches!(first, "What" | "Who" | "Whose" | "Whom"));
             }
             if source.length > LONG_FILE {
                 let _ = writeln!(text, "note: {folder}/{} has {} lines", source.path, source.length);
@@ -85,7 +85,7 @@ fn counts_are_printed() {
         assert!(all > 0, "{folder} has no types");
         let _ = writeln!(
             text,
-            "note: {folder}: {shared} of {all} types share their name ({} %), {riddles} docs begin with What or Who",
+            "note: {folder}: {shared} of {all} types share their name ({} %), {questions} docs begin with What or Who",
             shared * 100 / all
         );
     }

@@ -365,7 +365,7 @@ fn requests_between_initialize_and_initialized_are_served() {
             assert!(
                 matches!(harness.expect_event(), Event::SessionOpened { version: v, .. } if v == version)
             );
-            // The event comes once, however often the notification comes.
+            // The event is emitted once, however often the notification arrives.
             harness.feed_message(&notification("notifications/initialized", Value::Null));
             harness.assert_idle();
             harness.transcript

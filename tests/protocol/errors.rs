@@ -104,7 +104,7 @@ fn application_errors_are_sent_unchanged() {
                 Some(_) => legacy_request(1, "tools/call", json!({"name": "a"})),
                 None => modern_request(1, "tools/call", json!({"name": "a"})),
             };
-            // Resource not found is -32002 in the legacy era alone.
+            // Resource not found is -32002 only in the legacy era.
             let not_found = if version.is_some() { -32002 } else { -32602 };
             for (code, data) in
                 [(7, Value::Null), (not_found, json!({"uri": "tide://x"})), (-32603, json!([1, null]))]

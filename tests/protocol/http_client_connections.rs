@@ -31,7 +31,7 @@ struct PoolHarness {
     pool: ConnectionPool,
     now: Instant,
     chunk_sizes: ChunkSizes,
-    /// True if connections are established at once.
+    /// True if connections are established immediately.
     connects_at_once: bool,
     connecting: Vec<ConnectionId>,
     servers: BTreeMap<ConnectionId, (server::Connection, String, Vec<u8>)>,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::common::{client, ms, secs};
 
-/// How far the response of an exchange has come.
+/// Progress of the response of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ResponseStage {
     AwaitingHead,

@@ -71,7 +71,7 @@ fn session_id_is_hidden_in_debug_output() {
     assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
 }
 
-// covers: HTTP-066 (as the client takes it)
+// covers: HTTP-066 (client side)
 #[test]
 fn invalid_session_id_is_not_sent_back() {
     for bad in ["", "a b", "\u{e9}", &"x".repeat(2_000)] {
@@ -93,7 +93,7 @@ fn invalid_session_id_is_not_sent_back() {
     }
 }
 
-// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-050 (as the client takes it)
+// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-050 (client side)
 #[test]
 fn calls_wait_until_the_get_stream_is_open() {
     for_each_chunker(|cut| {
@@ -122,7 +122,7 @@ fn calls_wait_until_the_get_stream_is_open() {
     });
 }
 
-// covers: HTTP-049 (405, as the client takes it)
+// covers: HTTP-049 (405, client side)
 #[test]
 fn missing_get_stream_does_not_block_calls() {
     for failure in ["404", "405", "400", "500", "broken", "silent", "page"] {
@@ -311,7 +311,7 @@ fn call_is_lost_when_resumption_fails() {
                         if failure == "down" {
                             harness.refuse_connection(get.id);
                         } else {
-                            // Servers that have lost the stream may answer with one that ends at once.
+                            // Servers that have lost the stream may answer with one that ends immediately.
                             harness.start_event_stream(get.id);
                             harness.receive_end(get.id);
                         }
@@ -384,7 +384,7 @@ fn get_stream_is_reopened_while_it_delivers_messages() {
             harness.start_event_stream(again.id);
             get = again.id;
         }
-        // Priming events alone do not count: a server that lost its state may send them for ever.
+        // Priming events alone do not count: a server that lost its state may send them forever.
         harness.receive_body(get, "id: p0\ndata:\n\n");
         harness.receive_end(get);
         for (round, pause) in [2, 4, 8, 16].into_iter().enumerate() {

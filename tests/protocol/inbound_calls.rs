@@ -332,7 +332,7 @@ fn shutdown_finishes_open_calls_and_takes_no_new_ones() {
         let now = harness.now;
         assert_eq!(harness.pipe.engine().complete(now, second.id(), &empty_result()), Err(UseError::Stale));
     });
-    // Without calls it ends at once.
+    // Without calls it ends immediately.
     let mut harness = dual_era_harness(Chunker::Whole);
     harness.pipe.shutdown(harness.now, secs(3));
     assert_eq!(harness.expect_closed(), Fault::Closed);

@@ -58,7 +58,7 @@ impl InputExchange {
         outcome
     }
 
-    /// Answers the input request as the client, and returns the call that comes again.
+    /// Answers the input request as the client, and returns the call that is delivered again.
     fn answer(&mut self, key: &str, answer: &Value) -> Call {
         let reply = self.harness.expect_reply();
         if self.version == MODERN {

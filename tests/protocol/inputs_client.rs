@@ -289,7 +289,7 @@ fn repeated_input_requests_do_not_extend_the_total_timeout() {
     let (key, _) = harness.start_call("tools/call", &json!({"name": "a"}), &CallOptions::new());
     for i in 0..59 {
         harness.advance(secs(10));
-        // Answered at once: the client waits for the server.
+        // Answered immediately: the client waits for the server.
         let input = request_input(&mut harness, &format!("r{i}"), "roots/list", Value::Null);
         harness.answer(input.id, &json!({"roots": []}));
         harness.expect_reply();

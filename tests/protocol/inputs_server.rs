@@ -435,7 +435,7 @@ fn ended_legacy_call_cancels_its_input_requests() {
         let (mut harness, requests) = waiting(cut);
         harness.feed_message(&result_response(&requests[0], alice()));
         harness.advance(secs(3_600) + ms(1));
-        // At the timeout the handler goes on with what has arrived, and the client gets a cancellation.
+        // At the timeout the handler continues with what has arrived, and the client gets a cancellation.
         let again = harness.expect_call();
         assert_eq!(input_response(&again, "a"), alice());
         assert!(again.answer("b").expect("an end").is_err());

@@ -537,7 +537,7 @@ fn client_outcome_at_close_depends_on_exchange() {
     client.consume(usize::MAX);
     assert_eq!((next_event_text(&mut client), client.wants_close()), ("Unsolicited".into(), true));
 
-    // An idle connection ends at once.
+    // An idle connection ends immediately.
     let mut client = client::Connection::new(NOW, HttpLimits::default());
     client.handle_eof(NOW);
     assert!(!client.is_idle(), "an ended connection must not accept a request");

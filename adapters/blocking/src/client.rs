@@ -83,7 +83,7 @@ impl Client {
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started again and gets
     /// `initialize` instead. To set a handler before the first message arrives, use [`options`](Self::options).
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Client {
     /// The client finds out which revision and which HTTP transport the server speaks. To set a handler or a token, use
     /// [`options`](Self::options) and [`Options::connect_http`].
     ///
-    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the client. Several
+    /// Connections are opened when they are needed. Host names are resolved on another thread, within 10 s. Several
     /// addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Client {
     }
 
     /// Returns the cached results of the server.
-    const fn memory(&self) -> &ResultCache {
+    const fn result_cache(&self) -> &ResultCache {
         &self.connection.cache
     }
 
@@ -267,7 +267,7 @@ impl Client {
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
-    /// call goes on.
+    /// call continues.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the connection is over.
+    /// [`Error::Closed`] if the connection has ended.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.now() + timeout;
         let events_before = self.connection.event_count;

@@ -1,8 +1,9 @@
 //! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
-//! bytes between them. It starts no thread (except on Windows, where pipes cannot be polled), and work happens only
-//! inside the calls that you make. `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
+//! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads
+//! exist for I/O on Windows, where pipes cannot be polled, and briefly to resolve host names and to flush stdout.
+//! `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
 //!
 //! # A server
 //!
@@ -249,7 +250,7 @@
 //! - Two peers with full pipes never deadlock: a peer that writes continues to read.
 //! - Deadlines pass while this crate waits, in both roles.
 //! - The answers to requests that were read together are written together, unless a handler is slow.
-//! - At the end of its input a server answers the calls that came before, within
+//! - At the end of its input a server answers the calls received before it, within
 //!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns. A client that disconnects is noticed, and is not an
 //!   error.
 //! - A handler that panics causes an internal error response. The server continues.

@@ -7,14 +7,14 @@ use mcp_std::io::{Duplex, Stdio};
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// Calls received before the end of input are still answered, so `printf … | server` works. After the end of input,
 /// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (default 5 s); then
 /// they are cancelled. The server notices the end of input once no more than
 /// [`Limits::max_waiting_requests`](mcp_proto::Limits) calls wait for the handler.
 ///
 /// The server stops earlier in two cases:
 ///
-/// - Nothing reads its output any more.
+/// - Its output is no longer read.
 /// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
 ///   calls wait for the server to notice the end, or the client does not read pending output.
 ///

@@ -8,7 +8,7 @@
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), |cx, _: serde_json::Value| {
-//!     cx.sleep(Duration::from_secs(50 * 60))?; // returns at once
+//!     cx.sleep(Duration::from_secs(50 * 60))?; // returns immediately
 //!     Ok::<_, RpcError>("high")
 //! });
 //!
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! The [`Client`] and the messages are the same as in production. Only time is virtual: it advances when something
-//! waits, at once, to the next deadline. A sleeping handler costs no real time. Timeouts, rate limits and cancellations
+//! waits, directly to the next deadline. A sleeping handler costs no real time. Timeouts, rate limits and cancellations
 //! occur as they would in production. Tests take microseconds and are deterministic. [`Client::now`] returns the
 //! virtual time.
 //!

@@ -43,7 +43,7 @@ fn connect_reports_reason_of_failure() {
         assert!(matches!(&error, Error::Closed(closed) if closed.url.as_deref() == Some(&*url)), "{error:?}");
         assert!(error.to_string().contains(&format!("{free}: ")), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
-        // A name without an address fails at once.
+        // A name without an address fails immediately.
         let error = Client::connect_url("http://a..b/mcp").expect_err("no such name");
         assert!(error.is_closed() && error.to_string().contains("no address of a..b: "), "{error}");
         // A server of another protocol.

@@ -291,7 +291,7 @@ pub(crate) struct PingArgs {
 pub(crate) struct ServeArgs {
     /// Offers something of every kind.
     ///
-    /// That is the fixtures of the conformance suite, and more to try by hand.
+    /// That is the fixtures of the conformance suite, and more to try manually.
     #[arg(long)]
     pub(crate) everything: bool,
     #[command(flatten)]

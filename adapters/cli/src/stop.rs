@@ -64,7 +64,7 @@ mod unix {
 
     #[derive(Default)]
     struct StopFlags {
-        /// Whether the loop is running. Outside of it, a signal ends the process at once.
+        /// Whether the loop is running. Outside of it, a signal ends the process immediately.
         is_looping: AtomicBool,
         is_requested: AtomicBool,
     }

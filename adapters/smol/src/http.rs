@@ -263,7 +263,7 @@ impl<H: Handler> HttpServer<H> {
 
     /// Serves until [`Handle::shutdown`] is called and all running calls are answered and written, in all shards.
     ///
-    /// Dropping the future ends the server at once.
+    /// Dropping the future ends the server immediately.
     ///
     /// # Errors
     ///

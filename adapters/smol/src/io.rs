@@ -363,7 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for PollScopedStream<'_, '_, S> {
         }
     }
 
-    /// Returns at once: operations are tried, and `timeout` is kept for the future's timer.
+    /// Returns immediately: operations are tried, and `timeout` is kept for the future's timer.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.timeout = timeout;
         Ok(Ready { readable: interest.read, writable: interest.write })

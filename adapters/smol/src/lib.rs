@@ -164,7 +164,7 @@
 //! - The future of a call is dropped as soon as the call is cancelled or its client disconnects. A future that never
 //!   completes occupies its slot.
 //! - The answers to requests that were read together are written together, unless a handler is slow.
-//! - At the end of its input a server answers the calls that came before, within
+//! - At the end of its input a server answers the calls received before it, within
 //!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns. A client that disconnects is noticed, and is not an
 //!   error.
 //! - A handler that panics causes an internal error response. The server continues.

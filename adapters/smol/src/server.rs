@@ -23,12 +23,15 @@ use crate::timer::DeadlineTimer;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// Calls received before the end of input are still answered, so `printf … | server` works. After the end of input,
 /// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
 /// cancelled.
 ///
-/// The server stops earlier in two cases. Nothing reads its output any more. Or the input has ended, and for the grace
-/// period too many calls run and wait for the end to be read, or the output is not taken.
+/// The server stops earlier in two cases:
+///
+/// - Its output is no longer read.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
 /// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
 /// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
@@ -437,7 +440,7 @@ pub(crate) const DEFAULT_MAX_RUNNING: usize = 1024;
 pub(crate) const MAX_TURNS: u32 = 16;
 /// Time between two checks for a disconnect while nothing is read.
 const DISCONNECT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How long an answer may wait for the handlers of calls that were read together with it.
+/// Maximum delay of an answer while handlers of calls that were read together with it run.
 const COALESCE_WINDOW: Duration = Duration::from_millis(10);
 /// Number of calls whose answers are not delayed after `COALESCE_WINDOW` was exceeded.
 const EAGER_CALLS: u32 = 64;

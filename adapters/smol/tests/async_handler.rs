@@ -183,7 +183,7 @@ fn abandoned_input_request_is_dropped_and_panic_refuses() {
                 or(async { drop((&mut call).await) }, wait_until(|| open.load(Ordering::SeqCst) == 1)).await;
                 client.cancel(call, None).unwrap();
                 if era == Era::Modern {
-                    // The call that needed the answer is over.
+                    // The call that needed the answer has ended.
                     client.ping().await.unwrap();
                     assert_eq!(open.load(Ordering::SeqCst), 0);
                 } else {

@@ -357,7 +357,7 @@ fn server_exit_fails_all_waiting_calls() {
             }) as BoxFuture
         });
         TaskSet::new(calls.collect()).run();
-        // Later calls fail at once.
+        // Later calls fail immediately.
         let Err(Error::Closed(end)) = block_on(client.ping()) else { panic!("no end") };
         assert_eq!(end.exit_status.unwrap().code(), Some(7));
         let ended = block_on(client.close()).unwrap().unwrap();

@@ -37,7 +37,7 @@ impl Drop for LiveCallGuard {
     }
 }
 
-/// Echoes at once, soon (`soon …`), or never (`never …`).
+/// Echoes immediately, soon (`soon …`), or never (`never …`).
 async fn answer(cx: &mut Cx<'_>, call: &Call, live: &Arc<AtomicU32>) -> Result<Answered, RpcError> {
     live.fetch_add(1, Ordering::SeqCst);
     let _live = LiveCallGuard(live.clone());
@@ -358,7 +358,7 @@ fn dropped_futures_do_not_block_other_calls() {
     });
 }
 
-/// A thread that was the leader may block: the others go on.
+/// A thread that was the leader may block: the others continue.
 #[test]
 fn former_leader_may_block_its_thread() {
     with_timeout(|| {

@@ -12,7 +12,7 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterError;
 use mcp_proto::{CallError, Fault, UseError};
 
-/// Reason why a server or a client cannot go on, or why a call failed.
+/// Reason why a server or a client cannot continue, or why a call failed.
 ///
 /// `Display` states what happened and, if possible, what to do. Text of the peer is escaped in it, so it can be shown
 /// on a terminal.
@@ -23,7 +23,7 @@ pub enum Error {
     Spawn(SpawnError),
     /// The stream broke. A peer that disconnects is not an error but the end, or [`Closed`](Self::Closed).
     Io(io::Error),
-    /// One call failed; the connection and other calls go on.
+    /// One call failed; the connection and other calls continue.
     Call(CallError),
     /// A call or command was refused before anything was sent.
     Use(UseError),
@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// An entry could not be registered in a router; nothing was served.
     Register(RegisterError),
-    /// The connection is over.
+    /// The connection has ended.
     Closed(Arc<ConnectionClosed>),
 }
 
@@ -119,7 +119,7 @@ impl Error {
         Self::Url { url: mcp_proto::http::client::Url::redacted(url), reason: alloc::format!("{reason}") }
     }
 
-    /// Returns whether the connection is over, so that a new one is needed.
+    /// Returns whether the connection has ended, so that a new one is needed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_) | Self::Io(_) | Self::Spawn(_))

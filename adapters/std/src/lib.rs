@@ -27,9 +27,10 @@
 //!
 //! # Platforms
 //!
-//! On Unix each wait is one `poll(2)`, or on Linux one `epoll_wait(2)` for many sockets. No thread is started. Where
-//! pipes cannot be polled (Windows), the same types run two threads per stream; [`io::Listener`] and connecting
-//! sockets return `Unsupported` there. Process groups, signals and the stdout guard exist on Unix only.
+//! On Unix each wait is one `poll(2)`, or on Linux one `epoll_wait(2)` for many sockets. I/O needs no threads;
+//! short-lived threads resolve host names and flush stdout, and the feature `signals` starts one. Where pipes cannot be
+//! polled (Windows), the same types run two threads per stream; [`io::Listener`] and connecting sockets return
+//! `Unsupported` there. Process groups, signals and the stdout guard exist on Unix only.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

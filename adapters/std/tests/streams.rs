@@ -14,7 +14,7 @@ use support::{pump, read_until, with_deadline};
 
 const MB10: usize = 10_000_000;
 
-/// Writes 10 MB from both ends at once, each on its own thread.
+/// Writes 10 MB from both ends at the same time, each on its own thread.
 fn both_ways(mut near: impl Duplex + Send + 'static, mut far: impl Duplex + Send + 'static) {
     with_deadline(move || {
         let other = thread::spawn(move || {

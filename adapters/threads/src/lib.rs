@@ -163,7 +163,7 @@
 //! - A cancelled call is not started, or its handler learns of it from [`Cx::checkpoint`], [`Cx::sleep`] and
 //!   [`Cx::progress`].
 //! - A handler that panics causes an internal error response. Its worker continues.
-//! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls that came before within the
+//! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls received before it within the
 //!   grace period, and returns.
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!

@@ -18,13 +18,16 @@ use crate::worker_pool::WorkerPool;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// Calls received before the end of input are still answered, so `printf … | server` works. After the end of input,
 /// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
 /// cancelled. The end is read once no more than [`Limits::max_waiting_requests`](mcp_proto::Limits) calls wait for a
 /// worker.
 ///
-/// The server stops earlier in two cases. Nothing reads its output any more. Or the input has ended, and for the grace
-/// period no call finishes while too many wait for the end to be read, or the output is not taken.
+/// The server stops earlier in two cases:
+///
+/// - Its output is no longer read.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
 /// While the server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr (on Unix;
 /// see [`Stdio::guarded`](mcp_std::io::Stdio::guarded)).

@@ -11,7 +11,7 @@
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), |cx, _: serde_json::Value| {
-//!     cx.sleep(Duration::from_secs(30))?; // returns at once
+//!     cx.sleep(Duration::from_secs(30))?; // returns immediately
 //!     Ok::<_, RpcError>("high")
 //! });
 //!

@@ -277,7 +277,7 @@ fn server_exit_fails_all_waiting_calls() {
             assert_eq!(end.exit_status.unwrap().code(), Some(7), "{end:?}");
             assert_eq!(end.stderr_tail, "starting\nout of \u{1b}[2Jluck");
         }
-        // Later calls fail at once.
+        // Later calls fail immediately.
         let Err(Error::Closed(end)) = client.ping() else { panic!("no end") };
         assert_eq!(end.exit_status.unwrap().code(), Some(7));
         let ended = client.close().unwrap().unwrap();

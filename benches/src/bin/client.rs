@@ -52,7 +52,7 @@ fn run() -> Result<String, Box<dyn Error>> {
     let n: u32 = n.parse()?;
     let config = Config::new("mcpdrive", "1.0.0").known_era(Some(verdict));
     let program = Program::new(program).args(rest);
-    // One loop for all adapters: the futures of the blocking ones are ready at once.
+    // One loop for all adapters: the futures of the blocking ones are ready immediately.
     mcp_smol::block_on(async {
         match runtime.as_str() {
             "blocking" => {

@@ -15,7 +15,7 @@ const URI: &str = "file:///harbour/tide";
 /// Number of subscriptions on one engine.
 const LISTENERS: usize = 10_000;
 
-/// A change of a resource for 10,000 subscriptions, each on a channel of its own that reads at once.
+/// A change of a resource for 10,000 subscriptions, each on a channel of its own that reads immediately.
 #[derive(Debug)]
 pub struct ChangeFanout {
     engine: Engine,

@@ -1,4 +1,4 @@
-//! Calls with an input request, compared with calls that are answered at once.
+//! Calls with an input request, compared with calls that are answered immediately.
 
 use alloc::sync::Arc;
 use core::hint::black_box;

@@ -43,7 +43,7 @@ pub(crate) enum EndpointTimer {
     Outbound(Key),
     /// Deferred change notifications of a channel may be sent.
     Changes(Key),
-    /// The grace period of a channel is over.
+    /// The grace period of a channel has ended.
     Grace(Key),
     /// The handshake or the probe has timed out.
     Negotiation(u32),

@@ -25,9 +25,9 @@ use crate::time::Instant;
 ///
 /// The server decides what is kept. A modern result is fresh for its `ttlMs`, and shared between principals only if
 /// `cacheScope` is `public` (CACHE-012, CACHE-013). A legacy result has no such hints and is kept only with
-/// [`CacheScope::with_legacy_ttl`]. A change notification removes results at once (CACHE-014), even those that are
-/// still awaited. A result is never returned after its time. Results of calls that needed input must not be inserted
-/// (CACHE-011).
+/// [`CacheScope::with_legacy_ttl`]. A change notification removes the results that it concerns (CACHE-014),
+/// and those of requests in flight are then not inserted. An expired result is never returned. Results of calls that
+/// needed input must not be inserted (CACHE-011).
 ///
 /// Entries and bytes are bounded. Expired results are evicted first, then the least recently used ones.
 #[derive(Debug)]
@@ -222,9 +222,9 @@ impl Cache {
     pub const DEFAULT_MAX_ENTRIES: usize = 256;
     /// Maximum number of bytes of [`new`](Self::new).
     pub const DEFAULT_MAX_BYTES: usize = 4 << 20;
-    /// Number of invalidations that are remembered for awaited results.
+    /// Number of invalidations that are remembered, for the results of requests in flight.
     const MAX_INVALIDATIONS: usize = 64;
-    /// Maximum length of a URI in them; a longer one invalidates all resources.
+    /// Maximum length of the URI of a remembered invalidation; a longer one invalidates all resources.
     const MAX_URI: usize = 2 << 10;
     /// Cost of an entry besides its texts.
     const ENTRY_OVERHEAD: usize = 256;
@@ -321,7 +321,7 @@ impl Cache {
                 self.invalidate(scope, Invalidation::List(Kind::Resource));
                 self.invalidate(scope, Invalidation::List(Kind::ResourceTemplate));
             }
-            // A very long URI is not remembered for awaited results.
+            // A very long URI is not remembered, so all resources are invalidated instead.
             Change::Resource(uri) if uri.len() > Self::MAX_URI => {
                 self.invalidate(scope, Invalidation::Resources)
             }
@@ -343,7 +343,7 @@ impl Cache {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
-        // Earlier tickets must not insert results any more.
+        // Earlier tickets must no longer insert results.
         self.invalidations.clear();
         self.invalidation_count += 1;
     }
@@ -364,7 +364,7 @@ impl Cache {
         self.invalidation_count += 1;
     }
 
-    /// Returns whether a result may be older than an invalidation that came while it was awaited.
+    /// Returns whether a result may be older than an invalidation that happened while its request was in flight.
     fn is_outdated(&self, scope: &CacheScope, key: &CacheKey, seen: u64) -> bool {
         let missed =
             self.invalidation_count.checked_sub(seen).and_then(|missed| usize::try_from(missed).ok());

@@ -60,7 +60,7 @@ pub struct Engine {
     answer_bytes: usize,
     /// Position after the last of these answers in the output.
     answers_end: u64,
-    /// Each message has an HTTP exchange of its own, whose status is a stronger sign than silence.
+    /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
     pub(super) uses_exchanges: bool,
 }
 
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Records that no more input comes. Every open call ends (STDIO-028).
+    /// Records the end of the input. Every open call ends (STDIO-028).
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
         if Some(channel.0) == self.main_channel {
             self.end_input(now, 0);
@@ -181,7 +181,7 @@ impl Engine {
     /// Returns whether decoding should pause.
     ///
     /// The connection is closed, the server does not read the answers that it requested, or too many events wait.
-    /// Reading may go on within the bounds of the input buffer. Otherwise two peers with full buffers could wait for
+    /// Reading may continue within the bounds of the input buffer. Otherwise two peers with full buffers could wait for
     /// each other (DESIGN-12).
     #[must_use]
     pub fn is_stalled(&self) -> bool {

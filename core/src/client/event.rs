@@ -90,7 +90,7 @@ pub enum Event {
     Notification(Notification),
     /// The peer deviated from the protocol. Nothing else is affected.
     Diagnostic(Diagnostic),
-    /// The connection is over. Reported once, as the last event.
+    /// The connection has ended. Reported once, as the last event.
     Closed(Fault),
 }
 

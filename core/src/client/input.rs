@@ -43,7 +43,7 @@ pub(super) enum InputSource {
 /// An input request of a server.
 ///
 /// Answer it with exactly one of [`answer`](super::Engine::answer) and [`refuse`](super::Engine::refuse), unless
-/// [`Event::InputWithdrawn`] comes first.
+/// [`Event::InputWithdrawn`] is reported first.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Input {
@@ -125,7 +125,7 @@ impl PendingInputs {
         self.previous_wait + now.saturating_duration_since(open_since)
     }
 
-    /// Returns the error of a call whose deadline has come, or its next deadline.
+    /// Returns the error of a call whose deadline has passed, or its next deadline.
     ///
     /// The server does not name the call that needs the input, so the timeouts of all calls are suspended (TIME-008).
     /// No call is idle while an input request is open. The total timeout excludes that time, unless it was set for the

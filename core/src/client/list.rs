@@ -34,7 +34,7 @@ impl ResultPage {
 /// Follows the pages of one list to its end, with protection against endless lists (PAGE-012).
 ///
 /// Request the page at [`cursor`](Self::cursor) and pass its result to [`take`](Self::take), until that returns false.
-/// The list is over if there is no next cursor, if a cursor repeats, after [`MAX_PAGES`](Self::MAX_PAGES) pages, or
+/// The list has ended if there is no next cursor, if a cursor repeats, after [`MAX_PAGES`](Self::MAX_PAGES) pages, or
 /// when the byte limit is exceeded. All entries received until then are kept.
 #[derive(Clone, Debug)]
 pub struct Paginator {

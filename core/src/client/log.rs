@@ -51,7 +51,7 @@ impl LogSettings {
 impl Engine {
     /// Sets the least severe level of log messages, or turns them off (LOG-004, LOG-007, META-012).
     ///
-    /// A legacy server receives the level at once; messages that it sends in spite of `None` are dropped. A modern
+    /// A legacy server receives the level immediately; messages that it sends in spite of `None` are dropped. A modern
     /// server receives the level with each later request. Before the first call, a legacy server chooses the level, and
     /// a modern server sends no messages.
     ///

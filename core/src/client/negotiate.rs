@@ -178,7 +178,7 @@ impl Engine {
             out.extend_from_slice(b"}}");
         });
         let limits = &self.endpoint.limits;
-        // The short timeout applies only if `initialize` can follow. Over HTTP silence is no sign, because a server
+        // The short timeout applies only if `initialize` can follow. Over HTTP silence proves nothing, because a server
         // that does not know a request says so (VER-021).
         let is_only_option = self.uses_exchanges
             || self.config.legacy_versions().is_empty()
@@ -237,7 +237,7 @@ impl Engine {
             NegotiationStage::Probing { initialize_error: None, .. }
                 if !self.uses_exchanges && !self.config.legacy_versions().is_empty() =>
             {
-                // Silence is a weak sign, so the probe stays open for a late answer (VER-027). It is not cancelled,
+                // Silence is weak evidence, so the probe stays open for a late answer (VER-027). It is not cancelled,
                 // because that may confuse a legacy server.
                 self.initialize(ProbeState::Unanswered);
             }

@@ -220,7 +220,7 @@ impl Engine {
             round.empty_rounds = round.empty_rounds.saturating_add(1);
             round.phase = RoundPhase::BackingOff;
             let Some(doublings) = round.empty_rounds.checked_sub(2) else {
-                self.send_retry(call); // MRTR-013: at once, the first time
+                self.send_retry(call); // MRTR-013: immediately the first time
                 return Ok(());
             };
             parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030

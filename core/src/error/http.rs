@@ -125,7 +125,7 @@ impl fmt::Display for HttpResponse {
 }
 
 impl HttpResponse {
-    /// Returns whether the body is a short text for people, as opposed to an HTML page.
+    /// Returns whether the body is a short human-readable text, as opposed to an HTML page.
     fn is_text(&self) -> bool {
         let content_type = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
         let is = |name: &[u8]| content_type.get(..name.len()).is_some_and(|k| k.eq_ignore_case(name));

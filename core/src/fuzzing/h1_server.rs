@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 const NOW: Instant = Instant::from_micros(1);
 
-/// When and how requests are answered.
+/// Plan of the answers to requests.
 #[derive(Clone, Copy)]
 struct AnswerPlan {
     answers_at_head: bool,

@@ -45,7 +45,7 @@ impl<'a> FuzzInput<'a> {
     }
 }
 
-/// How input is cut into pieces.
+/// Method of cutting input into pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunking {
     Whole,

@@ -122,7 +122,7 @@ struct ServerPipeRun<'a> {
     writes: Rng,
     /// Delivered calls that have not ended.
     live: BTreeSet<CallId>,
-    /// Those of the live calls that are answered later.
+    /// Live calls that are answered later.
     held: VecDeque<CallId>,
     calls: usize,
     closed: bool,

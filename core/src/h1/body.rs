@@ -11,7 +11,7 @@ use super::read_buffer::ReadBuffer;
 use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
 
-/// How the body of a received message is delimited (RFC 9112, 6.3).
+/// Framing of the body of a received message (RFC 9112, 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// No body.

@@ -26,7 +26,7 @@ pub enum Event<R> {
     ///
     /// It is unknown whether the server processed the request.
     Closed,
-    /// The connection is over.
+    /// The connection has ended.
     ///
     /// A response whose [`End`](Self::End) was not reported is incomplete.
     Fault(ConnectionFault),
@@ -60,7 +60,7 @@ pub struct Connection {
     /// The connection broke; a body that is delimited by the end of the connection is incomplete.
     broken: bool,
     trim_state: TrimState,
-    /// When input arrived last.
+    /// Time at which input arrived last.
     last_input_at: Instant,
     /// Start of the current wait: for the rest of a head, for a body, or for the next request.
     wait_started: Instant,
@@ -235,13 +235,13 @@ impl Connection {
     ///
     /// `target` is a path with its query. The connection writes the fields that control framing and routing, so such
     /// fields are refused. [`end`](Self::end) completes the request, also without a body. The response may arrive
-    /// earlier. If it ends before the request does, the rest of the request is not sent and the connection is over.
+    /// earlier. If it ends before the request does, the rest of the request is not sent and the connection has ended.
     ///
     /// # Errors
     ///
     /// Nothing is sent in these cases:
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: an exchange is open.
     /// - [`WriteError::Invalid`]: the method, target or host cannot be sent.
     /// - [`WriteError::FramingField`]: `fields` contain a framing field.
@@ -305,7 +305,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: no request is being written.
     /// - [`WriteError::Length`]: the data exceeds the announced length.
     pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
@@ -333,7 +333,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: no request is being written.
     /// - [`WriteError::Length`]: the body is shorter than the announced length.
     pub fn end(&mut self, now: Instant) -> Result<(), WriteError> {
@@ -345,7 +345,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
+    /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
         self.closing = true;

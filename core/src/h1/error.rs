@@ -1,6 +1,6 @@
 //! Faults in received messages, and errors of refused commands.
 
-/// The reason why a connection is over, and its position in the input.
+/// The reason why a connection has ended, and its position in the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason} at byte {offset} of the received data")]
 pub struct ConnectionFault {
@@ -153,7 +153,7 @@ impl Reason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The connection is over, or the peer is gone.
+    /// The connection has ended, or the peer is gone.
     #[error("the connection is over")]
     Closed,
     /// The command does not fit the state: a response without a request, a second response, a body without a head.

@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// Properties of a request body that the fields alone do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestBodyInfo {
-    /// How the body is delimited.
+    /// Framing of the body.
     pub framing: Framing,
     /// The client waits for `100 Continue`.
     ///
@@ -42,7 +42,7 @@ pub enum Event<R> {
     ///
     /// It counts as gone. Further output is discarded, and commands are refused.
     ClientGone,
-    /// The connection is over.
+    /// The connection has ended.
     ///
     /// A request whose [`End`](Self::End) was not reported is incomplete. If no response has begun, the client gets one
     /// with [`ConnectionFault::status`]. Otherwise the response is truncated.
@@ -70,7 +70,7 @@ pub struct Connection {
     blank_skipped: bool,
     trim_state: TrimState,
     needs_reset: bool,
-    /// When input arrived last.
+    /// Time at which input arrived last.
     last_input_at: Instant,
     /// Start of the current wait: for the rest of a head, for a body, for the next request, or for the close.
     wait_started: Instant,
@@ -477,7 +477,7 @@ impl Connection {
     ///
     /// Nothing is sent in these cases:
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: no request waits for a response.
     /// - [`WriteError::Invalid`]: the status is outside 200 to 599.
     /// - [`WriteError::FramingField`]: `fields` contain a framing field.
@@ -556,7 +556,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: no response is being written.
     /// - [`WriteError::Length`]: the data exceeds the announced length.
     pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
@@ -584,7 +584,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::Closed`]: the connection has ended.
     /// - [`WriteError::OutOfOrder`]: no response is being written.
     /// - [`WriteError::Length`]: the body is shorter than the announced length.
     pub fn end(&mut self, now: Instant) -> Result<(), WriteError> {
@@ -596,7 +596,7 @@ impl Connection {
         match self.reading {
             RequestReadState::Complete => self.finish_exchange(),
             RequestReadState::Body(reader) if reader.is_done() => self.finish_exchange(),
-            // A client that still sends may not have read the response; closing at once could discard it.
+            // A client that still sends may not have read the response; closing immediately could discard it.
             _ if self.closing => self.stop(true),
             _ => {}
         }
@@ -623,7 +623,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
+    /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
         self.closing = true;

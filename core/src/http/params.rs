@@ -473,7 +473,7 @@ pub struct HeaderMismatch {
     pub kind: HeaderMismatchKind,
 }
 
-/// How a field differs from the body.
+/// Difference between a field and the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderMismatchKind {

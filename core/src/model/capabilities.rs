@@ -86,7 +86,7 @@ message! {
 
 impl ClientCapabilities {
     fn shape_name(&self) -> &'static str {
-        // Up to 2025-06-18 any `elicitation` means forms, so a client with web pages alone must not declare it.
+        // Up to 2025-06-18 any `elicitation` means forms, so a client with only web pages must not declare it.
         if self.elicitation.as_ref().is_some_and(|e| !e.has_form()) {
             "$mcp::ClientCapabilities+url"
         } else {

@@ -289,7 +289,7 @@ impl<'de> Deserialize<'de> for ElicitValue {
                 Ok(i64::try_from(int).map_or(ElicitValue::Number(int as f64), ElicitValue::Integer))
             }
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<ElicitValue, E> {
-                // Normalised as `Number` writes it, so that each value has one form.
+                // Normalized as `Number` writes it, so that each value has one form.
                 Ok(exact_integer(number).map_or(ElicitValue::Number(number), ElicitValue::Integer))
             }
             fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<ElicitValue, E> {

@@ -93,7 +93,7 @@ message! {
     } {
         /// Total amount, if known.
         opt total: f64 as Number = "total",
-        /// Message for people (since 2025-03-26; PROG-009).
+        /// Human-readable message (since 2025-03-26; PROG-009).
         opt message: String = "message",
         /// Metadata.
         opt meta: RawJson as Object = "_meta",
@@ -101,9 +101,9 @@ message! {
 
     /// Parameters of `notifications/cancelled` (CANC-005).
     CancelledParams {} {
-        /// Id of the cancelled request; 2025-11-25 alone lets it be absent, and then it has no meaning (DEC-015).
+        /// Id of the cancelled request; only 2025-11-25 lets it be absent, and then it has no meaning (DEC-015).
         opt request_id: RequestId = "requestId",
-        /// Reason for people.
+        /// Human-readable reason.
         opt reason: String = "reason",
         /// Metadata.
         opt meta: RawJson as Object = "_meta",

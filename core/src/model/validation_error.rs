@@ -16,7 +16,7 @@ use crate::rpc::{RpcError, clip};
 pub struct ValidationError {
     /// Path of the member (`content.nights` or `messages[2].content`, for example); empty for the whole value.
     pub path: String,
-    /// Reason for people (`must be 1 or more`, for example).
+    /// Human-readable reason (`must be 1 or more`, for example).
     pub reason: String,
 }
 

@@ -77,7 +77,7 @@ impl Pipe for Client {
             if event.is_some() {
                 return event;
             }
-            // After the end of the input, back-pressure has no purpose: the rest is decoded at once.
+            // After the end of the input, back-pressure has no purpose: the rest is decoded immediately.
             if self.engine.is_closed() || (self.engine.is_stalled() && !self.eof) {
                 return None;
             }

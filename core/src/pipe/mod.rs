@@ -33,7 +33,7 @@ pub trait Pipe {
     /// Takes bytes that were read.
     fn handle_input(&mut self, now: Instant, bytes: &[u8]);
 
-    /// Reports that no more bytes will come.
+    /// Reports the end of the input.
     fn handle_eof(&mut self, now: Instant);
 
     /// Processes the deadlines that have passed. Early or spurious calls have no effect.

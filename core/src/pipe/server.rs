@@ -79,7 +79,7 @@ impl Server {
         self.engine.shutdown(now, grace);
     }
 
-    /// Closes the channel at once: cancels its calls and drops unwritten output.
+    /// Closes the channel immediately: cancels its calls and drops unwritten output.
     pub fn abort(&mut self, now: Instant, fault: &Fault) {
         self.eof = true;
         self.engine.close_channel(now, self.channel, fault);

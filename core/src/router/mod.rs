@@ -1,6 +1,6 @@
 //! Router: tools, resources, templates, prompts and completions by name, each with a handler.
 //!
-//! It is a layer for servers that do not want to read requests by hand (DESIGN-03). A [`Router`] holds the registered
+//! It is a layer for servers that do not decode requests themselves (DESIGN-03). A [`Router`] holds the registered
 //! entries; it does no I/O and runs no handler. For each call that an engine delivers, [`Router::route`] returns what
 //! to do: send an answer that the router makes itself (lists), run a handler, or refuse. The adapter chooses the
 //! handler type `H`.

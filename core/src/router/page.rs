@@ -13,7 +13,7 @@ use super::template::{HASH_SEED, extend_hash};
 use crate::methods::Kind;
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
 
-/// How long a client may keep a result, and who may share it (since 2026-07-28; CACHE-001).
+/// Lifetime of a result in the cache of a client, and the parties that may share it (since 2026-07-28; CACHE-001).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheHint {
     ttl_ms: i64,

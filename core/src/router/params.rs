@@ -13,7 +13,7 @@ use crate::server::Call;
 
 /// Decodes the parameters of `completion/complete`.
 ///
-/// This is done by hand, because a small server would otherwise contain the typed decoder for this message alone.
+/// This is hand-written, because a small server would otherwise contain the typed decoder only for this message.
 pub(super) fn completion_params(call: &Call) -> Result<CompleteParams<'static>, RpcError> {
     let (reference, argument) = (object_param(call, "ref")?, object_param(call, "argument")?);
     let kind = text_member(&reference, "ref.", "type")?;

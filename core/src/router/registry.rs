@@ -186,7 +186,8 @@ impl<H, M: Hook> Router<H, M> {
         Ok(self)
     }
 
-    /// Adds a hook that observes the calls of entries and lists. It does not observe [`Route::Fallback`](super::Route::Fallback).
+    /// Adds a hook that observes the calls of entries and lists. It does not observe
+    /// [`Route::Fallback`](super::Route::Fallback).
     pub fn hook(&mut self, hook: M) -> &mut Self {
         self.scopes.add(hook);
         self
@@ -452,7 +453,7 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns the changes since the last call, for [`publish`](crate::server::Engine::publish) (TOOL-019, RES-012,
     /// PROMPT-009).
     ///
-    /// Call it once before the server runs and discard the result, because nobody is subscribed yet. Call it again
+    /// Call it once before the server runs and discard the result, because there are no subscribers yet. Call it again
     /// after each modification.
     pub fn take_changes(&mut self) -> impl Iterator<Item = Change> + use<H, M> {
         let now = [

@@ -108,7 +108,7 @@ fn parse_small(text: &[u8]) -> Option<i64> {
 
 /// Parses a number with a fraction or an exponent whose value is an integer up to 2^53, the exact range of floats.
 ///
-/// This is done by hand, because parsing floats needs tables as large as the whole router.
+/// This is hand-written, because parsing floats needs tables as large as the whole router.
 fn parse_integral(text: &str) -> Option<i64> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let split = text.bytes().position(|b| matches!(b, b'e' | b'E'));

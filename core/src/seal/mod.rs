@@ -77,7 +77,7 @@ pub struct Keys {
 #[derive(Clone)]
 struct SealKey {
     id: [u8; 4],
-    /// MAC that was initialised with the key and has no other input yet.
+    /// MAC that was initialized with the key and has no other input yet.
     mac: Hmac<Sha256>,
 }
 

@@ -51,14 +51,14 @@ impl Engine {
 
     /// Ends every `subscriptions/listen` of a channel gracefully (SUB-013, SUB-014).
     ///
-    /// The client learns that its subscriptions have ended. Its other calls go on.
+    /// The client learns that its subscriptions have ended. Its other calls continue.
     pub fn end_subscriptions(&mut self, now: Instant, channel: ChannelId) {
         self.endpoint.tick(now);
         let Some(c) = self.endpoint.channels.get_mut(channel.0) else { return };
         for key in core::mem::take(&mut c.role.listeners) {
             let id = self.subscriptions.as_ref().and_then(|subs| subs.get(key)).and_then(|l| l.id.clone());
             match id {
-                // The listener of a legacy session goes on.
+                // The listener of a legacy session continues.
                 None => {
                     if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
                         c.role.listeners.push(key);
@@ -91,7 +91,7 @@ impl Engine {
             encode::end(out);
         });
         if self.is_exchange(channel) {
-            // The end of the exchange means the same (SUB-021 is about streams that go on).
+            // The end of the exchange means the same (SUB-021 is about streams that continue).
             return self.mark_stream_finished(channel);
         }
         self.endpoint.send(channel, |out| {

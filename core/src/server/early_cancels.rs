@@ -13,7 +13,7 @@ use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::time::Instant;
 
-/// How long an early cancellation is kept.
+/// Time for which an early cancellation is kept.
 ///
 /// It exceeds the delay between two messages of one peer, but not by much. Most cancellations without a request name a
 /// call that has ended, and a peer that reuses its id (in violation of BASE-005) should still be served.

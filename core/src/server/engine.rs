@@ -108,7 +108,8 @@ impl Engine {
     /// Takes one message of a channel. Events share its memory.
     ///
     /// The message is one JSON value, a batch included; white space, line breaks and a byte order mark around it are
-    /// skipped. Its length is not checked here: the transport bounds it ([`Limits::max_frame`](crate::Limits::max_frame)), below 4 GiB.
+    /// skipped. Its length is not checked here: the transport bounds it
+    /// ([`Limits::max_frame`](crate::Limits::max_frame)), below 4 GiB.
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
         self.endpoint.tick(now);
         self.endpoint.record_activity();
@@ -118,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Records that no more input comes on a channel.
+    /// Records the end of the input of a channel.
     ///
     /// Open calls may finish within [`Limits::eof_grace_period`](crate::Limits::eof_grace_period), and their answers
     /// are still sent (STDIO-028).
@@ -126,7 +127,7 @@ impl Engine {
         self.end_input(now, channel.0, &Fault::Eof, self.endpoint.limits.eof_grace_period);
     }
 
-    /// Closes a channel at once: its calls are cancelled and nothing more is sent.
+    /// Closes a channel immediately: its calls are cancelled and nothing more is sent.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: &Fault) {
         self.end_input(now, channel.0, fault, Duration::ZERO);
         self.abort_channel(channel.0, &CancelReason::Disconnected);
@@ -371,7 +372,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is over, [`UseError::Full`] if its outbox is full,
+    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed, [`UseError::Full`] if its outbox is full,
     /// [`UseError::ReservedMethod`] for a method of the protocol, or an encoding error.
     pub fn notify<T: Serialize + ?Sized>(
         &mut self,
@@ -393,7 +394,7 @@ impl Engine {
     /// # Errors
     ///
     /// Nothing was sent. [`UseError::NotReady`] without a session or before `notifications/initialized` (`ping` is
-    /// allowed then). [`UseError::Stale`] or [`UseError::Closed`] if the channel is over. [`UseError::Full`] if the
+    /// allowed then). [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed. [`UseError::Full`] if the
     /// outbox or the table of calls is full. [`UseError::ReservedMethod`] for other methods of the protocol.
     /// [`UseError::ReservedKey`] or an encoding error for the parameters.
     pub fn request<T: Serialize + ?Sized>(

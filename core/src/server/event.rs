@@ -75,7 +75,7 @@ pub enum Event {
         /// The deviation.
         diagnostic: Diagnostic,
     },
-    /// A channel is over. Reported once, as its last event.
+    /// A channel is closed. Reported once, as its last event.
     Closed {
         /// The channel. Its outbox can still be written; all other uses of the id are refused.
         channel: ChannelId,

@@ -152,7 +152,7 @@ impl Engine {
         self.session(key).map(|s| (s.version, s.initialized))
     }
 
-    /// Drops a stream or a session at once and cancels its calls. Returns its buffers.
+    /// Drops a stream or a session immediately and cancels its calls. Returns its buffers.
     pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> StreamBuffers {
         self.endpoint.tick(now);
         let root = self.endpoint.root_channel(key);
@@ -191,7 +191,7 @@ impl Engine {
 
     /// Marks a stream as unreachable: its client cannot receive what is sent from now on.
     ///
-    /// `nothing_sent`: nothing that was sent before has left either. The calls of the stream go on (HTTP-062), but
+    /// `nothing_sent`: nothing that was sent before has left either. The calls of the stream continue (HTTP-062), but
     /// cannot request input any more.
     pub(crate) fn mark_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
         self.endpoint.tick(now);

@@ -267,7 +267,7 @@ impl Engine {
     /// The error response to send.
     fn unseal(&self, call: &Call, state: Span) -> Result<RetryContext, RpcError> {
         if state.is_empty() {
-            // A server without keys sends no state, so the responses come alone.
+            // A server without keys sends no state, so the responses arrive without it.
             return Ok(RetryContext::default());
         }
         let Some(text) = call.slice(state).and_then(|text| text.string()) else {
@@ -445,7 +445,7 @@ impl Engine {
         }));
     }
 
-    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
+    /// Cancels the input requests of a parked call and delivers the call again immediately (legacy).
     ///
     /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
     /// requests end with [`CallError::Cancelled`], and the client receives the cancellation with `reason`. Returns
@@ -468,7 +468,7 @@ impl Engine {
         true
     }
 
-    /// Cancels the input requests of a parked call that is over.
+    /// Cancels the input requests of a parked call that has ended.
     ///
     /// Returns false if the call is not parked.
     pub(super) fn unpark(&mut self, key: Key, reason: &str) -> bool {

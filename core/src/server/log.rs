@@ -93,7 +93,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`log`](Self::log), and [`UseError::Closed`] if the channel is over.
+    /// As [`log`](Self::log), and [`UseError::Closed`] if the channel is closed.
     pub fn log_session<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,

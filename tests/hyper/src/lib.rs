@@ -21,7 +21,7 @@ use mcp_proto::head::{BodySize, RequestHead};
 use mcp_proto::http::server::{Event, ExchangeId, Server};
 use tokio::net::TcpListener;
 
-/// Handles the events of the server; a call may be answered at once or later.
+/// Handles the events of the server; a call may be answered immediately or later.
 pub type EventHandler = Box<dyn FnMut(&mut Server, Instant, mcp_proto::server::Event)>;
 
 /// A server and the wakers of the tasks that wait for it.

@@ -1,4 +1,4 @@
-//! Messages that a server does not accept, and subscriptions that end at once.
+//! Messages that a server does not accept, and subscriptions that end immediately.
 
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;

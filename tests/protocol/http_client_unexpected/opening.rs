@@ -119,7 +119,7 @@ fn http_sse_post_outcome_is_ignored_once_answered_on_the_stream() {
     }
 }
 
-// covers: SEC-018 (the errors that are kept for people), VER-031
+// covers: SEC-018 (errors that are reported as text), VER-031
 #[test]
 fn server_text_in_faults_is_truncated_and_escaped() {
     let mut harness = legacy_harness(Chunker::Whole);

@@ -67,7 +67,7 @@ fn reopening_a_stream_stops_after_five_failures() {
     assert!(text.contains("not opened again") && text.contains("connection refused"), "{text}");
     harness.advance(secs(1_000));
     harness.assert_idle();
-    // The stream of a call is not reopened for ever either.
+    // The stream of a call is not reopened forever either.
     let (key, request) = harness.start_wave_call(&non_retryable());
     harness.start_event_stream(request.id);
     harness.receive_event(request.id, "1", &notification("x/y", Value::Null));
@@ -149,7 +149,7 @@ fn temporary_failure_with_rpc_error_body_is_retried() {
     }
 }
 
-// covers: HTTP-049 (nothing is followed where nothing is said)
+// covers: HTTP-049 (a server without a GET stream)
 #[test]
 fn subscription_without_get_stream_ends_with_an_error() {
     for status in [400, 401, 404, 405] {
@@ -198,7 +198,7 @@ fn reopening_honours_retry_after_and_stops_at_405() {
     harness.advance(ms(1));
     let get = harness.expect_request();
     harness.respond_with_status(get.id, 405);
-    // The subscription ends with an error instead of waiting for ever.
+    // The subscription ends with an error instead of waiting forever.
     match harness.expect_event() {
         Event::SubscriptionEnded { key, error: Some(error), .. } => {
             assert!(key == followed && error.to_string().contains("405"), "{error}");

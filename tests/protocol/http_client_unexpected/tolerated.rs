@@ -10,7 +10,7 @@ use crate::http_client_shared::{
     JSON, V, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
 
-// covers: HTTP-064, HTTP-067, HTTP-040 (as the client takes it)
+// covers: HTTP-064, HTTP-067, HTTP-040 (client side)
 #[test]
 fn session_id_is_taken_only_from_initialize() {
     let mut harness = legacy_harness(Chunker::Whole);

@@ -317,7 +317,7 @@ fn disconnect_does_not_cancel_a_legacy_call() {
     assert_eq!(web.server.exchange_count(), 0);
 }
 
-// covers: BASE-005 (as the receiver takes it)
+// covers: BASE-005 (receiver side)
 #[test]
 fn duplicate_request_id_is_refused_and_first_call_continues() {
     let mut web = harness(Config::new());

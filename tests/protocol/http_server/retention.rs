@@ -200,7 +200,7 @@ fn unreachable_client_is_not_asked_for_input() {
     assert_eq!(web.response(y).messages()[0]["method"], "elicitation/create");
 }
 
-// covers: BATCH-007, BATCH-010, BASE-005 (as the receiver takes it)
+// covers: BATCH-007, BATCH-010, BASE-005 (receiver side)
 #[test]
 fn batch_with_duplicate_id_is_refused_as_a_whole() {
     let mut web = harness(Config::new());

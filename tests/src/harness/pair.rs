@@ -17,7 +17,7 @@ const MAX_STEPS: usize = 2_000_000;
 /// Properties of the connection between client and server.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
-    /// How bytes are cut, in both directions.
+    /// Cuts bytes into pieces, in both directions.
     pub chunker: Chunker,
     /// Time that a byte takes.
     pub latency: Duration,

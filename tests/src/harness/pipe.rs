@@ -141,7 +141,7 @@ impl<P: Pipe> PipeHarness<P> {
     ///
     /// # Panics
     ///
-    /// If deadlines fire without end while the time stands still.
+    /// If deadlines fire without end while time does not advance.
     pub fn advance(&mut self, span: Duration) {
         let until = self.now + span;
         for _ in 0..100_000 {

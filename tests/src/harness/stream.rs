@@ -8,7 +8,7 @@ use std::panic;
 use mcp_proto::Instant;
 use mcp_proto::testing::Rng;
 
-/// How a run of bytes is cut into pieces.
+/// Method of cutting a run of bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunker {
     /// All available bytes at once.

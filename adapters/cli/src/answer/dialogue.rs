@@ -18,7 +18,7 @@ pub(super) struct Dialogue<T> {
     server: String,
 }
 
-/// How the user refused to answer.
+/// Refusal of the user to answer.
 enum UserRefusal {
     Declined,
     Cancelled,
@@ -86,10 +86,10 @@ impl<T: Terminal> Dialogue<T> {
                 }
             }
             self.show_review(&fields, &content);
-            if let Err(misfit) = form.check(&content) {
+            if let Err(mismatch) = form.check(&content) {
                 self.show(&format!(
                     "  the values do not fit the form: {}\n",
-                    escape::line(&misfit.to_string())
+                    escape::line(&mismatch.to_string())
                 ));
             } else if self.confirm_send()? {
                 return Ok(content);

@@ -13,7 +13,7 @@ use crate::escape;
 /// Returns why the text does not fit.
 pub(super) fn parse_value(field: &Field, typed: &str) -> Result<ElicitValue, String> {
     let value = parse_unchecked(field, typed)?;
-    field.check(&value).map_err(|misfit| misfit.reason)?;
+    field.check(&value).map_err(|mismatch| mismatch.reason)?;
     Ok(value)
 }
 

@@ -86,7 +86,7 @@ impl PresetAnswer {
             },
             _ => return Err("this kind of input request cannot be answered".into()),
         };
-        request.check_response(&answer).map_err(|misfit| misfit.to_string())?;
+        request.check_response(&answer).map_err(|mismatch| mismatch.to_string())?;
         Ok(Some(answer))
     }
 
@@ -209,7 +209,7 @@ impl PresetAnswers {
 
     fn first_fit(&mut self, kind: InputKind, request: &InputRequest<'_>) -> PresetLookup {
         let mut again = None;
-        let mut misfit = None;
+        let mut mismatch = None;
         for (given, used) in self.0.iter_mut().filter(|(given, _)| given.kind() == Ok(kind)) {
             match given.answer(request) {
                 Ok(answer) if *used => again = Some(answer.map(Box::new)),
@@ -217,10 +217,10 @@ impl PresetAnswers {
                     *used = true;
                     return PresetLookup::Answer(answer.map(Box::new));
                 }
-                Err(why) => _ = misfit.get_or_insert_with(|| (given.key.clone(), why)),
+                Err(why) => _ = mismatch.get_or_insert_with(|| (given.key.clone(), why)),
             }
         }
-        match (again, misfit) {
+        match (again, mismatch) {
             (Some(answer), _) => PresetLookup::Answer(answer),
             (None, Some((key, why))) => {
                 PresetLookup::Mismatch(format!("no answer fits; the one given for `{key}` does not: {why}"))
@@ -253,12 +253,12 @@ mod tests {
         other("elicitation/create", r#"{"mode":"url","message":"m","url":"https://a.example/"}"#)
     }
 
-    /// Returns the outcome of a lookup: JSON, `refused`, `misfit: …` or `none`.
+    /// Returns the outcome of a lookup: JSON, `refused`, `mismatch: …` or `none`.
     fn chosen(store: &mut PresetAnswers, key: Option<&str>, request: &InputRequest<'_>) -> String {
         match store.choose(key, request) {
             PresetLookup::Answer(Some(answer)) => serde_json::to_string(&answer).expect("JSON"),
             PresetLookup::Answer(None) => "refused".into(),
-            PresetLookup::Mismatch(why) => format!("misfit: {why}"),
+            PresetLookup::Mismatch(why) => format!("mismatch: {why}"),
             PresetLookup::None => "none".into(),
         }
     }
@@ -288,17 +288,17 @@ mod tests {
             (
                 "k=accept",
                 form(),
-                "misfit: the answer given for `k` does not fit: `content.name`: must be filled in",
+                "mismatch: the answer given for `k` does not fit: `content.name`: must be filled in",
             ),
             (
                 r#"k={"name":"A"}"#,
                 form(),
-                "misfit: the answer given for `k` does not fit: `content.name`: must have 2 characters or more",
+                "mismatch: the answer given for `k` does not fit: `content.name`: must have 2 characters or more",
             ),
             (
                 r#"k={"nome":"A"}"#,
                 form(),
-                "misfit: the answer given for `k` does not fit: the form has no field `nome`",
+                "mismatch: the answer given for `k` does not fit: the form has no field `nome`",
             ),
             ("k=accept", page(), r#"{"action":"accept"}"#),
             ("k=decline", page(), r#"{"action":"decline"}"#),
@@ -339,7 +339,7 @@ mod tests {
         let none = chosen(&mut store(&[r#"a={"nome":"x"}"#]), None, &form());
         assert_eq!(
             none,
-            "misfit: no answer fits; the one given for `a` does not: the form has no field `nome`"
+            "mismatch: no answer fits; the one given for `a` does not: the form has no field `nome`"
         );
     }
 

@@ -71,10 +71,10 @@ Examples:
   mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
 
 pub(super) const LISTEN_HELP: &str = "\
-A change names what has changed, not how. Several changes of one thing may be reported as one.
-The exit code is 0 when the server ends the subscription gracefully, 3 when the connection is
-lost. With --log, log messages of a legacy server are shown on stderr. Modern servers log only
-during calls.
+A change names what has changed, not how. Several changes of one list or resource may be
+reported as one. The exit code is 0 when the server ends the subscription gracefully, 3 when the
+connection is lost. With --log, log messages of a legacy server are shown on stderr. Modern
+servers log only during calls.
 
 Examples:
   mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything

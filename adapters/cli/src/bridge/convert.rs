@@ -25,8 +25,8 @@ pub(super) fn convert_params(call: &Call, to: Version) -> Result<RawJson, RpcErr
     params.remove("_meta");
     // In other methods these names belong to the application.
     if matches!(call.method(), "tools/call" | "prompts/get" | "resources/read") {
-        for engines in ["inputResponses", "requestState", "task"] {
-            params.remove(engines);
+        for member in ["inputResponses", "requestState", "task"] {
+            params.remove(member);
         }
     }
     RawJson::encode(&params).map_err(|error| wrong(&error))

@@ -16,14 +16,14 @@ use super::relayed_call::{
 
 impl Relay {
     /// Handles an input request of the server.
-    pub(super) fn handle_input(&mut self, ends: &mut Engines<'_>, input: Input) {
+    pub(super) fn handle_input(&mut self, engines: &mut Engines<'_>, input: Input) {
         let owner = match input.call {
             Some(call) => self.calls.number_of(call),
             None => self.input_owner(),
         };
         let name = input.key.map(String::from).unwrap_or_default();
         self.assign_input(
-            ends,
+            engines,
             owner,
             RelayedInput { input: input.id, name, request: *input.request, is_sent: false },
         );
@@ -32,7 +32,7 @@ impl Relay {
     /// Attaches an input request to a call.
     pub(super) fn assign_input(
         &mut self,
-        ends: &mut Engines<'_>,
+        engines: &mut Engines<'_>,
         owner: Option<u64>,
         mut pending: RelayedInput,
     ) {
@@ -43,7 +43,7 @@ impl Relay {
                 return self.unassigned_inputs.push(pending);
             }
             let why = "the bridge cannot tell which of its clients this is for";
-            return refuse_input(ends, pending.input, &RpcError::internal(why));
+            return refuse_input(engines, pending.input, &RpcError::internal(why));
         };
         let is_taken = relayed.inputs.iter().any(|other| other.name == pending.name);
         if is_taken || !InputRequest::is_valid_key(&pending.name) {
@@ -53,8 +53,8 @@ impl Relay {
         pending.is_sent = false;
         self.calls.add_input(number, pending);
         if !self.has_single_client() && self.is_legacy() {
-            // Until this request is sent, the call that the server works on is known without doubt.
-            self.gather_deadline.get_or_insert(ends.now + INPUT_GATHER_DELAY);
+            // Sending suspends the call. Afterwards it would be unknown which call the next request belongs to.
+            self.gather_deadline.get_or_insert(engines.now + INPUT_GATHER_DELAY);
         }
     }
 
@@ -83,39 +83,39 @@ impl Relay {
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.
-    pub(super) fn send_due_inputs(&mut self, ends: &mut Engines<'_>) {
-        if self.gather_deadline.is_some_and(|at| at > ends.now) {
+    pub(super) fn send_due_inputs(&mut self, engines: &mut Engines<'_>) {
+        if self.gather_deadline.is_some_and(|at| at > engines.now) {
             return;
         }
         self.gather_deadline = None;
         if !self.unassigned_inputs.is_empty() {
             if let Some(owner) = self.input_owner() {
                 for pending in core::mem::take(&mut self.unassigned_inputs) {
-                    self.assign_input(ends, Some(owner), pending);
+                    self.assign_input(engines, Some(owner), pending);
                 }
             }
         }
         for number in self.calls.take_due() {
-            self.send_inputs(ends, number);
+            self.send_inputs(engines, number);
         }
     }
 
-    fn send_inputs(&mut self, ends: &mut Engines<'_>, number: u64) {
-        let room = self.calls.suspended_count() < MAX_SUSPENDED;
+    fn send_inputs(&mut self, engines: &mut Engines<'_>, number: u64) {
+        let has_room = self.calls.suspended_count() < MAX_SUSPENDED;
         let Some(relayed) = self.calls.get_mut(number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
         if relayed.inputs.is_empty() {
             return;
         }
-        let declared = Capabilities::from_json(&ends.downstream.peer(call).capabilities);
+        let declared = Capabilities::from_json(&engines.downstream.peer(call).capabilities);
         let (mut requests, mut refused) = (InputRequests::new(), Vec::new());
         for pending in &mut relayed.inputs {
-            let fits = if room {
+            let adapted = if has_room {
                 adapt_input(pending, &declared, call.version(), number)
             } else {
                 Err(too_many_inputs_error())
             };
-            match fits {
+            match adapted {
                 Ok(()) => _ = requests.insert(pending.name.clone(), pending.request.clone()),
                 Err(why) => refused.push((pending.input, why)),
             }
@@ -123,14 +123,14 @@ impl Relay {
         if !requests.is_empty() {
             let state = RetryToken { number, round: relayed.round + 1 }.encode();
             let (input_timeout, outcome) = (
-                ends.downstream.config().effective_limits().input_timeout,
-                ends.downstream.need_input(ends.now, call, &requests, &state),
+                engines.downstream.config().effective_limits().input_timeout,
+                engines.downstream.need_input(engines.now, call, &requests, &state),
             );
             match outcome {
                 Ok(()) => {
                     relayed.round += 1;
                     relayed.inputs.retain(|pending| requests.get(&pending.name).is_some());
-                    self.calls.suspend(number, ends.now + input_timeout + RETRY_GRACE_PERIOD);
+                    self.calls.suspend(number, engines.now + input_timeout + RETRY_GRACE_PERIOD);
                 }
                 // The call has ended; an event reports that.
                 Err(UseError::Stale) => return,
@@ -142,38 +142,38 @@ impl Relay {
         }
         for (input, error) in refused {
             self.calls.remove_input(input);
-            refuse_input(ends, input, &error);
+            refuse_input(engines, input, &error);
         }
     }
 
     /// Continues a call whose client has sent it again with answers.
-    pub(super) fn resume_call(&mut self, ends: &mut Engines<'_>, call: Call) {
+    pub(super) fn resume_call(&mut self, engines: &mut Engines<'_>, call: Call) {
         let number = match self.calls.resume(call) {
             Ok(number) => number,
             Err(call) => {
                 let why = "nothing waits for these answers any more: call again without them";
-                return fail(ends, call.id(), &RpcError::invalid_params(why));
+                return fail(engines, call.id(), &RpcError::invalid_params(why));
             }
         };
         let Some(relayed) = self.calls.get_mut(number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
-        let mut over = Vec::new();
+        let mut answered = Vec::new();
         for pending in &mut relayed.inputs {
             if !core::mem::take(&mut pending.is_sent) {
                 continue;
             }
             let given = match call.answer(&pending.name) {
-                // It is asked again, or with another call if this one has ended.
+                // The input request is sent again, with another call if this one has ended.
                 None | Some(Err(CallError::Cancelled)) => continue,
                 Some(Ok(answer)) => {
                     let read = pending.request.method().map(|method| InputResponse::parse(method, answer));
                     match read {
-                        Some(Ok(response)) => ends
+                        Some(Ok(response)) => engines
                             .upstream
-                            .answer(ends.upstream_now, pending.input, &response)
+                            .answer(engines.upstream_now, pending.input, &response)
                             .map_err(|e| e.to_string()),
-                        Some(Err(misfit)) => Err(misfit.to_string()),
-                        None => Err("it was no question".to_owned()),
+                        Some(Err(mismatch)) => Err(mismatch.to_string()),
+                        None => Err("the method of the input request is unknown".to_owned()),
                     }
                     .map_err(|why| {
                         RpcError::invalid_params(format!("the client's answer cannot be passed on: {why}"))
@@ -182,15 +182,15 @@ impl Relay {
                 Some(Err(error)) => Err(super::convert::failed_call_error(error)),
             };
             if let Err(error) = given {
-                refuse_input(ends, pending.input, &error);
+                refuse_input(engines, pending.input, &error);
             }
-            over.push(pending.input);
+            answered.push(pending.input);
         }
-        for input in over {
+        for input in answered {
             self.calls.remove_input(input);
         }
         match self.calls.take_outcome(number) {
-            Some(outcome) => self.finish(ends, number, outcome),
+            Some(outcome) => self.finish(engines, number, outcome),
             None => self.calls.mark_due(number),
         }
     }
@@ -243,7 +243,7 @@ fn input_error(reason: &UseError) -> RpcError {
             RpcError::invalid_request(format!("the client speaks {version}, which does not have `{what}`"))
         }
         UseError::InvalidInputRequest { reason, .. } => {
-            RpcError::invalid_params(format!("the question is not right: {reason}"))
+            RpcError::invalid_params(format!("the input request is invalid: {reason}"))
         }
         other => RpcError::internal(format!("the client cannot be asked: {other}")),
     }
@@ -253,7 +253,7 @@ fn too_many_inputs_error() -> RpcError {
     RpcError::internal("too many calls wait for their clients")
 }
 
-/// Delay before sending requests of a legacy server, which may send several at once.
+/// Delay before sending requests of a legacy server, which may send several at the same time.
 const INPUT_GATHER_DELAY: Duration = Duration::from_millis(50);
 /// Maximum number of input requests that wait for a call to be attached to.
 const MAX_UNASSIGNED_INPUTS: usize = 16;

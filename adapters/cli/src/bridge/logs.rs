@@ -28,7 +28,7 @@ impl UpstreamLogLevel {
     }
 
     /// Sets the level that the client of a call wants, before the call is sent.
-    pub(super) fn prepare_call(&mut self, ends: &mut Engines<'_>, call: &Call, sessions: &[ChannelId]) {
+    pub(super) fn prepare_call(&mut self, engines: &mut Engines<'_>, call: &Call, sessions: &[ChannelId]) {
         if !self.is_supported {
             return;
         }
@@ -38,36 +38,36 @@ impl UpstreamLogLevel {
                 level.and_then(|level| level.parse::<LoggingLevel>().ok())
             }
             // A session that has not set a level receives all messages.
-            Era::Legacy => Some(ends.downstream.log_level(call.channel()).unwrap_or(LoggingLevel::Debug)),
+            Era::Legacy => Some(engines.downstream.log_level(call.channel()).unwrap_or(LoggingLevel::Debug)),
         };
         if self.is_modern {
-            self.set_level(ends, wanted);
+            self.set_level(engines, wanted);
         } else if call.version().era() == Era::Modern {
             self.modern_minimum = least_severe(self.modern_minimum.take(), wanted);
-            self.update_level(ends, sessions);
+            self.update_level(engines, sessions);
         }
     }
 
     /// Sends a legacy server the least severe level that any client wants.
-    pub(super) fn update_level(&mut self, ends: &mut Engines<'_>, sessions: &[ChannelId]) {
+    pub(super) fn update_level(&mut self, engines: &mut Engines<'_>, sessions: &[ChannelId]) {
         if !self.is_supported || self.is_modern {
             return;
         }
-        let levels: Vec<_> = sessions.iter().map(|session| ends.downstream.log_level(*session)).collect();
+        let levels: Vec<_> = sessions.iter().map(|session| engines.downstream.log_level(*session)).collect();
         if levels.iter().all(Option::is_none) && self.modern_minimum.is_none() {
             return;
         }
         let levels = levels.into_iter().map(|level| Some(level.unwrap_or(LoggingLevel::Debug)));
         let wanted = levels.fold(self.modern_minimum.clone(), least_severe);
-        self.set_level(ends, wanted);
+        self.set_level(engines, wanted);
     }
 
-    fn set_level(&mut self, ends: &mut Engines<'_>, level: Option<LoggingLevel>) {
+    fn set_level(&mut self, engines: &mut Engines<'_>, level: Option<LoggingLevel>) {
         if self.last_set.as_ref() == Some(&level) {
             return;
         }
         // Without room in the queue it is sent the next time.
-        if ends.upstream.set_log_level(ends.upstream_now, level.clone()).is_ok() {
+        if engines.upstream.set_log_level(engines.upstream_now, level.clone()).is_ok() {
             self.last_set = Some(level);
         }
     }
@@ -83,11 +83,11 @@ fn least_severe(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<Logg
 
 impl Relay {
     /// Forwards a log message of the server.
-    pub(super) fn forward_log(&self, ends: &mut Engines<'_>, log: &LogMessage) {
+    pub(super) fn forward_log(&self, engines: &mut Engines<'_>, log: &LogMessage) {
         let logger = log.logger.as_deref();
         let mut pass = |call: &Call| {
             // Fails if the call has ended.
-            let sent = ends.downstream.log(ends.now, call.id(), &log.level, logger, &log.data);
+            let sent = engines.downstream.log(engines.now, call.id(), &log.level, logger, &log.data);
             sent.is_ok_and(|sent| sent != SendStatus::Dropped)
         };
         if let Some(call) = log.call {
@@ -108,7 +108,7 @@ impl Relay {
             }
         }
         if let Some(session) = self.only_session() {
-            let _ = ends.downstream.log_session(ends.now, session, &log.level, logger, &log.data);
+            let _ = engines.downstream.log_session(engines.now, session, &log.level, logger, &log.data);
         } else if self.has_single_client() {
             delivered.any(&mut pass);
         }

@@ -148,7 +148,7 @@ impl Bridge {
     fn run(&mut self) -> Result<(), CommandFailure> {
         self.stop_signal.set_looping(true);
         for event in self.upstream.take_early_events() {
-            self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
+            self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
         }
         loop {
             if self.stop_signal.is_requested() && !core::mem::replace(&mut self.is_shutting_down, true) {
@@ -188,19 +188,19 @@ impl Bridge {
     fn with_relay<R>(&mut self, act: impl FnOnce(&mut Relay, &mut Engines<'_>) -> R) -> R {
         let now = self.downstream.now();
         let up_now = self.upstream.wire().now();
-        let mut ends = Engines {
+        let mut engines = Engines {
             now,
             downstream: self.downstream.engine(),
             upstream_now: up_now,
             upstream: self.upstream.wire().engine(),
         };
-        act(&mut self.relay, &mut ends)
+        act(&mut self.relay, &mut engines)
     }
 
     fn handle_timeouts(&mut self) {
         let due = self.relay.poll_timeout();
         if due.is_some_and(|at| at <= self.downstream.now()) {
-            self.with_relay(|relay, ends| relay.handle_timeout(ends));
+            self.with_relay(|relay, engines| relay.handle_timeout(engines));
         }
     }
 
@@ -213,12 +213,12 @@ impl Bridge {
             while self.accepts_client_input() {
                 let Some(event) = self.downstream.poll_event() else { break };
                 self.note_event(&event);
-                self.with_relay(|relay, ends| relay.handle_server_event(ends, event));
+                self.with_relay(|relay, engines| relay.handle_server_event(engines, event));
                 moved = true;
             }
             while !self.downstream.is_congested() {
                 let Some(event) = self.upstream.poll_event() else { break };
-                self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
+                self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
                 moved = true;
             }
             self.with_relay(Relay::process_pending);

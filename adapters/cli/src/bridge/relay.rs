@@ -56,7 +56,7 @@ pub(crate) struct Relay {
     pub(super) log_level: UpstreamLogLevel,
     /// Requests of the server, by the calls to the client that they led to.
     upstream_requests: BTreeMap<CallKey, CallId>,
-    /// Why the connection to the server is over.
+    /// Reason why the connection to the server has ended.
     fault: Option<Fault>,
     /// Tools whose header arguments have changed, with their schemas.
     changed_header_tools: Vec<(String, RawJson)>,
@@ -83,7 +83,7 @@ impl Relay {
         }
     }
 
-    /// Returns why the connection to the server is over. From then on calls are refused.
+    /// Returns the reason why the connection to the server has ended. From then on calls are refused.
     pub(crate) const fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
@@ -118,9 +118,9 @@ impl Relay {
     // ---- downstream ------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the client.
-    pub(crate) fn handle_server_event(&mut self, ends: &mut Engines<'_>, event: server::Event) {
+    pub(crate) fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
-            server::Event::Call(call) => self.handle_call(ends, call),
+            server::Event::Call(call) => self.handle_call(engines, call),
             server::Event::Cancelled { call, reason } => {
                 let why = match &reason {
                     server::CancelReason::Client(Some(why)) => why,
@@ -129,31 +129,33 @@ impl Relay {
                     _ => "it was given up",
                 };
                 if let Some((_, relayed)) = self.calls.take_downstream(call) {
-                    cancel_upstream(ends, &relayed, why);
+                    cancel_upstream(engines, &relayed, why);
                 }
             }
             server::Event::ParkedCallDropped { state } => {
                 let taken =
                     relayed_call::RetryToken::decode(&state).and_then(|token| self.calls.take(token.number));
                 if let Some(relayed) = taken {
-                    cancel_upstream(ends, &relayed, "the client cancelled it, or is gone");
+                    cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
                 }
             }
             server::Event::SessionOpened { channel, .. } => self.sessions.push(channel),
             server::Event::Closed { channel, .. } => {
                 self.sessions.retain(|other| *other != channel);
                 for relayed in self.calls.take_channel(channel) {
-                    cancel_upstream(ends, &relayed, "the client is gone");
+                    cancel_upstream(engines, &relayed, "the client is gone");
                 }
             }
             server::Event::Done { call, outcome } => {
                 let Some(request) = self.upstream_requests.remove(&call) else { return };
                 // Fails if the server has withdrawn the request meanwhile.
                 let _ = match outcome {
-                    Ok(result) => ends.upstream.respond(ends.upstream_now, request, &result),
-                    Err(error) => {
-                        ends.upstream.refuse(ends.upstream_now, request, &convert::failed_call_error(&error))
-                    }
+                    Ok(result) => engines.upstream.respond(engines.upstream_now, request, &result),
+                    Err(error) => engines.upstream.refuse(
+                        engines.upstream_now,
+                        request,
+                        &convert::failed_call_error(&error),
+                    ),
                 };
             }
             server::Event::ResourceInterest { uri, is_subscribed: wanted } => {
@@ -164,80 +166,82 @@ impl Relay {
                 // either way.
                 let _ = match &*notification.method {
                     "notifications/roots/list_changed" => {
-                        ends.upstream.notify_roots_changed(ends.upstream_now)
+                        engines.upstream.notify_roots_changed(engines.upstream_now)
                     }
-                    method => ends.upstream.notify(ends.upstream_now, method, notification.params.as_ref()),
+                    method => {
+                        engines.upstream.notify(engines.upstream_now, method, notification.params.as_ref())
+                    }
                 };
             }
             _ => {}
         }
     }
 
-    fn handle_call(&mut self, ends: &mut Engines<'_>, call: Call) {
+    fn handle_call(&mut self, engines: &mut Engines<'_>, call: Call) {
         if call.attempt() > 0 {
-            return self.resume_call(ends, call);
+            return self.resume_call(engines, call);
         }
         if let Some(fault) = &self.fault {
-            return fail(ends, call.id(), &server_gone_error(fault));
+            return fail(engines, call.id(), &server_gone_error(fault));
         }
         if convert::is_task(call.method()) {
-            return fail(ends, call.id(), &convert::tasks_unsupported_error());
+            return fail(engines, call.id(), &convert::tasks_unsupported_error());
         }
         let sent = convert::convert_params(&call, self.version).and_then(|params| {
-            self.log_level.prepare_call(ends, &call, &self.sessions);
+            self.log_level.prepare_call(engines, &call, &self.sessions);
             let mut options = mcp_proto::CallOptions::new();
             options.wants_progress = call.wants_progress();
             options.meta = call.meta().and_then(|meta| convert::application_meta(&meta));
-            let key = ends.upstream.call(ends.upstream_now, call.method(), &params, &options);
+            let key = engines.upstream.call(engines.upstream_now, call.method(), &params, &options);
             key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
         });
         match sent {
             Ok(key) => self.calls.add(key, call),
-            Err(error) => fail(ends, call.id(), &error),
+            Err(error) => fail(engines, call.id(), &error),
         }
     }
 
     // ---- upstream --------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the server.
-    pub(crate) fn handle_client_event(&mut self, ends: &mut Engines<'_>, event: client::Event) {
+    pub(crate) fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
         match event {
-            client::Event::Done { call, outcome, .. } => self.handle_outcome(ends, call, outcome),
+            client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),
             client::Event::Progress { call, progress } => {
                 if let Some(call) = self.calls.by_upstream(call).and_then(RelayedCall::delivered_call) {
                     // Fails if the client is gone, which an event reports.
-                    let _ = ends.downstream.progress(ends.now, call.id(), progress);
+                    let _ = engines.downstream.progress(engines.now, call.id(), progress);
                 }
             }
-            client::Event::Input(input) => self.handle_input(ends, input),
+            client::Event::Input(input) => self.handle_input(engines, input),
             client::Event::InputWithdrawn(input) => {
                 self.unassigned_inputs.retain(|pending| pending.input != input);
                 let number = self.calls.remove_input(input);
                 // If other inputs are still needed, the client continues with those.
-                recall_inputs(ends, number.and_then(|number| self.calls.obsolete_token(number)));
+                recall_inputs(engines, number.and_then(|number| self.calls.obsolete_token(number)));
             }
             client::Event::ElicitationComplete(id) => {
                 if let Some(session) = self.only_session() {
-                    ends.downstream.notify_elicitation_complete(ends.now, session, &id);
+                    engines.downstream.notify_elicitation_complete(engines.now, session, &id);
                 }
             }
-            client::Event::Subscribed { key, .. } => self.subscriptions.handle_subscribed(ends, key),
-            client::Event::Changed { change, .. } => self.subscriptions.handle_change(ends, &change),
-            client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(ends, key),
-            client::Event::Log(log) => self.forward_log(ends, &log),
-            client::Event::Request(request) => self.handle_request(ends, &request),
+            client::Event::Subscribed { key, .. } => self.subscriptions.handle_subscribed(engines, key),
+            client::Event::Changed { change, .. } => self.subscriptions.handle_change(engines, &change),
+            client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(engines, key),
+            client::Event::Log(log) => self.forward_log(engines, &log),
+            client::Event::Request(request) => self.handle_request(engines, &request),
             client::Event::RequestCancelled(request) => {
                 let found = self.upstream_requests.iter().find(|(_, other)| **other == request);
                 if let Some(call) = found.map(|(call, _)| *call) {
                     self.upstream_requests.remove(&call);
                     let why = "the server no longer needs it";
-                    let _ = ends.downstream.cancel_request(ends.now, call, Some(why));
+                    let _ = engines.downstream.cancel_request(engines.now, call, Some(why));
                 }
             }
             client::Event::Notification(notification) => {
                 if let Some(session) = self.only_session() {
-                    let _ = ends.downstream.notify(
-                        ends.now,
+                    let _ = engines.downstream.notify(
+                        engines.now,
                         session,
                         &notification.method,
                         notification.params.as_ref(),
@@ -250,7 +254,7 @@ impl Relay {
     }
 
     /// Handles a request that a legacy server sends on its own.
-    fn handle_request(&mut self, ends: &mut Engines<'_>, request: &client::ServerRequest) {
+    fn handle_request(&mut self, engines: &mut Engines<'_>, request: &client::ServerRequest) {
         let sent = match self.only_session() {
             _ if convert::is_task(&request.method) => Err(convert::tasks_unsupported_error()),
             None => Err(RpcError::internal(
@@ -260,40 +264,46 @@ impl Relay {
             Some(session) => {
                 let params = convert::request_params(request.params.as_ref());
                 let options = mcp_proto::CallOptions::new();
-                let sent = ends.downstream.request(ends.now, session, &request.method, &params, &options);
+                let sent =
+                    engines.downstream.request(engines.now, session, &request.method, &params, &options);
                 sent.map_err(|refused| convert::refused_call_error(&refused, &request.method))
             }
         };
         match sent {
             Ok(call) => _ = self.upstream_requests.insert(call, request.id),
-            Err(error) => _ = ends.upstream.refuse(ends.upstream_now, request.id, &error),
+            Err(error) => _ = engines.upstream.refuse(engines.upstream_now, request.id, &error),
         }
     }
 
-    fn handle_outcome(&mut self, ends: &mut Engines<'_>, call: CallKey, outcome: Result<RawJson, CallError>) {
+    fn handle_outcome(
+        &mut self,
+        engines: &mut Engines<'_>,
+        call: CallKey,
+        outcome: Result<RawJson, CallError>,
+    ) {
         let Some(number) = self.calls.end_upstream(call) else { return };
         let outcome = outcome.map_err(|error| convert::failed_call_error(&error));
         if self.calls.get(number).is_some_and(|relayed| relayed.delivered_call().is_some()) {
-            self.finish(ends, number, outcome);
+            self.finish(engines, number, outcome);
         } else {
-            // Sent with the client's retry, or at once if its input requests can be withdrawn.
+            // Sent with the client's retry, or immediately if its input requests can be withdrawn.
             self.calls.hold_outcome(number, outcome);
-            recall_inputs(ends, self.calls.suspended_token(number));
+            recall_inputs(engines, self.calls.suspended_token(number));
         }
     }
 
     /// Answers a delivered call with its outcome and ends it.
-    pub(super) fn finish(&mut self, ends: &mut Engines<'_>, number: u64, outcome: RelayOutcome) {
+    pub(super) fn finish(&mut self, engines: &mut Engines<'_>, number: u64, outcome: RelayOutcome) {
         let Some(relayed) = self.calls.take(number) else { return };
         if let DownstreamCall::Delivered(call) = relayed.downstream {
-            self.answer(ends, &call, outcome);
+            self.answer(engines, &call, outcome);
         }
         // Requests of a legacy server may have been attached to the wrong call.
         for pending in relayed.inputs {
             match self.input_owner() {
-                Some(owner) => self.assign_input(ends, Some(owner), pending),
+                Some(owner) => self.assign_input(engines, Some(owner), pending),
                 None => refuse_input(
-                    ends,
+                    engines,
                     pending.input,
                     &RpcError::internal("the call that this was for is over"),
                 ),
@@ -301,10 +311,10 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, ends: &mut Engines<'_>, call: &Call, outcome: RelayOutcome) {
+    fn answer(&mut self, engines: &mut Engines<'_>, call: &Call, outcome: RelayOutcome) {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return fail(ends, call.id(), &error),
+            Err(error) => return fail(engines, call.id(), &error),
         };
         if call.method() == "tools/list" {
             self.record_header_tools(&result);
@@ -313,16 +323,16 @@ impl Relay {
         let answered = shaped.and_then(|shaped| {
             let answered = match shaped {
                 convert::ConvertedResult::Unchanged(result) => {
-                    ends.downstream.complete_raw(ends.now, call.id(), &result)
+                    engines.downstream.complete_raw(engines.now, call.id(), &result)
                 }
                 convert::ConvertedResult::Rewritten(result) => {
-                    ends.downstream.complete_prepared(ends.now, call.id(), &result)
+                    engines.downstream.complete_prepared(engines.now, call.id(), &result)
                 }
             };
             answered.map_err(|refused| convert::unreadable_result_error(&refused))
         });
         if let Err(error) = answered {
-            fail(ends, call.id(), &error);
+            fail(engines, call.id(), &error);
         }
     }
 
@@ -349,11 +359,11 @@ impl Relay {
     // ---- both sides ------------------------------------------------------------------------------------------
 
     /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
-    pub(crate) fn process_pending(&mut self, ends: &mut Engines<'_>) {
-        self.send_due_inputs(ends);
+    pub(crate) fn process_pending(&mut self, engines: &mut Engines<'_>) {
+        self.send_due_inputs(engines);
         if self.fault.is_none() {
-            self.subscriptions.update(ends);
-            self.log_level.update_level(ends, &self.sessions);
+            self.subscriptions.update(engines);
+            self.log_level.update_level(engines, &self.sessions);
         }
     }
 
@@ -364,11 +374,11 @@ impl Relay {
     }
 
     /// Handles deadlines. Calls whose clients did not retry in time are cancelled.
-    pub(crate) fn handle_timeout(&mut self, ends: &mut Engines<'_>) {
-        for relayed in self.calls.take_expired(ends.now) {
-            cancel_upstream(ends, &relayed, "no answer in time");
+    pub(crate) fn handle_timeout(&mut self, engines: &mut Engines<'_>) {
+        for relayed in self.calls.take_expired(engines.now) {
+            cancel_upstream(engines, &relayed, "no answer in time");
         }
-        self.subscriptions.handle_timeout(ends.now);
+        self.subscriptions.handle_timeout(engines.now);
     }
 }
 
@@ -412,19 +422,19 @@ pub(crate) fn client_limits(mut limits: Limits) -> Limits {
 }
 
 /// Answers a call with an error. A call that has ended meanwhile is ignored.
-pub(super) fn fail(ends: &mut Engines<'_>, call: CallId, error: &RpcError) {
-    let _ = ends.downstream.fail(ends.now, call, error);
+pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
+    let _ = engines.downstream.fail(engines.now, call, error);
 }
 
 /// Cancels the call at the server, because its client no longer waits for it.
-fn cancel_upstream(ends: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
+fn cancel_upstream(engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
     if let Some(call) = relayed.upstream {
-        let _ = ends.upstream.cancel(ends.upstream_now, call, Some(reason));
+        let _ = engines.upstream.cancel(engines.upstream_now, call, Some(reason));
     }
     // A legacy server does not know that this request belonged to the call.
     for pending in &relayed.inputs {
         refuse_input(
-            ends,
+            engines,
             pending.input,
             &RpcError::internal(format!("the client gives no answer: {reason}")),
         );
@@ -432,15 +442,19 @@ fn cancel_upstream(ends: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) 
 }
 
 /// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.
-fn recall_inputs(ends: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
+fn recall_inputs(engines: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
     if let Some(token) = token {
-        ends.downstream.withdraw_input(ends.now, &token.encode(), Some("the server no longer needs it"));
+        engines.downstream.withdraw_input(
+            engines.now,
+            &token.encode(),
+            Some("the server no longer needs it"),
+        );
     }
 }
 
 /// Refuses an input request of the server. A request that has ended meanwhile is ignored.
-pub(super) fn refuse_input(ends: &mut Engines<'_>, input: InputId, error: &RpcError) {
-    let _ = ends.upstream.refuse(ends.upstream_now, input, error);
+pub(super) fn refuse_input(engines: &mut Engines<'_>, input: InputId, error: &RpcError) {
+    let _ = engines.upstream.refuse(engines.upstream_now, input, error);
 }
 
 /// Returns the error that answers calls after the server is gone.

@@ -64,23 +64,23 @@ impl UpstreamSubscriptions {
     }
 
     /// Forwards a change to the clients.
-    pub(super) fn handle_change(&self, ends: &mut Engines<'_>, change: &Change) {
+    pub(super) fn handle_change(&self, engines: &mut Engines<'_>, change: &Change) {
         let Change::Resource(uri) = change else {
-            ends.downstream.publish(ends.now, change);
+            engines.downstream.publish(engines.now, change);
             return;
         };
         if self.followed.contains(uri) {
-            ends.downstream.publish(ends.now, change);
+            engines.downstream.publish(engines.now, change);
             return;
         }
         // A change below a followed resource is announced under the URI that the client used.
         for around in self.followed.iter().filter(|around| is_within(around, uri)) {
-            ends.downstream.publish(ends.now, &Change::Resource(around.clone()));
+            engines.downstream.publish(engines.now, &Change::Resource(around.clone()));
         }
     }
 
     /// Handles the confirmation of a subscription.
-    pub(super) fn handle_subscribed(&mut self, ends: &mut Engines<'_>, key: SubscriptionKey) {
+    pub(super) fn handle_subscribed(&mut self, engines: &mut Engines<'_>, key: SubscriptionKey) {
         let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
         self.retry_delay = MIN_RETRY_DELAY;
         if core::mem::replace(&mut subscription.acknowledged, true) {
@@ -88,7 +88,7 @@ impl UpstreamSubscriptions {
             let uris = subscription.uris.iter().map(|uri| Change::Resource(uri.clone()));
             let lists = if subscription.lists { &*self.listen_lists } else { &[] };
             for change in uris.chain(lists.iter().cloned()) {
-                ends.downstream.publish(ends.now, &change);
+                engines.downstream.publish(engines.now, &change);
             }
         }
         // Other subscriptions may have become redundant.
@@ -96,13 +96,13 @@ impl UpstreamSubscriptions {
     }
 
     /// Handles the end of a subscription.
-    pub(super) fn handle_ended(&mut self, ends: &mut Engines<'_>, key: SubscriptionKey) {
+    pub(super) fn handle_ended(&mut self, engines: &mut Engines<'_>, key: SubscriptionKey) {
         if self.subscriptions.remove(&key).is_none() {
             return;
         }
         // Subscribed clients are notified and may subscribe again. Legacy sessions cannot be notified.
-        ends.downstream.end_all_subscriptions(ends.now);
-        self.schedule_retry(ends.now);
+        engines.downstream.end_all_subscriptions(engines.now);
+        self.schedule_retry(engines.now);
     }
 
     fn schedule_retry(&mut self, now: Instant) {
@@ -123,16 +123,16 @@ impl UpstreamSubscriptions {
     }
 
     /// Subscribes to followed resources that are not covered yet, and ends subscriptions that no client needs.
-    pub(super) fn update(&mut self, ends: &mut Engines<'_>) {
+    pub(super) fn update(&mut self, engines: &mut Engines<'_>) {
         if self.retry_at.is_some() || !core::mem::take(&mut self.needs_update) {
             return;
         }
-        if let Err(UseError::Full(_)) = self.subscribe(ends).and_then(|()| self.unsubscribe(ends)) {
-            self.schedule_retry(ends.now);
+        if let Err(UseError::Full(_)) = self.subscribe(engines).and_then(|()| self.unsubscribe(engines)) {
+            self.schedule_retry(engines.now);
         }
     }
 
-    fn subscribe(&mut self, ends: &mut Engines<'_>) -> Result<(), UseError> {
+    fn subscribe(&mut self, engines: &mut Engines<'_>) -> Result<(), UseError> {
         let covered = |uri: &&String| self.subscriptions.values().any(|sub| sub.uris.contains(*uri));
         let new: BTreeSet<String> = self.followed.iter().filter(|uri| !covered(uri)).cloned().collect();
         let lists = !self.listen_lists.is_empty() && !self.subscriptions.values().any(|sub| sub.lists);
@@ -150,7 +150,7 @@ impl UpstreamSubscriptions {
                     _ => filter.resources_list_changed = Some(true),
                 }
             }
-            let key = ends.upstream.subscribe(ends.upstream_now, &filter)?;
+            let key = engines.upstream.subscribe(engines.upstream_now, &filter)?;
             let uris = BTreeSet::new();
             self.subscriptions.insert(key, UpstreamSubscription { lists: true, uris, acknowledged: false });
         }
@@ -161,12 +161,12 @@ impl UpstreamSubscriptions {
         let uris = if many { self.followed.clone() } else { new };
         let mut filter = SubscriptionFilter::new();
         filter.resource_subscriptions = Some(uris.iter().cloned().collect());
-        let key = ends.upstream.subscribe(ends.upstream_now, &filter)?;
+        let key = engines.upstream.subscribe(engines.upstream_now, &filter)?;
         self.subscriptions.insert(key, UpstreamSubscription { lists: false, uris, acknowledged: false });
         Ok(())
     }
 
-    fn unsubscribe(&mut self, ends: &mut Engines<'_>) -> Result<(), UseError> {
+    fn unsubscribe(&mut self, engines: &mut Engines<'_>) -> Result<(), UseError> {
         let superfluous = |key: &SubscriptionKey, sub: &UpstreamSubscription| {
             let newer = || {
                 self.subscriptions.iter().filter(|(other, other_sub)| *other > key && other_sub.acknowledged)
@@ -182,7 +182,7 @@ impl UpstreamSubscriptions {
         let found = self.subscriptions.iter().filter(|(key, sub)| superfluous(key, sub));
         let found: Vec<SubscriptionKey> = found.map(|(key, _)| *key).collect();
         for key in found {
-            ends.upstream.unsubscribe(ends.upstream_now, key)?;
+            engines.upstream.unsubscribe(engines.upstream_now, key)?;
             self.subscriptions.remove(&key);
         }
         Ok(())

@@ -36,7 +36,7 @@ pub(super) struct HttpPeer {
     received: VecDeque<Received>,
     total_bytes: usize,
     trace: WireTrace,
-    /// Why the last request was not answered.
+    /// Reason why the last request was not answered.
     failure: Option<String>,
 }
 

@@ -436,7 +436,7 @@ fn check_batch(conversation: &mut CheckConversation<'_>) {
 /// A name that no entry has.
 const UNKNOWN_NAME: &str = "mcp-probe-unknown";
 const UNKNOWN_URI: &str = "mcp-probe-unknown://unknown/unknown";
-/// Number of requests that are sent at once.
+/// Number of requests that are sent at the same time.
 const BURST_SIZE: usize = 10;
 /// Maximum number of prompts that are requested without arguments.
 const MAX_PROMPTS: usize = 3;

@@ -1,4 +1,4 @@
-//! Recorded messages of a session, which are also shown, and a user who answers at once.
+//! Recorded messages of a session, which are also shown, and a user who answers immediately.
 
 use alloc::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -78,8 +78,8 @@ fn input_required_results_match_the_conformance_suite() {
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
     let null = raw.call("elicitation", &json!({"inputResponses": null}));
     assert!(null["error"].is_object() || requested_methods(&null) == ["user_name"], "{null}");
-    let misfit = json!({"inputResponses": {"user_name": {"action": "accept", "content": {"name": 7}}}});
-    assert_eq!(requested_methods(&raw.call("elicitation", &misfit)), ["user_name"]);
+    let mismatch = json!({"inputResponses": {"user_name": {"action": "accept", "content": {"name": 7}}}});
+    assert_eq!(requested_methods(&raw.call("elicitation", &mismatch)), ["user_name"]);
 
     let state = |answer: &Value| answer["result"]["requestState"].as_str().expect("a state").to_owned();
     let ok = json!({"confirm": {"action": "accept", "content": {"ok": true}}});

@@ -47,7 +47,7 @@ use crate::handler::catch_panic;
 /// impl AsyncClientHandler for User {
 ///     async fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
 ///         println!("{params:?}");
-///         async_io::Timer::after(Duration::from_secs(5)).await; // calls, pings and timeouts go on
+///         async_io::Timer::after(Duration::from_secs(5)).await; // calls, pings and timeouts continue
 ///         Ok(ElicitResult::decline())
 ///     }
 /// }

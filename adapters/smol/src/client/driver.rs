@@ -48,7 +48,7 @@ pub(super) struct DriverState {
     pub(super) is_closing: bool,
     /// The error with which the connection ended before it was ready.
     pub(super) error: Option<Error>,
-    /// How the server process ended.
+    /// Outcome of the shutdown of the server process.
     pub(super) exit: Option<Result<Option<ShutdownReport>, Error>>,
 }
 
@@ -148,7 +148,7 @@ impl DriverState {
         self.commands = Some(commands);
     }
 
-    /// Returns whether a call may start at once, without queueing.
+    /// Returns whether a call may start immediately, without queueing.
     pub(super) fn is_idle(&mut self) -> bool {
         matches!(self.stage, DriverStage::Open)
             && !self.connection.is_over()
@@ -400,7 +400,7 @@ impl Drop for ConnectionDriver {
         if let DriverStage::Closed = inner.stage {
             return;
         }
-        // If no thread can be started, dropping `inner` ends the process at once instead of gracefully.
+        // If no thread can be started, dropping `inner` ends the process immediately instead of gracefully.
         let _ = thread::Builder::new().name("mcp-end".into()).spawn(move || inner.close_blocking());
     }
 }

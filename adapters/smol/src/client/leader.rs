@@ -209,7 +209,7 @@ impl WaiterGuard {
     /// Registers `waker`, and returns whether this task is the leader now. The leader must call
     /// [`LeaderQueue::end_turn`].
     ///
-    /// Do not call it with an outcome at hand.
+    /// Do not call it when an outcome is available.
     pub(super) fn try_lead(&mut self, waker: &Waker) -> bool {
         let poller = crate::block_on::current_poller_id();
         let mut guard = self.leader_queue.lock();

@@ -60,7 +60,8 @@ pub use wait::Run;
 /// and is no longer needed: it may be the leader, and the other tasks would wait for it.
 ///
 /// When the last handle is dropped, the server is shut down as by [`close`](Self::close), and the outcome is discarded.
-/// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends at once.
+/// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends
+/// immediately.
 /// ```no_run
 /// use mcp_smol::{Client, Program};
 ///
@@ -118,7 +119,7 @@ impl Client {
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started again and gets
     /// `initialize` instead. [`options`](Self::options) sets a handler that is in place from the beginning. Dropping
     /// the future shuts the server down as dropping a client does.
     ///
@@ -181,12 +182,12 @@ impl Client {
     /// Sets the validator of structured results. It applies to tools that are listed from now on; see
     /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
-        self.memory().set_schemas(Some(OutputSchemas::new(validator)));
+        self.result_cache().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Discards the cached results of this server, also for other clients that share the cache.
     pub fn clear_cache(&self) {
-        self.memory().invalidate_server();
+        self.result_cache().invalidate_server();
     }
 
     /// Returns the server's revision, identity, capabilities and instructions.
@@ -244,7 +245,7 @@ impl Client {
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
-    /// call goes on.
+    /// call continues.
     ///
     /// # Errors
     ///
@@ -335,7 +336,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the connection is over.
+    /// [`Error::Closed`] if the connection has ended.
     pub async fn poll(&self, timeout: Duration) -> Result<bool, Error> {
         let shared = &*self.0.shared;
         let mut timer = Timer::after(timeout);
@@ -399,7 +400,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] with all known details if the connection is over.
+    /// [`Error::Closed`] with all known details if the connection has ended.
     pub fn check_open(&self) -> Result<(), Error> {
         let caller = &self.0.shared.caller;
         if caller.is_over() { Err(caller.closed_error()) } else { Ok(()) }
@@ -407,7 +408,7 @@ impl Client {
 
     // ---- callees of `client_calls!` ----------------------------------------------------------------------------
 
-    /// Starts a call at once if no task drives the connection and no command is queued; otherwise returns `None`.
+    /// Starts a call immediately if no task drives the connection and no command is queued; otherwise returns `None`.
     fn try_begin(
         &self,
         progress: bool,
@@ -487,7 +488,7 @@ impl Client {
         name.into()
     }
 
-    fn memory(&self) -> &ResultCache {
+    fn result_cache(&self) -> &ResultCache {
         self.0.shared.caller.cache()
     }
 

@@ -198,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
         }
     }
 
-    /// Returns at once: a blocked read or write causes a wake-up.
+    /// Returns immediately: a blocked read or write causes a wake-up.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         if self.state.is_blocking.load(Ordering::Relaxed) {
             std::thread::sleep(timeout.unwrap_or(BLOCKING_POLL_INTERVAL).min(BLOCKING_POLL_INTERVAL));

@@ -84,7 +84,7 @@ pub trait Duplex {
     /// or `write` reports it; remove it from `interest` after that. Bytes that the peer sent before it disconnected
     /// are readable first.
     ///
-    /// With interest in reading alone and no timeout, an implementation on a blocking handle may return at once and
+    /// With interest only in reading and no timeout, an implementation on a blocking handle may return immediately and
     /// leave the waiting to `read`. That saves a system call. It does not do so while a waker exists.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ pub trait Duplex {
         Ok(HungUp::default())
     }
 
-    /// Ends the outgoing direction: the peer reads the end of the stream after the bytes written. Reading goes on.
+    /// Ends the outgoing direction: the peer reads the end of the stream after the bytes written. Reading continues.
     ///
     /// A later write fails with `BrokenPipe`. A second call does nothing.
     ///

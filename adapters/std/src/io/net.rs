@@ -29,7 +29,7 @@ impl Listener {
             io::Error::new(error.kind(), format!("cannot listen at {}: {error}", tried.join(", ")))
         })?;
         listener.set_nonblocking(true)?;
-        // Raises std's backlog of 128: a client without a place would retry only after a second.
+        // Raises std's backlog of 128: a client that is dropped from it would retry only after a second.
         rustix::net::listen(&listener, BACKLOG)?;
         Ok(Self(listener))
     }
@@ -86,14 +86,14 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The error of the operating system, as far as it is known at once.
+    /// The error of the operating system, as far as it is known by then.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = tcp_socket(family)?;
         // `Socket::tcp` makes the socket non-blocking.
         let connecting = Self::tcp(socket.into())?;
         match rustix::net::connect(&connecting, &address) {
-            // An interrupted connect goes on in the background.
+            // An interrupted connect continues in the background.
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(connecting),
             Err(error) => Err(error.into()),
         }

@@ -22,7 +22,7 @@ use threads as platform;
 pub struct Socket(platform::PlatformSocket);
 
 impl Socket {
-    /// Wraps a TCP connection and sets `TCP_NODELAY`, so that small messages leave at once.
+    /// Wraps a TCP connection and sets `TCP_NODELAY`, so that small messages leave immediately.
     ///
     /// # Errors
     ///

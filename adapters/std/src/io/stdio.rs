@@ -11,7 +11,7 @@
 //! | a regular file or block device | plain writes, which do not wait for a peer |
 //! | anything else, or without `/proc` | at most `MAX_CHUNK` bytes after `poll` reported it writable |
 //!
-//! Input is read with a blocking read after `poll`, or with a blocking read alone if nothing else is wanted.
+//! Input is read with a blocking read after `poll`, or with only a blocking read if nothing else is wanted.
 //! [`Stdio::set_read_nonblocking`] applies the methods above to input too.
 
 use core::task::Waker;
@@ -33,7 +33,7 @@ use crate::io::{StdinGuard, StdoutGuard, guard_stdout};
 /// Stdin and stdout of this process.
 ///
 /// Input is read from the handle, not through [`std::io::stdin`]. Bytes that the program buffered there are lost to
-/// this stream. At the end of input `read` returns 0 and writing goes on, so `printf … | server` gets its responses.
+/// this stream. At the end of input `read` returns 0 and writing continues, so `printf … | server` gets its responses.
 #[derive(Debug)]
 pub struct Stdio {
     input: File,
@@ -117,10 +117,10 @@ impl Stdio {
     }
 }
 
-/// How stdin is read.
+/// Method of reading stdin.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadMode {
-    /// A read blocks, so a wait for reading alone may be left to it.
+    /// A read blocks, so a wait only for reading may be left to it.
     Blocking,
     /// The handle is non-blocking, or never blocks.
     Nonblocking,

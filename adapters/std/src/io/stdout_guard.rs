@@ -69,7 +69,7 @@ impl AsFd for StdoutGuard {
 impl Drop for StdoutGuard {
     fn drop(&mut self) {
         if let Some(stdout) = self.saved.take() {
-            // Flush first, or an unfinished line would appear on the real stdout. On failure the program goes on with
+            // Flush first, or an unfinished line would appear on the real stdout. On failure the program continues with
             // stdout on stderr.
             if flush_with_timeout() {
                 let _ = rustix::stdio::dup2_stdout(stdout);

@@ -26,7 +26,7 @@ pub(super) struct Process {
     /// Process id of the leader, which is also the id of the group.
     pid: Pid,
     state: State,
-    /// When `SIGKILL` was sent to the whole group; since then no process in it runs or starts another.
+    /// Time at which `SIGKILL` was sent to the whole group; since then no process in it runs or starts another.
     killed_at: Option<Instant>,
 }
 

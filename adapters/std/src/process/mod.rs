@@ -170,8 +170,8 @@ impl Child {
 /// Ends all server processes that this process has started, with `SIGTERM` to their groups.
 ///
 /// Groups that are left after `timeout` get `SIGKILL`. It is meant for a process that ends because of a signal
-/// (`on_signal`): its servers would go on if they ignore the end of their input. No server can be started from now on.
-/// Do not call it in a signal handler. It has no effect on systems other than Unix.
+/// (`on_signal`): its servers would keep running if they ignore the end of their input. No server can be started from
+/// now on. Do not call it in a signal handler. It has no effect on systems other than Unix.
 pub fn terminate_all(timeout: Duration) {
     group::terminate_all(timeout);
 }

@@ -179,7 +179,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Where a server's stderr goes.
+/// Destination of a server's stderr.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub enum Stderr {

@@ -12,7 +12,7 @@ use signal_hook::{flag, low_level};
 /// Runs `action` on a thread of its own when this process gets `SIGTERM` or `SIGINT`.
 ///
 /// It is meant for servers: the action shuts them down through a handle, and the program ends when they have finished.
-/// A second signal of this kind ends the process at once, whatever the action does. Call it once.
+/// A second signal of this kind ends the process immediately, whatever the action does. Call it once.
 ///
 /// # Errors
 ///

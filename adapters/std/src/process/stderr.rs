@@ -153,7 +153,7 @@ impl StderrTail {
         let bytes: Vec<u8> = self.bytes.iter().copied().collect();
         let mut kept = bytes.trim_ascii_end();
         if self.truncated {
-            // A single endless line is shown without its beginning rather than not at all.
+            // Drops the truncated first line, unless it is the only one.
             let whole = kept.iter().position(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
             kept = &kept[whole..];
         }

@@ -13,7 +13,7 @@ pub(super) fn only_zombies(id: i32) -> bool {
     let mut found = false;
     for process in processes.flatten() {
         let is_process = process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
-        // A process that exits meanwhile cannot be read any more.
+        // A process that exits meanwhile can no longer be read.
         let Some(stat) = is_process.then(|| fs::read(process.path().join("stat")).ok()).flatten() else {
             continue;
         };

@@ -18,8 +18,8 @@ use crate::io::{Duplex, is_peer_gone};
 
 /// TLS over a non-blocking stream.
 ///
-/// Written bytes are encrypted at once, and up to 32 KiB of them are buffered; no more are accepted until these have
-/// left. Received bytes are decrypted into the caller's buffer, except for those that do not fit.
+/// Written bytes are encrypted immediately, and up to 32 KiB of them are buffered; no more are accepted until these
+/// have left. Received bytes are decrypted into the caller's buffer, except for those that do not fit.
 #[derive(Debug)]
 pub(crate) struct TlsStream<S> {
     stream: S,

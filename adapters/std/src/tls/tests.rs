@@ -158,7 +158,7 @@ fn tls_end_is_distinguished_from_truncation() {
     let mut got = Vec::new();
     while !gather(&mut client, &mut got, 4).unwrap() {}
     assert_eq!(got, b"all of it");
-    // The other direction goes on (RFC 8446, section 6.1).
+    // The other direction continues (RFC 8446, section 6.1).
     client.write(b"thanks").unwrap();
     assert_eq!(server.read(&mut [0; 9]).unwrap(), 6);
 

@@ -126,7 +126,7 @@ impl TryFrom<ReadyConnection> for Client {
     }
 }
 
-/// Runs the loop until the connection is over. Returns how the server process ended.
+/// Runs the loop until the connection has ended. Returns how the server process ended.
 fn run_loop(
     mut commands: CommandQueue,
     mut connection: Connection,
@@ -184,7 +184,7 @@ impl Client {
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started again and gets
     /// `initialize` instead. [`options`](Self::options) sets a handler that is in place from the beginning; until the
     /// server is ready, it runs on the calling thread.
     ///
@@ -212,8 +212,8 @@ impl Client {
     /// The client finds out which revision and which HTTP transport the server speaks. [`options`](Self::options) sets
     /// a handler, tokens ([`Options::connect_http`]) and the rest.
     ///
-    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the connection's
-    /// thread. Several addresses of one name are tried in turn, alternating between IPv6 and IPv4.
+    /// Connections are opened when they are needed. Host names are resolved on another thread, within 10 s. Several
+    /// addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors
     ///
@@ -238,12 +238,12 @@ impl Client {
     /// Sets the validator of structured results. It applies to tools that are listed from now on; see
     /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
-        self.memory().set_schemas(Some(OutputSchemas::new(validator)));
+        self.result_cache().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Discards the cached results of this server, also for other clients that share the cache.
     pub fn clear_cache(&self) {
-        self.memory().invalidate_server();
+        self.result_cache().invalidate_server();
     }
 
     /// Returns the server's revision, identity, capabilities and instructions.
@@ -302,7 +302,7 @@ impl Client {
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
-    /// call goes on.
+    /// call continues.
     ///
     /// # Errors
     ///
@@ -365,7 +365,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] with all known details if the connection is over.
+    /// [`Error::Closed`] with all known details if the connection has ended.
     pub fn check_open(&self) -> Result<(), Error> {
         if self.0.caller.is_over() { Err(self.0.caller.closed_error()) } else { Ok(()) }
     }
@@ -441,7 +441,7 @@ impl Client {
         name.into()
     }
 
-    fn memory(&self) -> &ResultCache {
+    fn result_cache(&self) -> &ResultCache {
         self.0.caller.cache()
     }
 

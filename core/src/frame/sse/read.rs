@@ -71,7 +71,7 @@ impl SseDecoder {
     /// Creates a decoder for events with at most `max` bytes of data.
     ///
     /// It stores at most `max` bytes of data, and a line, an id and a type of [`MAX_FIELD`] bytes each. Input since
-    /// [`next_event`](Self::next_event) last returned `None` comes on top.
+    /// [`next_event`](Self::next_event) last returned `None` is buffered in addition.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { owned: Bytes::new(), buf: BytesMut::new(), reader: EventReader::new(max) }

@@ -161,7 +161,7 @@ impl Config {
 
     /// Sets whether the application answers [`Challenge`](super::Challenge)s (default no).
     ///
-    /// If not, a request that is refused with 401 or 403 ends at once.
+    /// If not, a request that is refused with 401 or 403 ends immediately.
     #[must_use]
     pub const fn handle_challenges(mut self, handle: bool) -> Self {
         self.handles_challenges = handle;

@@ -52,7 +52,7 @@ pub struct OutgoingRequest {
     pub fields: Fields,
     /// The whole body; empty if there is none.
     pub body: Bytes,
-    /// How long the connection may be in use.
+    /// Expected duration of the exchange.
     pub class: ExchangeClass,
     /// Whether the request may be sent twice.
     pub idempotent: bool,
@@ -62,7 +62,7 @@ pub struct OutgoingRequest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum ExchangeClass {
-    /// Answered at once.
+    /// Answered immediately.
     ///
     /// Exchanges of the other classes may wait for it, so it must never wait for one of those.
     Message,
@@ -77,7 +77,7 @@ pub enum ExchangeClass {
 pub struct ExchangeFailure {
     /// Whether the server may have received any of the request.
     pub may_have_been_sent: bool,
-    /// The reason, as text for people.
+    /// The reason, as human-readable text.
     pub reason: Box<str>,
 }
 
@@ -206,7 +206,7 @@ pub(super) struct ClientExchange {
     /// The credential with which it was sent.
     pub(super) credential_generation: u32,
     pub(super) phase: ExchangePhase,
-    /// When it continues or ends by itself; the engine has the deadlines of its requests.
+    /// Time at which it continues or ends by itself; the engine has the deadlines of its requests.
     pub(super) deadline: Option<Instant>,
     pub(super) events: Option<Box<EventStreamState>>,
 }
@@ -264,7 +264,7 @@ pub(super) struct EventStreamState {
     pub(super) decoder: SseDecoder,
     /// The exchange is in `Client::ready_streams`.
     pub(super) is_queued: bool,
-    /// How the current connection ended.
+    /// Outcome of the current connection.
     pub(super) ended: Option<Result<(), FailureReason>>,
     /// The id to resume after.
     pub(super) last_event_id: Box<[u8]>,
@@ -274,7 +274,7 @@ pub(super) struct EventStreamState {
     pub(super) retry: Option<Duration>,
     /// The stream has been open.
     pub(super) was_open: bool,
-    /// When it was opened; taken when its end is evaluated.
+    /// Time at which it was opened; taken when its end is evaluated.
     opened_at: Option<Instant>,
     /// Yield of the current connection.
     pub(super) yielded: StreamYield,

@@ -195,7 +195,7 @@ impl Client {
                 Some(self.now + self.engine.config().effective_limits().call_timeout)
             }
             ExchangePurpose::DeleteSession => Some(self.now + self.config.close_timeout),
-            // A server with HTTP+SSE sends its `endpoint` event at once.
+            // A server with HTTP+SSE sends its `endpoint` event immediately.
             ExchangePurpose::HttpSse => {
                 Some(self.now + self.engine.config().effective_limits().init_timeout / 2)
             }

@@ -71,7 +71,7 @@ pub(super) struct HttpClientSession {
     pub(super) message_endpoint: Option<Arc<Url>>,
     /// Consecutive sessions without an answer.
     pub(super) renewals: u32,
-    /// When the last session was lost.
+    /// Time at which the last session was lost.
     renewed_at: Instant,
     /// Exchanges that wait for the new session.
     waiting_exchanges: Vec<ClientExchange>,

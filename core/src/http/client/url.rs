@@ -108,7 +108,7 @@ impl Url {
         let (host, port) = match authority.strip_prefix('[') {
             Some(address) => {
                 let (address, port) = address.split_once(']').ok_or(UrlError::Host)?;
-                // Normalised, so that origins can be compared.
+                // Normalized, so that origins can be compared.
                 let address = Ipv6Addr::from_str(address).map_err(|_| UrlError::Host)?.to_string();
                 match port.strip_prefix(':') {
                     Some(port) => (address, Some(port)),

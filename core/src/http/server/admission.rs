@@ -43,8 +43,8 @@ impl Refusal {
 impl Server {
     /// Opens an exchange with the head of its request.
     ///
-    /// `length` is the length of its body, if known. A request that is refused for its head has its response at once;
-    /// its body need not be read.
+    /// `length` is the length of its body, if known. A request that is refused for its head has its response
+    /// immediately; its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
         self.open_unless(now, head, length, None)
     }

@@ -146,7 +146,7 @@ impl Config {
 
     /// Sets whether legacy clients get sessions (default yes).
     ///
-    /// Without sessions each legacy request stands alone. There are no change notifications, input requests and log
+    /// Without sessions each legacy request is independent. There are no change notifications, input requests and log
     /// levels (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are then unknown methods.
     #[must_use]
     pub const fn sessions(mut self, sessions: bool) -> Self {

@@ -48,9 +48,9 @@ pub struct Connection {
     exchange: Option<CurrentExchange>,
     /// The request waits for the validation of its token; its body is not read meanwhile.
     awaits_authorization: bool,
-    /// How long a reader may take nothing.
+    /// Maximum time for which a reader may take no bytes.
     write_timeout: Duration,
-    /// Since when the reader has taken nothing.
+    /// Time since which the reader has taken no bytes.
     stalled_since: Option<Instant>,
     /// The reader has taken bytes since the last check.
     made_progress: bool,
@@ -265,12 +265,12 @@ impl Connection {
         self.fault.take()
     }
 
-    /// Ends the connection after the open exchange, or at once if there is none.
+    /// Ends the connection after the open exchange, or immediately if there is none.
     pub fn close(&mut self, now: Instant) {
         self.h1.close(now);
     }
 
-    /// Abandons the exchange and the connection, because the connection broke or must end at once.
+    /// Abandons the exchange and the connection, because the connection broke or must end immediately.
     pub fn abandon(&mut self, now: Instant, server: &mut Server) {
         if let Some(open) = self.exchange.take() {
             server.handle_gone(now, open.id);

@@ -38,7 +38,7 @@ pub struct Response {
     pub status: u16,
     /// The field lines; their order has no meaning.
     pub fields: Fields,
-    /// How the body is delimited.
+    /// Framing of the body.
     pub size: BodySize,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct ServerExchange {
     pub(super) client_gone: bool,
     /// The exchange is in `Server::ready`.
     pub(super) is_marked_ready: bool,
-    /// When output was sent last, or when the request was complete.
+    /// Time at which output was sent last, or at which the request was complete.
     pub(super) idle_since: Instant,
     /// When a message was sent last, or when the stream began.
     pub(super) active_at: Instant,

@@ -51,7 +51,7 @@ impl ReplayLog {
 
     /// Returns all events of a stream after `event`, or `None` if one of them was evicted or never existed.
     ///
-    /// `newest` is the last event of an open stream. A closed stream is recognised by `is_last`.
+    /// `newest` is the last event of an open stream. A closed stream is recognized by `is_last`.
     pub(super) fn events_after(
         &self,
         stream: u32,

@@ -30,7 +30,7 @@ pub(super) struct HttpSession {
     /// The engine's channel: its ids, its peer, and its messages outside of calls.
     pub(super) channel: Key,
     pub(super) principal: Option<Box<str>>,
-    /// When a request arrived last, or a call or the GET stream ended.
+    /// Time at which a request arrived last, or a call or the GET stream ended.
     pub(super) last_seen: Instant,
     /// A session of HTTP+SSE, which is unknown at the endpoint.
     pub(super) is_http_sse: bool,

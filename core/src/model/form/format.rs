@@ -57,8 +57,8 @@ fn is_host_name(name: &str) -> bool {
 /// Parses the date at the beginning of `text` and returns the rest.
 fn parse_date(text: &[u8]) -> Option<&[u8]> {
     let (year, rest) = parse_digits(text, 4)?;
-    let (month, rest) = parse_digits(strip_sign(rest, b"-")?, 2)?;
-    let (day, rest) = parse_digits(strip_sign(rest, b"-")?, 2)?;
+    let (month, rest) = parse_digits(strip_any(rest, b"-")?, 2)?;
+    let (day, rest) = parse_digits(strip_any(rest, b"-")?, 2)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         2 if leap => 29,
@@ -72,10 +72,10 @@ fn parse_date(text: &[u8]) -> Option<&[u8]> {
 
 fn is_date_time(text: &[u8]) -> bool {
     let is_valid = parse_date(text).and_then(|rest| {
-        let (hour, rest) = parse_digits(strip_sign(rest, b"Tt")?, 2)?;
-        let (minute, rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
-        let (second, mut rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
-        if let Some(fraction) = strip_sign(rest, b".") {
+        let (hour, rest) = parse_digits(strip_any(rest, b"Tt")?, 2)?;
+        let (minute, rest) = parse_digits(strip_any(rest, b":")?, 2)?;
+        let (second, mut rest) = parse_digits(strip_any(rest, b":")?, 2)?;
+        if let Some(fraction) = strip_any(rest, b".") {
             let length = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
             rest = fraction.get(length.max(1)..).filter(|_| length > 0)?;
         }
@@ -89,20 +89,20 @@ fn is_date_time(text: &[u8]) -> bool {
 
 /// Parses an offset; returns the minutes ahead of UTC and the rest.
 fn parse_utc_offset(text: &[u8]) -> Option<(i32, &[u8])> {
-    if let Some(rest) = strip_sign(text, b"Zz") {
+    if let Some(rest) = strip_any(text, b"Zz") {
         return Some((0, rest));
     }
-    let (hours, rest) = parse_digits(strip_sign(text, b"+-")?, 2)?;
-    let (minutes, rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
+    let (hours, rest) = parse_digits(strip_any(text, b"+-")?, 2)?;
+    let (minutes, rest) = parse_digits(strip_any(rest, b":")?, 2)?;
     let ahead = hours * 60 + minutes;
     let fits = hours < 24 && minutes < 60;
     fits.then_some((if text.first() == Some(&b'-') { -ahead } else { ahead }, rest))
 }
 
-/// Removes one of `signs` from the beginning and returns the rest.
-fn strip_sign<'a>(text: &'a [u8], signs: &[u8]) -> Option<&'a [u8]> {
+/// Removes one of `bytes` from the beginning and returns the rest.
+fn strip_any<'a>(text: &'a [u8], bytes: &[u8]) -> Option<&'a [u8]> {
     let (first, rest) = text.split_first()?;
-    signs.contains(first).then_some(rest)
+    bytes.contains(first).then_some(rest)
 }
 
 /// Parses a number of `count` digits and returns the rest too.

@@ -229,9 +229,9 @@ fn before_list(
     let mut begins = 0;
     while begins <= uri.len() {
         count.add(1);
-        // An operator with a sign of its own may be absent or have an empty value; the others match at least one byte.
+        // An expansion with a first character of its own may be absent or empty; the others match at least one byte.
         let (values, min_end) = match e.operator.first {
-            Some(sign) if uri.get(begins) == Some(&sign) => (begins + 1, begins + 1),
+            Some(first) if uri.get(begins) == Some(&first) => (begins + 1, begins + 1),
             Some(_) => (usize::MAX, 0),
             // A value cannot begin inside a character.
             None if is_continuation(uri, begins) => (usize::MAX, 0),
@@ -263,7 +263,7 @@ fn list_end(
     count: &mut impl MatchCounter,
 ) -> Option<usize> {
     let (values, min_end) = match e.operator.first {
-        Some(sign) if uri.get(at) == Some(&sign) => (at + 1, at + 1),
+        Some(first) if uri.get(at) == Some(&first) => (at + 1, at + 1),
         Some(_) => return after.contains(at).then_some(at),
         None => (at, at + 1),
     };
@@ -309,8 +309,8 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
             }
         }
         for at in (0..uri.len()).rev() {
-            let sign = uri.get(at).copied();
-            if (sign == Some(e.operator.separator) || sign == e.operator.first) && pairs.can_match(at, count)
+            let byte = uri.get(at).copied();
+            if (byte == Some(e.operator.separator) || byte == e.operator.first) && pairs.can_match(at, count)
             {
                 pairs.chain.insert(at);
             }
@@ -318,9 +318,10 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         pairs
     }
 
-    /// Returns the variable whose name follows a sign, the start of its value, and the largest end of the value.
-    fn pair(&self, sign: usize, count: &mut impl MatchCounter) -> Option<(&'t Variable, usize, usize)> {
-        let rest = self.uri.get(sign + 1..)?;
+    /// Parses the pair at `begin`, the position of the character before its name. Returns its variable, the start of
+    /// its value, and the largest end of the value.
+    fn pair(&self, begin: usize, count: &mut impl MatchCounter) -> Option<(&'t Variable, usize, usize)> {
+        let rest = self.uri.get(begin + 1..)?;
         let mut best: Option<&'t Variable> = None;
         for variable in &self.expression.variables {
             count.add(variable.name.len());
@@ -330,7 +331,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
             }
         }
         let variable = best?;
-        let value = sign + 1 + variable.name.len();
+        let value = begin + 1 + variable.name.len();
         if self.uri.get(value) == Some(&b'=') {
             let end = self.runs.get(value + 1).copied()? as usize;
             return Some((variable, value + 1, end));
@@ -338,16 +339,15 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         Some((variable, value, value))
     }
 
-    /// Returns the pair after a sign: its variable, the start and the end of its value, and whether another pair
-    /// follows.
+    /// Returns the pair at `begin`: its variable, the start and the end of its value, and whether another pair follows.
     ///
     /// The value ends at the separator of the next pair, or at the last position that leaves the rest matchable.
     fn next_pair(
         &self,
-        sign: usize,
+        begin: usize,
         count: &mut impl MatchCounter,
     ) -> Option<(&'t Variable, usize, usize, bool)> {
-        let (variable, value, end) = self.pair(sign, count)?;
+        let (variable, value, end) = self.pair(begin, count)?;
         if self.uri.get(end) == Some(&self.expression.operator.separator) && self.chain.contains(end) {
             return Some((variable, value, end, true));
         }
@@ -360,8 +360,8 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         (last > value).then(|| last - 1)
     }
 
-    fn can_match(&self, sign: usize, count: &mut impl MatchCounter) -> bool {
-        self.next_pair(sign, count).is_some()
+    fn can_match(&self, begin: usize, count: &mut impl MatchCounter) -> bool {
+        self.next_pair(begin, count).is_some()
     }
 
     fn starts_at(&self, at: usize) -> bool {
@@ -381,9 +381,9 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         }
         let mut exploded: Vec<(&'t Variable, Vec<String>)> = Vec::new();
         let mut taken: Vec<&'t str> = Vec::new();
-        let mut sign = at;
+        let mut begin = at;
         loop {
-            let (variable, start, mut end, mut more) = self.next_pair(sign, &mut ())?;
+            let (variable, start, mut end, mut more) = self.next_pair(begin, &mut ())?;
             if variable.modifier != Modifier::Explode {
                 taken.push(&variable.name);
             }
@@ -400,7 +400,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
             } else {
                 exploded.push((variable, vec![text]));
             }
-            sign = end;
+            begin = end;
             if !more {
                 break;
             }
@@ -408,7 +408,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         for (variable, list) in exploded {
             captures.capture(variable, CapturedValue::List(list))?;
         }
-        Some(sign)
+        Some(begin)
     }
 }
 

@@ -6,7 +6,8 @@
 //!   [normalized](TemplateMismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`. In the host (from `//` to the
 //!   path) literals match without regard to case; variables keep the case that was sent.
 //! - No split lies inside a character. If several splits are possible, earlier expressions take as much as they can. An
-//!   expression ends at the sign of the expression that follows it, and at the `?` or `#` of a later `{?…}` or `{#…}`.
+//!   expression ends at the first character of the expansion that follows it, and at the `?` or `#` of a later `{?…}`
+//!   or `{#…}`.
 //! - `{a}` and `{+a}` match at least one character; all other expressions may be absent.
 //! - `{a}` matches the characters of a path segment (including those that expansion would encode, such as `@`), `{+a}`
 //!   and `{#a}` match every character, `{?a}` and `{&a}` match the characters of a query.

@@ -38,7 +38,7 @@ pub(super) enum TemplatePart {
 pub(super) struct Expression {
     pub(super) operator: &'static Operator,
     pub(super) variables: Vec<Variable>,
-    /// Signs that end the match, because a later expression begins with them.
+    /// Characters that end the match, because the expansion of a later expression begins with them.
     pub(super) stops: Vec<u8>,
 }
 
@@ -59,7 +59,8 @@ pub(super) enum Modifier {
 /// Operator of an expression: a row of the table in RFC 6570, appendix A, and the properties that matching needs.
 #[derive(Debug)]
 pub(super) struct Operator {
-    sign: u8,
+    /// Character in the template, or 0 for simple expansion.
+    symbol: u8,
     /// First character of an expansion that is not empty.
     pub(super) first: Option<u8>,
     pub(super) separator: u8,
@@ -84,9 +85,9 @@ const OPERATORS: [Operator; 8] = [
     Operator { is_named: true, writes_empty_equals: true, ..operator(b'&', Some(b'&'), b'&', uri::QUERY) },
 ];
 
-const fn operator(sign: u8, first: Option<u8>, separator: u8, class: u8) -> Operator {
+const fn operator(symbol: u8, first: Option<u8>, separator: u8, class: u8) -> Operator {
     Operator {
-        sign,
+        symbol,
         first,
         separator,
         is_named: false,
@@ -124,7 +125,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
     Ok(parts)
 }
 
-/// Sets `stops` of all expressions: the sign of the expression that follows, and the signs of later queries and
+/// Sets `stops` of all expressions: the first character of the expansion that follows, and those of later queries and
 /// fragments.
 ///
 /// Without stops, an optional expression would never match: in `{+path}{?page}` the path would include the question
@@ -139,8 +140,8 @@ fn mark_stops(parts: &mut [TemplatePart]) {
         e.stops = ahead.clone();
         e.stops.extend(next);
         next = e.operator.first;
-        if let Some(sign @ (b'?' | b'#')) = next {
-            ahead.push(sign);
+        if let Some(first @ (b'?' | b'#')) = next {
+            ahead.push(first);
         }
     }
 }
@@ -164,15 +165,15 @@ fn parse_literal(text: &str, at: usize) -> Result<TemplatePart, TemplateError> {
 }
 
 fn parse_expression(inner: &str, mut at: usize) -> Result<Expression, TemplateError> {
-    let sign = inner.bytes().next().ok_or(TemplateError { at, reason: "an expression needs a variable" })?;
-    let [simple, signed @ ..] = &OPERATORS;
-    let operator = signed.iter().find(|o| o.sign == sign);
+    let first = inner.bytes().next().ok_or(TemplateError { at, reason: "an expression needs a variable" })?;
+    let [simple, others @ ..] = &OPERATORS;
+    let operator = others.iter().find(|o| o.symbol == first);
     let names = match operator {
         Some(_) => {
             at += 1;
             inner.get(1..).unwrap_or_default()
         }
-        None if matches!(sign, b'=' | b',' | b'!' | b'@' | b'|') => {
+        None if matches!(first, b'=' | b',' | b'!' | b'@' | b'|') => {
             return Err(TemplateError { at, reason: "this operator is reserved for extensions" });
         }
         None => inner,

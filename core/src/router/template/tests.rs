@@ -125,7 +125,7 @@ fn uri_match_follows_documented_rules() {
         ("x:{+a}{#b}", "x:a?b#c#d", Some("a=a?b b=c#d")),
         ("x:{+a}{?b}", "x:a/b?b=1", Some("a=a/b b=1")),
         ("x:{+a}{?b}", "x:a/b?c=1", None),
-        // Operators with a sign of their own may be absent.
+        // Expansions with a first character of their own may be absent.
         ("x:{name}{.ext}", "x:a.tar.gz", Some("name=a ext=tar.gz")),
         ("x:{name}{.ext}", "x:a", Some("name=a")),
         ("x:{a}{.b*}", "x:1.2.3", Some("a=1 b=[2|3]")),

@@ -101,7 +101,7 @@ pub(crate) fn run(
             open.push_back((next, client.start_tool("work", &work, &CallOptions::new())?));
             next += 1;
         }
-        // A random call is awaited; the others go on meanwhile.
+        // A random call is awaited; the others continue meanwhile.
         let Some((number, key)) = open.swap_remove_back(rng.below(open.len())) else { break };
         let outcome = match plan.planned_call(number).cancel {
             Some(Duration::ZERO) => {

@@ -24,8 +24,8 @@ impl CallPlan {
         Self { seed }
     }
 
-    /// Returns the plan of a call. Most handlers return at once, some wait for up to 0.3 ms, a few for up to 3 ms. One
-    /// call in twelve is cancelled, half of these at once.
+    /// Returns the plan of a call. Most handlers return immediately, some wait for up to 0.3 ms, a few for up to 3 ms.
+    /// One call in twelve is cancelled, half of these immediately.
     pub(crate) fn planned_call(&self, number: usize) -> PlannedCall {
         let mut rng = Rng::new(self.seed.rotate_left(32) ^ number as u64);
         let mut up_to = |micros| Duration::from_micros(rng.below(micros) as u64);

@@ -120,7 +120,7 @@ impl LineLog {
         Self::open(log.map(|log| log.with_extension(role)).as_deref())
     }
 
-    /// Writes a line at once. A delayed line would look like a missing event.
+    /// Writes a line immediately. A delayed line would look like a missing event.
     fn write_line(&self, line: &[u8]) {
         if let Some(mut file) = self.0.as_ref() {
             file.write_all(&[line, b"\n"].concat()).expect("room for a line");

@@ -161,7 +161,7 @@ impl InputScript {
                     Ok(answer) => {
                         let id = questions[key]["params"]["elicitationId"].as_str();
                         if let Some(id) = id.filter(|_| answer["action"] == "accept") {
-                            // The user visited the page at once. Not every revision has a notification for that.
+                            // The user visited the page immediately. Not every revision has a notification for that.
                             announce_visit(cx, id);
                         }
                         answers.insert(key.clone(), answer);

@@ -134,8 +134,8 @@ impl BridgeHarness {
     /// Gives a test access to the relay and both engines of the bridge.
     pub(super) fn with_relay(&mut self, act: impl FnOnce(&mut Relay, &mut Engines<'_>)) {
         let (now, down, up) = (self.now, self.downstream.engine(), self.upstream.engine());
-        let mut ends = Engines { now, downstream: down, upstream_now: now, upstream: up };
-        act(&mut self.relay, &mut ends);
+        let mut engines = Engines { now, downstream: down, upstream_now: now, upstream: up };
+        act(&mut self.relay, &mut engines);
     }
 
     /// Does everything that is possible without advancing the clock.
@@ -143,11 +143,11 @@ impl BridgeHarness {
         for _ in 0..10_000 {
             let mut moved = transfer(self.now, &mut self.client, &mut self.downstream);
             while let Some(event) = self.downstream.poll_event(self.now) {
-                self.with_relay(|relay, ends| relay.handle_server_event(ends, event));
+                self.with_relay(|relay, engines| relay.handle_server_event(engines, event));
                 moved = true;
             }
             while let Some(event) = self.upstream.poll_event(self.now) {
-                self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
+                self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
                 moved = true;
             }
             self.with_relay(Relay::process_pending);
@@ -190,7 +190,7 @@ impl BridgeHarness {
             self.downstream.handle_timeout(self.now);
             self.upstream.handle_timeout(self.now);
             self.server.handle_timeout(self.now);
-            self.with_relay(|relay, ends| relay.handle_timeout(ends));
+            self.with_relay(|relay, engines| relay.handle_timeout(engines));
             self.settle();
             if next.is_none() {
                 return;

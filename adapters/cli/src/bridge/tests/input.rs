@@ -344,9 +344,9 @@ fn input_responses_after_expiry_are_refused() {
     let inputs = chain.take_inputs();
     let now = chain.now;
     // All suspended calls expire.
-    chain.with_relay(|relay, ends| {
-        ends.now = now + Duration::from_secs(4_000);
-        relay.handle_timeout(ends);
+    chain.with_relay(|relay, engines| {
+        engines.now = now + Duration::from_secs(4_000);
+        relay.handle_timeout(engines);
     });
     chain.answer_input(&inputs[0], &fitting_response(&inputs[0].request));
     let error = chain.error(key);
@@ -415,12 +415,12 @@ fn simultaneous_legacy_input_requests_are_sent_in_one_round() {
     let key = chain.call_unknown_tool();
     let call = chain.take_server_call();
     need_input(&mut chain, &call, &input_requests([("who", form_request("Who?"))]));
-    chain.with_relay(|relay, ends| {
+    chain.with_relay(|relay, engines| {
         let message = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
-        let channel = ends.upstream.open_channel(ends.upstream_now);
-        ends.upstream.handle_message(ends.upstream_now, channel, message.into());
-        let event = ends.upstream.poll_event(ends.upstream_now).expect("a question");
-        relay.handle_client_event(ends, event);
+        let channel = engines.upstream.open_channel(engines.upstream_now);
+        engines.upstream.handle_message(engines.upstream_now, channel, message.into());
+        let event = engines.upstream.poll_event(engines.upstream_now).expect("a question");
+        relay.handle_client_event(engines, event);
     });
     chain.settle();
     assert!(chain.take_inputs().is_empty());
@@ -439,12 +439,12 @@ fn simultaneous_legacy_input_requests_are_sent_in_one_round() {
 #[test]
 fn legacy_input_request_without_call_waits_for_the_next_call() {
     let mut chain = BridgeHarness::new(Version::V2026_07_28, Version::V2025_11_25);
-    chain.with_relay(|relay, ends| {
+    chain.with_relay(|relay, engines| {
         let message = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
-        let channel = ends.upstream.open_channel(ends.upstream_now);
-        ends.upstream.handle_message(ends.upstream_now, channel, message.into());
-        let event = ends.upstream.poll_event(ends.upstream_now).expect("a question");
-        relay.handle_client_event(ends, event);
+        let channel = engines.upstream.open_channel(engines.upstream_now);
+        engines.upstream.handle_message(engines.upstream_now, channel, message.into());
+        let event = engines.upstream.poll_event(engines.upstream_now).expect("a question");
+        relay.handle_client_event(engines, event);
     });
     chain.settle();
     assert!(chain.take_inputs().is_empty());

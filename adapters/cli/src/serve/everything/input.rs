@@ -77,7 +77,7 @@ pub(super) fn register(router: &mut Router) {
     );
 }
 
-/// Asks the user to visit a web page. There is no such page, so the elicitation is complete at once.
+/// Asks the user to visit a web page. There is no such page, so the elicitation is complete immediately.
 fn open_url(cx: &mut Cx<'_>) -> Result<String, RpcError> {
     let page =
         ElicitUrlParams::new("Please sign in to the harbour", "https://harbour.example/sign-in?boat=7");

@@ -23,7 +23,7 @@ use crate::error::{ConnectionClosed, Error};
 /// The loop's end of the commands to a connection.
 ///
 /// ```text
-///   process_commands → turn of the connection → … until it is over or a close is requested → notify_closed
+///   process_commands → turn of the connection → … until it ends or a close is requested → notify_closed
 /// ```
 #[derive(Debug)]
 pub struct CommandQueue {
@@ -66,7 +66,7 @@ pub enum ClientCommand {
 /// A job that runs on the loop.
 pub type ClientJob = Box<dyn FnOnce(Result<&mut Connection, Error>) + Send>;
 
-/// The end of a connection, for callers that come later.
+/// The end of a connection, for later callers.
 #[derive(Debug)]
 struct ConnectionExit {
     /// The I/O error that broke the stream, until it is reported once.
@@ -247,7 +247,7 @@ impl ConnectionHandle {
     /// # Errors
     ///
     /// - [`Error::Use`]: too many commands are queued ([`Limit::PendingCalls`]).
-    /// - [`Error::Closed`] or [`Error::Io`]: the connection is over.
+    /// - [`Error::Closed`] or [`Error::Io`]: the connection has ended.
     pub fn call(
         &self,
         progress: bool,
@@ -302,7 +302,7 @@ impl ConnectionHandle {
                 job(connection);
             }
         });
-        // Refused when the connection is over: there is nothing left to do.
+        // Refused when the connection has ended: there is nothing left to do.
         let _ = self.sender.send_unbounded(ClientCommand::Run { is_urgent: true, job });
     }
 
@@ -316,7 +316,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Requests the end of the connection, after all earlier commands. Returns `false` if it is over already.
+    /// Requests the end of the connection, after all earlier commands. Returns `false` if it has ended already.
     pub fn close(&self) -> bool {
         self.sender.send_unbounded(ClientCommand::Close).is_ok()
     }
@@ -329,7 +329,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Returns whether the connection is over and its exit information is known.
+    /// Returns whether the connection has ended and its exit information is known.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.end.get().is_some()

@@ -19,7 +19,7 @@ use super::callback::DeferredHandler;
 /// Callbacks of a client, for everything from the server except responses.
 ///
 /// All methods run on the thread that runs a method of the client. They must not take long, because the connection
-/// stands still meanwhile. A panic is caught. A panic in [`request`](Self::request) or [`input`](Self::input) is
+/// is not driven meanwhile. A panic is caught. A panic in [`request`](Self::request) or [`input`](Self::input) is
 /// answered with an internal error.
 pub trait ClientHandler {
     /// Answers a request of a legacy server with a JSON object.
@@ -37,8 +37,8 @@ pub trait ClientHandler {
     /// requests that the [configuration](mcp_proto::client::Config::capabilities) allows arrive here. The response to a
     /// form is checked; if it does not match the form, the server gets an error instead.
     ///
-    /// `None` leaves the input request open, so that calls, pings and timeouts go on while a user decides. Answer it
-    /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) comes first.
+    /// `None` leaves the input request open, so that calls, pings and timeouts continue while a user decides. Answer it
+    /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) is called first.
     fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
@@ -87,7 +87,7 @@ pub trait ClientHandler {
         Err(not_handled())
     }
 
-    /// Reports a change on the server. Several changes of one thing may be reported as one.
+    /// Reports a change on the server. Several changes of one list or resource may be reported as one.
     fn changed(&mut self, change: &Change) {
         let _ = change;
     }

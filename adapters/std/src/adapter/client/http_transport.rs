@@ -121,7 +121,7 @@ impl HttpTransport {
         self
     }
 
-    /// Opens and closes connections as the pool requests. Returns whether an attempt failed at once.
+    /// Opens and closes connections as the pool requests. Returns whether an attempt failed immediately.
     fn manage_connections(&mut self) -> bool {
         let mut failed = false;
         while let Some(id) = self.connections.poll_close() {
@@ -148,7 +148,7 @@ impl HttpTransport {
                     index += 1;
                     continue;
                 }
-                // The lookup timed out; a result that comes later is dropped.
+                // The lookup timed out; a later result is dropped.
                 Err(_) => Err(ErrorKind::TimedOut.into()),
             };
             let AddressLookup { id, origin, .. } = self.lookups.swap_remove(index);

@@ -1,6 +1,6 @@
 //! A client and a server for tests, connected in memory on one thread and on virtual time.
 //!
-//! Time passes only during a wait. A wait advances it at once to the next deadline of either end.
+//! Time passes only during a wait. A wait advances it immediately to the next deadline of either end.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -51,7 +51,7 @@ pub trait TestPeer {
     }
 }
 
-/// A handler that answers each call at once.
+/// A handler that answers each call immediately.
 #[derive(Debug)]
 pub struct Inline<H>(pub H);
 
@@ -81,7 +81,7 @@ pub trait TestServer {
 pub struct TestConnection {
     client: TestClientEnd,
     server_id: u64,
-    /// The reason why the connection cannot go on.
+    /// The reason why the connection cannot continue.
     error: Option<io::Error>,
 }
 

@@ -66,7 +66,7 @@ pub trait ClientTransport: Debug {
         self.wait(Some(Instant::ZERO));
     }
 
-    /// Returns the conditions that [`wait`](Self::wait) waits for, for a loop that waits for other things, too.
+    /// Returns the conditions that [`wait`](Self::wait) waits for, for a loop that also waits for other sources.
     fn wait_request(&mut self) -> WaitRequest<'_> {
         WaitRequest::unpollable(None)
     }
@@ -184,7 +184,7 @@ impl Debug for CloseAction {
     }
 }
 
-/// Information about a server whose connection is over.
+/// Information about a server whose connection has ended.
 #[derive(Debug, Default)]
 pub struct ExitInfo {
     /// The program of a child process.

@@ -52,14 +52,14 @@ pub fn prompt_params<'a, T: Serialize + ?Sized>(
 ///
 /// The adapter provides these functions, with any visibility:
 ///
-/// - `try_begin(progress, command) -> Option<Result<Call, Error>>` begins a call at once if the engine is at hand. The
-///   parameters are then serialized directly into the outbox.
+/// - `try_begin(progress, command) -> Option<Result<Call, Error>>` begins a call immediately if the engine is
+///   available. The parameters are then serialized directly into the outbox.
 /// - `begin(progress, command) -> Result<Call, Error>` begins a call. `progress` tells whether the caller will wait for
 ///   progress, too.
 /// - `command(command) -> Result<(), Error>`, `result(call, on_progress) -> Result<(RawJson, bool), Error>`,
 ///   `wait(call)`, `wait_with(call, on_progress)` and `catch_up()`.
 /// - `encode(&value)` and `name(&str)`, which prepare parameters and method names for a command.
-/// - `memory()`, which returns the [`ResultCache`](crate::adapter::client::ResultCache) of the connection.
+/// - `result_cache()`, which returns the [`ResultCache`](crate::adapter::client::ResultCache) of the connection.
 /// - `dispatch(Callback)`, which runs a callback, or queues it where the handler runs elsewhere.
 /// - `max_list_bytes()`, the maximum size of a list of all pages.
 ///
@@ -87,7 +87,7 @@ macro_rules! client_calls {
         ///
         /// - [`Error::Call`]: the server answered with an error, or the call timed out.
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub $($async)? fn request<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             method: &str,
@@ -138,7 +138,7 @@ macro_rules! client_calls {
         /// # Errors
         ///
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub fn start<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             method: &str,
@@ -257,7 +257,7 @@ macro_rules! client_calls {
 
         /// Sets the minimum level of the server's log messages; `None` turns them off.
         ///
-        /// In the modern era each later call carries the level. A legacy server is notified at once. Before that it
+        /// In the modern era each later call carries the level. A legacy server is notified immediately. Before that it
         /// chooses the level itself.
         ///
         /// # Errors
@@ -315,7 +315,7 @@ macro_rules! client_calls {
         /// - [`Error::OutputSchemaViolation`]: the result violates the tool's output schema (checked with a
         ///   [validator](crate::Options::validator)).
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub $($async)? fn call_tool<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             name: &str,
@@ -352,7 +352,7 @@ macro_rules! client_calls {
         ) -> Result<::mcp_proto::model::CallToolResult<'static>, $crate::Error> {
             use ::mcp_proto::client::OutputMismatch;
             let read = $crate::adapter::client::read::<::mcp_proto::model::CallToolParams<'_>>(result)?;
-            match $self.memory().check_output(name, result) {
+            match $self.result_cache().check_output(name, result) {
                 Ok(()) => {}
                 Err(OutputMismatch::Schema(why)) => {
                     $self.dispatch($crate::adapter::client::Callback::UnusableSchema(name.into(), why));
@@ -458,7 +458,7 @@ macro_rules! client_calls {
             let (result, retried) = $self.result(call, None)$($await)*?;
             let read = $crate::adapter::client::read::<R>(&result)?;
             // A retried call depends on input responses of this user at this time, so it is never cached (CACHE-011).
-            $self.memory().insert(ticket.filter(|_| !retried), &result);
+            $self.result_cache().insert(ticket.filter(|_| !retried), &result);
             Ok(read)
         }
 
@@ -567,11 +567,11 @@ macro_rules! client_calls {
                         match $self.wait(call)$($await)* {
                             Ok(result) => {
                                 let taken = pages.take(&result);
-                                $self.memory().insert(ticket.filter(|_| taken.is_ok()), &result);
+                                $self.result_cache().insert(ticket.filter(|_| taken.is_ok()), &result);
                                 taken
                             }
                             Err($crate::Error::Call(error)) if pages.restart(&error) => {
-                                $self.memory().invalidate_list(kind);
+                                $self.result_cache().invalidate_list(kind);
                                 continue;
                             }
                             Err(error) => return Err(error),
@@ -580,24 +580,24 @@ macro_rules! client_calls {
                 };
                 if !taken.map_err(|error| $crate::Error::UnexpectedResult(error.to_string()))? {
                     let entries = pages.into_entries();
-                    $self.memory().set_tools(kind, &entries);
+                    $self.result_cache().set_tools(kind, &entries);
                     return Ok(entries);
                 }
             }
         }
 
-        /// Returns a fresh cached result, or the ticket for the result to come.
+        /// Returns a fresh cached result, or the ticket for its result.
         $($async)? fn lookup_cached(
             $($receiver)+,
             key: ::mcp_proto::client::CacheKey,
         ) -> Result<Result<::mcp_proto::RawJson, Option<::mcp_proto::client::CacheTicket>>, $crate::Error> {
-            let found = $self.memory().lookup(key.clone());
+            let found = $self.result_cache().lookup(key.clone());
             if found.is_err() {
                 return Ok(found);
             }
             // A change notification that invalidates the entry may have arrived unread.
             $self.catch_up()$($await)*?;
-            Ok($self.memory().lookup(key))
+            Ok($self.result_cache().lookup(key))
         }
     };
 }

@@ -58,7 +58,7 @@ impl ThreadPoller {
             }
             let is_waiting =
                 state.compare_exchange(POLLING, WAITING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-            // The future wants to go on; the other tasks of an executor only get what is ready now.
+            // The future can make progress, so the wait only polls for what is ready now.
             let timeout = if is_waiting { None } else { Some(Duration::ZERO) };
             let awake = || _ = state.compare_exchange(WAITING, POLLING, Ordering::SeqCst, Ordering::SeqCst);
             if poller.wait(timeout, awake).is_err() {
@@ -105,7 +105,7 @@ impl<'a> CurrentPollerGuard<'a> {
 impl Drop for CurrentPollerGuard<'_> {
     fn drop(&mut self) {
         let _ = CURRENT.try_with(|current| current.replace(self.previous.take()));
-        // Tasks that go on elsewhere have to register with another poller.
+        // Tasks that continue elsewhere have to register with another poller.
         self.thread.state.poller.wake_all();
     }
 }

@@ -15,9 +15,9 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Reading alone.
+    /// Only reading.
     pub const READ: Self = Self { read: true, write: false };
-    /// Writing alone.
+    /// Only writing.
     pub const WRITE: Self = Self { read: false, write: true };
     /// Reading and writing.
     pub const BOTH: Self = Self { read: true, write: true };

@@ -19,8 +19,8 @@ use crate::adapter::poll::Notifier;
 
 /// Registered descriptors with their wakers, and the wait for all of them.
 ///
-/// It serves loops that poll futures. A future that cannot go on [registers](Self::register) a descriptor. The thread
-/// of the loop [waits](Self::wait), with one system call for all registrations. Any thread may register.
+/// It serves loops that poll futures. A future that cannot continue [registers](Self::register) a descriptor. The
+/// thread of the loop [waits](Self::wait), with one system call for all registrations. Any thread may register.
 #[derive(Debug)]
 pub struct Poller {
     notifier: Notifier,

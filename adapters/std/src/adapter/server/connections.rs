@@ -244,7 +244,7 @@ impl Connections {
         }
     }
 
-    /// Ends all connections at once.
+    /// Ends all connections immediately.
     pub fn abandon(&mut self, server: &mut Server) {
         self.stop_listening();
         let tokens: Vec<u64> = self.connections.iter_mut().map(|(key, _)| u64::from(key)).collect();
@@ -407,7 +407,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Returns the conditions that [`wait`](Self::wait) waits for, for a loop that waits for other things, too.
+    /// Returns the conditions that [`wait`](Self::wait) waits for, for a loop that also waits for other sources.
     ///
     /// # Errors
     ///

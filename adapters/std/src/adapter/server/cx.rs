@@ -213,13 +213,13 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         }
     }
 
-    /// Checks whether to go on, without waiting. On the loop's thread it also reads, writes and handles timeouts.
+    /// Checks whether to continue, without waiting. On the loop's thread it also reads, writes and handles timeouts.
     ///
     /// It is cheap enough for an inner loop: the transport is polled at most once per millisecond.
     ///
     /// # Errors
     ///
-    /// The call is over: it was cancelled or answered, the client has left, the call is too old, or the server shuts
+    /// The call has ended: it was cancelled or answered, the client has left, the call is too old, or the server shuts
     /// down. Return the error with `?`; it is not sent.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
         match self.backend.backend() {
@@ -236,11 +236,11 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         }
     }
 
-    /// Sleeps for `duration` while everything else goes on. Blocks the thread of the handler.
+    /// Sleeps for `duration` while the rest of the server continues. Blocks the thread of the handler.
     ///
     /// # Errors
     ///
-    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call is over.
+    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call has ended.
     pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => {
@@ -383,7 +383,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// # Errors
     ///
-    /// - [`UseError::Stale`]: the call is over, as far as is known.
+    /// - [`UseError::Stale`]: the call has ended, as far as is known.
     /// - [`UseError::Encode`]: `data` cannot be encoded as JSON.
     /// - [`UseError::Full`]: too many commands wait for the event loop.
     /// - [`UseError::NotDeclared`]: the server did not declare that it logs.
@@ -415,8 +415,8 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// Publishes a change to all subscribers.
     ///
     /// A router publishes changes of its lists itself. The bound on commands that wait for the event loop does not
-    /// apply; several changes of one thing are published as one. If very many resources have changed, all subscribers
-    /// of resources are notified.
+    /// apply; several changes of one list or resource are published as one. If very many resources have changed, all
+    /// subscribers of resources are notified.
     pub fn publish(&mut self, change: &Change) {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => server_loop.publish(change),
@@ -462,7 +462,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         self.call
     }
 
-    /// Returns the client, as far as it has introduced itself.
+    /// Returns the client, as far as its identity is known.
     pub fn peer(&mut self) -> Peer {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => server_loop.engine().peer(self.call),
@@ -482,11 +482,11 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
 
     /// Runs a command of the engine that has no method here, for example a notification of the application.
     ///
-    /// On the loop's thread it runs at once, elsewhere it runs soon.
+    /// On the loop's thread it runs immediately, elsewhere it runs soon.
     ///
     /// # Errors
     ///
-    /// An internal error if the command does not run, because too many commands wait or the event loop is over.
+    /// An internal error if the command does not run, because too many commands wait or the event loop has stopped.
     pub fn with_engine(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,

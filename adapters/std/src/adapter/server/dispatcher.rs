@@ -177,7 +177,7 @@ impl CommandSender {
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the loop is over.
+    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the loop has stopped.
     pub fn send(
         &self,
         command: impl FnOnce(&mut dyn ServerLoop) + Send + 'static,
@@ -191,7 +191,7 @@ impl CommandSender {
     ///
     /// # Errors
     ///
-    /// [`SendError::Closed`] if the loop is over.
+    /// [`SendError::Closed`] if the loop has stopped.
     pub fn publish(&self, change: Change) -> Result<(), SendError<()>> {
         let report = LoopMessage::Changed(change.into());
         self.0.send_or_merge(report, LoopMessage::merge).map_err(|refused| discard_item(&refused))
@@ -201,7 +201,7 @@ impl CommandSender {
     ///
     /// # Errors
     ///
-    /// [`SendError::Closed`] if the loop is over.
+    /// [`SendError::Closed`] if the loop has stopped.
     pub fn send_unbounded(
         &self,
         command: impl FnOnce(&mut dyn ServerLoop) + Send + 'static,
@@ -211,7 +211,7 @@ impl CommandSender {
             .map_err(|refused| discard_item(&refused))
     }
 
-    /// Returns whether the loop is over.
+    /// Returns whether the loop has stopped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()

@@ -193,7 +193,7 @@ impl<H: Handler> HttpServer<H> {
         Ok(())
     }
 
-    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server is over.
+    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server has stopped.
     ///
     /// # Errors
     ///

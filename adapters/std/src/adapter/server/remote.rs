@@ -114,7 +114,7 @@ impl ActiveCall {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Registers a waker that is woken when the call is cancelled, or at once if it is.
+    /// Registers a waker that is woken when the call is cancelled, or immediately if it is.
     pub fn register_cancel_waker(&self, waker: &Waker) {
         let mut state = self.lock();
         match &mut state.waker {
@@ -213,12 +213,12 @@ impl RemoteCall {
         }
     }
 
-    /// Publishes a change to all subscribers, unless the loop is over.
+    /// Publishes a change to all subscribers, unless the loop has stopped.
     pub(super) fn publish(&self, change: &Change) {
         let _ = self.sender.send_or_merge(LoopMessage::Changed(change.clone().into()), LoopMessage::merge);
     }
 
-    /// Sends a command to the loop. Returns `false` if too many commands wait or the loop is over.
+    /// Sends a command to the loop. Returns `false` if too many commands wait or the loop has stopped.
     pub(super) fn send_command(&self, command: LoopCommand) -> bool {
         match self.sender.send(LoopMessage::Run(command)) {
             Ok(()) => true,

@@ -109,11 +109,11 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         Ok(())
     }
 
-    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server is over.
+    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server has stopped.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run). The server is over then, too.
+    /// As [`run`](Self::run). After an error the server has stopped, too.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.state.driver.tick() + timeout;
         self.turn(Some(until))
@@ -146,7 +146,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         &mut self.handler
     }
 
-    /// Runs one turn of the event loop. Returns `false` when the server is over.
+    /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.driver.now());
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).min();
@@ -177,8 +177,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         }
     }
 
-    /// Handles all events and writes all output, until only waiting is left. Stops after
-    /// [`MAX_PASSES_PER_TURN`] to read again.
+    /// Handles all events and writes all output until nothing is left to do without waiting. Stops after
+    /// [`MAX_PASSES_PER_TURN`] passes, so that input is read again.
     fn process_events(&mut self) {
         for _ in 0..MAX_PASSES_PER_TURN {
             let (handler, stream) = (&mut self.handler, &mut self.stream);
@@ -274,18 +274,18 @@ impl Handle {
 
     /// Shuts the server down: it accepts no more requests, and ends when all calls are answered or after `grace`.
     pub fn shutdown(&self, grace: Duration) {
-        // Refused if the server is over.
+        // Refused if the server has stopped.
         let _ = self.0.send_unbounded(move |server_loop| server_loop.shutdown(grace));
     }
 
     /// Publishes a change to all subscribers.
     ///
-    /// The bound on waiting commands does not apply; several changes of one thing are published as one. If very many
-    /// resources have changed, all subscribers of resources are notified.
+    /// The bound on waiting commands does not apply; several changes of one list or resource are published as one. If
+    /// very many resources have changed, all subscribers of resources are notified.
     ///
     /// # Errors
     ///
-    /// [`SendError::Closed`] if the server is over.
+    /// [`SendError::Closed`] if the server has stopped.
     pub fn publish(&self, change: &Change) -> Result<(), SendError<()>> {
         self.0.publish(change.clone())
     }
@@ -294,7 +294,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the server is over.
+    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the server has stopped.
     pub fn with_engine(
         &self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
@@ -305,7 +305,7 @@ impl Handle {
         })
     }
 
-    /// Returns whether the server is over.
+    /// Returns whether the server has stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_closed()
@@ -364,11 +364,11 @@ struct State {
     shutdown_deadline: Option<Instant>,
     /// Number of handlers that ran before waiting output was written.
     delayed_writes: u32,
-    /// Number of further calls before which output is written at once, because a handler was slow.
+    /// Number of further calls before which output is written immediately, because a handler was slow.
     eager_calls: u32,
     /// Deadline for progress after the client has closed its sending side.
     eof_deadline: Option<Instant>,
-    /// Time of the next check whether the client has left.
+    /// Time of the next check whether the client has disconnected.
     next_liveness_check: Instant,
 }
 
@@ -400,7 +400,7 @@ impl State {
 
     fn poll_event(&mut self) -> Option<Event> {
         let now = self.driver.now();
-        // Cancellations by the engine are reported even then.
+        // Under congestion no input is decoded, but the engine's own events (cancellations) are still reported.
         if self.is_congested() { self.pipe.engine().poll_event(now) } else { self.pipe.poll_event(now) }
     }
 
@@ -423,7 +423,7 @@ impl State {
             self.eof_deadline = None;
         }
         if self.driver.is_write_closed() && !self.pipe.is_drained() {
-            // Nothing can be answered any more.
+            // No answer can be written any more.
             self.pipe.abort(self.driver.now(), &Fault::Eof);
         }
         wrote
@@ -432,7 +432,7 @@ impl State {
     /// Waits for the stream or a deadline, until `until` at most.
     fn wait(&mut self, stream: &mut dyn Duplex, until: Option<Instant>) {
         let reads = !self.is_congested();
-        // A client that is not read from could leave unnoticed.
+        // While the client is not read from, its disconnection would go unnoticed.
         let unwatched = !reads || !self.pipe.wants_input();
         let check_at = unwatched.then_some(self.next_liveness_check);
         self.driver.wait(&mut self.pipe, stream, reads, until.into_iter().chain(check_at).min());
@@ -443,7 +443,7 @@ impl State {
         }
     }
 
-    /// Aborts if the client has left, or has closed its sending side and nothing progresses any more.
+    /// Aborts if the client has disconnected, or has closed its sending side and nothing progresses any more.
     fn check_client_alive(&mut self, stream: &mut dyn Duplex) {
         let now = self.driver.now();
         // Reading and writing report the same error.
@@ -468,7 +468,7 @@ impl State {
     /// Writes waiting output before a handler runs, if handlers are slow. Otherwise several answers share a write.
     ///
     /// The clock is checked for every eighth handler. This costs fast handlers little. After a slow one, output is
-    /// written at once for the next [`EAGER_CALLS`] calls.
+    /// written immediately for the next [`EAGER_CALLS`] calls.
     fn write_if_slow(&mut self, stream: &mut dyn Duplex) {
         if self.pipe.transmit().is_empty() {
             return;
@@ -487,9 +487,9 @@ impl State {
 
 /// Maximum number of passes over events and output in one turn, before input is read again.
 pub(super) const MAX_PASSES_PER_TURN: u32 = 16;
-/// Interval of the check whether the client is still there, while it is not read from.
+/// Interval of the check whether the client is still connected, while it is not read from.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time for which handlers of other calls may delay an answer.
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(10);
-/// Number of calls before which output is written at once, after [`MAX_WRITE_DELAY`] was exceeded.
+/// Number of calls before which output is written immediately, after [`MAX_WRITE_DELAY`] was exceeded.
 const EAGER_CALLS: u32 = 64;

@@ -15,7 +15,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Use`] if the engine refuses the command, [`Error::Closed`] or [`Error::Io`] if the connection is over.
+    /// [`Error::Use`] if the engine refuses the command; [`Error::Closed`] or [`Error::Io`] if the connection ended.
     pub fn command(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
@@ -34,7 +34,7 @@ impl Connection {
     /// # Errors
     ///
     /// [`Error::Use`] if a limit is reached or the engine refuses the command, [`Error::Closed`] or [`Error::Io`] if
-    /// the connection is over.
+    /// the connection has ended.
     pub fn start(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
@@ -76,7 +76,7 @@ impl Connection {
     ///
     /// - [`Error::Call`]: the call failed.
     /// - [`Error::Use`] with [`UseError::Stale`]: the call is unknown or its outcome was taken.
-    /// - [`Error::Closed`] or [`Error::Io`]: the connection is over.
+    /// - [`Error::Closed`] or [`Error::Io`]: the connection has ended.
     pub fn wait_outcome(
         &mut self,
         call: CallKey,
@@ -108,7 +108,7 @@ impl Connection {
     /// # Errors
     ///
     /// [`Error::Use`] if the engine refuses it, [`Error::Call`] if the server does, [`Error::Closed`] or [`Error::Io`]
-    /// if the connection is over.
+    /// if the connection has ended.
     pub fn subscribe(&mut self, filter: &SubscriptionFilter) -> Result<AcknowledgedSubscription, Error> {
         self.wait_for_capacity()?;
         let now = self.transport.tick();

@@ -22,7 +22,7 @@ impl Connection {
         if self.fault.is_none() { Ok(()) } else { Err(self.closed_error()) }
     }
 
-    /// Returns whether the connection is over.
+    /// Returns whether the connection has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.fault.is_some()

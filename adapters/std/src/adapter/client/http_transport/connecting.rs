@@ -36,7 +36,7 @@ pub(super) struct ConnectAttempt {
     pub(super) remaining: VecDeque<SocketAddr>,
     /// Time for each address but the last.
     pub(super) address_timeout: Duration,
-    /// When to try the next address.
+    /// Time at which the next address is tried.
     pub(super) deadline: Option<Instant>,
     /// The current address, with its error once it has failed.
     pub(super) error: String,
@@ -45,7 +45,7 @@ pub(super) struct ConnectAttempt {
 }
 
 impl HttpSocket {
-    /// Returns whether the time for the current address is over.
+    /// Returns whether the time for the current address has passed.
     pub(super) fn is_timed_out(&self, now: Instant) -> bool {
         self.connecting.as_ref().and_then(|connecting| connecting.deadline).is_some_and(|at| at <= now)
     }
@@ -79,7 +79,7 @@ impl HttpTransport {
         Ok(None)
     }
 
-    /// Starts to connect to one of the addresses of a name. Returns `false` if every attempt failed at once.
+    /// Starts to connect to one of the addresses of a name. Returns `false` if every attempt failed immediately.
     pub(super) fn connect_any(
         &mut self,
         id: ConnectionId,
@@ -103,7 +103,7 @@ impl HttpTransport {
         )
     }
 
-    /// Starts to connect to the first address that does not fail at once. Returns `false` if there is none.
+    /// Starts to connect to the first address that does not fail immediately. Returns `false` if there is none.
     fn connect(&mut self, id: ConnectionId, mut connecting: ConnectAttempt) -> bool {
         while let Some(address) = connecting.remaining.pop_front() {
             match Socket::connect(address).and_then(|socket| {
@@ -148,7 +148,7 @@ impl HttpTransport {
         self.connections.handle_connect_failed(self.now, id, &mut self.client, why);
     }
 
-    /// Checks the result of a connection attempt and goes on with the next step.
+    /// Checks the result of a connection attempt and continues with the next step.
     pub(super) fn advance_connect(&mut self, index: usize, writable: bool) {
         let Some(socket) = self.sockets.get_mut(index) else { return };
         let timed_out = socket.is_timed_out(self.now);

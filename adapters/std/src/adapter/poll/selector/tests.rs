@@ -116,7 +116,7 @@ macro_rules! selector_tests {
                 connected(&socket).unwrap();
                 socket.write(b"hi").unwrap();
                 drop(listener);
-                // Connecting fails without a listener; some systems report that at once.
+                // Connecting fails without a listener; some systems report that immediately.
                 let error = match Socket::connect(address) {
                     Ok(socket) => connected(&socket).unwrap_err(),
                     Err(error) => error,

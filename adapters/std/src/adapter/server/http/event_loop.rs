@@ -105,7 +105,7 @@ impl HttpLoop {
         Ok(due.into_iter().chain(self.state.shutdown_deadline).min())
     }
 
-    /// Runs one turn of the event loop. Returns `false` when the server is over.
+    /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     pub(super) fn turn(
         &mut self,
         handler: &mut dyn LoopHandler,
@@ -167,7 +167,7 @@ impl HttpLoop {
             }
             if let Some(runner) = &mut runner {
                 runner(&mut core::iter::from_fn(|| self.dispatcher.next_call(&mut self.state)));
-                // Handlers that ended at once do not need another pass.
+                // Handlers that ended immediately do not need another pass.
                 progressed |= self.process_messages(handler);
             }
             let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());

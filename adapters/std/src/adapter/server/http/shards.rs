@@ -153,7 +153,7 @@ impl State {
     pub(super) fn forward_connections(&mut self) {
         while let Some((shard, connection)) = self.connections.poll_migrating() {
             if let Some(other) = self.shard_senders.get(usize::from(shard)) {
-                // Bounded by the number of open connections. If that shard is over, the connection is closed.
+                // Bounded by the number of open connections. If that shard has ended, the connection is closed.
                 let _ = other.send_unbounded(ShardMessage::Connection(connection));
             }
         }
