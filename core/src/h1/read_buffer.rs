@@ -87,6 +87,11 @@ impl ReadBuffer {
         let n = n.min(self.buf.len());
         self.buf.advance(n);
         self.consumed = self.consumed.wrapping_add(n as u64);
+        self.rewind();
+    }
+
+    /// Resets the scan state, so that a head that was found is found again.
+    pub(super) fn rewind(&mut self) {
         (self.scanned, self.line_start, self.line_count) = (0, 0, 0);
     }
 

@@ -395,7 +395,11 @@ impl Connection {
         length: usize,
     ) -> Option<Event<R>> {
         let (r, framing) = match read {
-            Ok((r, framing)) => (r?, framing),
+            Ok((Some(r), framing)) => (r, framing),
+            Ok((None, _)) => {
+                self.inbox.rewind();
+                return None;
+            }
             Err((reason, at)) => return self.fail(self.inbox.fault(reason, at)),
         };
         self.inbox.advance(length);

@@ -1,0 +1,196 @@
+//! A connection that waits for a place, is refused, or gives way, byte by byte on virtual time.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::h1::{Eviction, EvictionClass, HttpLimits};
+use mcp_proto::http::server::{Admission, Config, Connection, Event, Server};
+use mcp_proto::server::Event as EngineEvent;
+use mcp_proto::{Capabilities, Capability, Entropy, Instant, server};
+
+const GET: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+fn call() -> Vec<u8> {
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: tools/call\r\nMcp-Name: x\r\nContent-Length: {}\r\n\r\n",
+        CALL.len()
+    );
+    [head.as_bytes(), CALL.as_bytes()].concat()
+}
+
+fn new_server() -> Server {
+    let config = server::Config::new("x", "1").capabilities(Capabilities::new().with(Capability::Tools));
+    Server::new(Arc::new(config), Arc::new(Config::new()), Entropy::new([7; 32], 0))
+}
+
+fn seconds(n: u64) -> Instant {
+    Instant::from_micros(n * 1_000_000)
+}
+
+/// Takes all output.
+fn written(connection: &mut Connection, now: Instant, server: &mut Server) -> String {
+    let mut all = Vec::new();
+    loop {
+        while let Some(exchange) = server.poll_ready(now) {
+            assert_eq!(connection.exchange(), Some(exchange));
+            connection.drive(now, server);
+        }
+        let bytes = connection.transmit().to_vec();
+        if bytes.is_empty() {
+            return String::from_utf8(all).expect("text");
+        }
+        all.extend_from_slice(&bytes);
+        connection.consume(bytes.len());
+        connection.drive(now, server);
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn held_request_waits_and_is_then_served_or_refused() {
+    for cut in 1..GET.len() {
+        for refuses in [false, true] {
+            let (now, mut server) = (seconds(1), new_server());
+            let mut connection = Connection::new(now, HttpLimits::default());
+            connection.set_admission(Admission::Held);
+            connection.handle_input(now, &GET[..cut]);
+            connection.drive(now, &mut server);
+            assert!(!connection.is_head_held(), "{cut}");
+            connection.handle_input(now, &GET[cut..]);
+            connection.drive(now, &mut server);
+            assert!(connection.is_head_held() && server.exchange_count() == 0);
+            assert_eq!(connection.eviction(), None, "its request is complete");
+            connection.drive(now, &mut server);
+            assert!(connection.transmit().is_empty());
+
+            connection.set_admission(if refuses { Admission::Refused } else { Admission::Open });
+            connection.drive(now, &mut server);
+            let response = written(&mut connection, now, &mut server);
+            assert!(!connection.is_head_held());
+            if refuses {
+                assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+                assert!(response.to_ascii_lowercase().contains("\r\nretry-after: 1\r\n"), "{response}");
+                assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+                assert!(connection.wants_write_shutdown());
+            } else {
+                assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
+                assert!(!connection.wants_write_shutdown());
+            }
+            assert_eq!(server.exchange_count(), 0);
+        }
+    }
+}
+
+#[test]
+fn held_connection_reports_a_malformed_head() {
+    let (now, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.set_admission(Admission::Held);
+    connection.handle_input(now, b"\x16\x03\x01 no HTTP");
+    connection.drive(now, &mut server);
+    assert!(written(&mut connection, now, &mut server).starts_with("HTTP/1.1 400 "));
+    assert!(matches!(connection.eviction(), Some(Eviction { class: EvictionClass::Done, .. })));
+}
+
+// covers: SEC-018
+#[test]
+fn connection_gives_way_by_what_it_would_lose() {
+    let (begin, mut server) = (seconds(100), new_server());
+    let mut connection = Connection::new(begin, HttpLimits::default());
+    let class = |connection: &Connection| connection.eviction().map(|eviction| eviction.class);
+    let at = |connection: &Connection| connection.eviction().expect("it may be closed").at;
+    assert_eq!((class(&connection), at(&connection)), (Some(EvictionClass::Silent), begin));
+
+    // A head byte by byte.
+    let request = call();
+    let head = request.len() - CALL.len();
+    let now = begin + Duration::from_secs(3);
+    connection.handle_input(now, &request[..head - 1]);
+    connection.drive(now, &mut server);
+    assert_eq!((class(&connection), at(&connection)), (Some(EvictionClass::IncompleteHead), now));
+    // A body: at 500 bytes per second, its bytes buy time.
+    let body_at = now + Duration::from_secs(1);
+    connection.handle_input(body_at, &request[head - 1..request.len() - 1]);
+    connection.drive(body_at, &mut server);
+    assert_eq!(class(&connection), Some(EvictionClass::Slow));
+    let bought = Duration::from_micros((request.len() as u64 - 1) * 2_000);
+    assert_eq!(at(&connection), now + bought);
+    // A complete request is owed its response, however long that takes.
+    connection.handle_input(body_at, &request[request.len() - 1..]);
+    connection.drive(body_at, &mut server);
+    assert_eq!(class(&connection), None);
+    let later = body_at + Duration::from_secs(1_000);
+    connection.drive(later, &mut server);
+    assert_eq!(class(&connection), None);
+    let Some(Event::Server(EngineEvent::Call(call))) = server.poll_event(later) else { panic!("no call") };
+    server
+        .engine()
+        .complete(later, call.id(), &mcp_proto::model::CallToolResult::text("done"))
+        .expect("open");
+    assert!(written(&mut connection, later, &mut server).starts_with("HTTP/1.1 200 "));
+    // Idle: spared for a moment, because the client may be sending.
+    assert_eq!(class(&connection), Some(EvictionClass::Idle));
+    assert!(at(&connection) > later && at(&connection) < later + Duration::from_secs(1));
+    // Refused: only the end of the client's input is awaited.
+    connection.handle_input(later, b"nonsense\r\n\r\n");
+    connection.drive(later, &mut server);
+    assert!(written(&mut connection, later, &mut server).starts_with("HTTP/1.1 400 "));
+    assert_eq!((class(&connection), at(&connection)), (Some(EvictionClass::Done), later));
+}
+
+// covers: SEC-018
+#[test]
+fn reader_that_takes_nothing_gives_way() {
+    let (now, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.handle_input(now, GET);
+    connection.drive(now, &mut server);
+    connection.drive(now, &mut server);
+    let eviction = connection.eviction().expect("it has unsent output");
+    assert_eq!((eviction.class, eviction.at), (EvictionClass::Slow, now + Duration::from_secs(2)));
+    // A byte is progress.
+    let later = now + Duration::from_secs(1);
+    connection.consume(1);
+    connection.drive(later, &mut server);
+    assert_eq!(connection.eviction().map(|eviction| eviction.at), Some(later + Duration::from_secs(2)));
+}
+
+// covers: SEC-018
+#[test]
+fn request_that_gives_way_gets_408() {
+    let request = call();
+    for length in [20, request.len() - 3] {
+        let (now, mut server) = (seconds(1), new_server());
+        let mut connection = Connection::new(now, HttpLimits::default());
+        connection.handle_input(now, &request[..length]);
+        connection.drive(now, &mut server);
+        connection.time_out(now, &mut server);
+        assert_eq!(server.exchange_count(), 0);
+        assert!(written(&mut connection, now, &mut server).starts_with("HTTP/1.1 408 "), "{length}");
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn lingering_ends_after_a_bounded_number_of_bytes() {
+    let (begin, mut server) = (seconds(1), new_server());
+    let mut limits = HttpLimits::default();
+    limits.max_linger = 1_000_000;
+    let mut connection = Connection::new(begin, limits);
+    connection.handle_input(begin, b"nonsense\r\n\r\n");
+    connection.drive(begin, &mut server);
+    written(&mut connection, begin, &mut server);
+    let (mut now, mut dropped) = (begin, 0);
+    while !connection.wants_close() {
+        assert!(connection.wants_input() && dropped < 1_000_000);
+        now = now + Duration::from_millis(1);
+        connection.handle_input(now, &[b'x'; 10_000]);
+        connection.drive(now, &mut server);
+        dropped += 10_000;
+    }
+    assert_eq!(dropped, 1_000_000);
+    assert!(!connection.wants_input());
+}
