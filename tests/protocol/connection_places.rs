@@ -141,6 +141,19 @@ fn connection_gives_way_by_what_it_would_lose() {
     assert_eq!((class(&connection), at(&connection)), (Some(EvictionClass::Done), later));
 }
 
+#[test]
+fn crowded_connection_ends_after_its_response() {
+    let (now, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.end_after_response(true);
+    connection.handle_input(now, &[GET, GET].concat());
+    connection.drive(now, &mut server);
+    let response = written(&mut connection, now, &mut server);
+    assert_eq!(response.matches("HTTP/1.1 404 ").count(), 1, "{response}");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+    assert!(matches!(connection.eviction(), Some(Eviction { class: EvictionClass::Done, .. })));
+}
+
 // covers: SEC-018
 #[test]
 fn reader_that_takes_nothing_gives_way() {

@@ -4,6 +4,8 @@
 
 extern crate alloc;
 
+#[path = "../../suites/crowds.rs"]
+mod crowds;
 #[path = "../../suites/http.rs"]
 mod suite;
 mod support;

@@ -227,6 +227,8 @@ pub use mcp_std::adapter::client::ClientHandler;
 pub use mcp_std::adapter::server::{Answered, Handle, HandlerFailure};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
+#[cfg(feature = "http")]
+pub use mcp_std::process::raise_descriptor_limit;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;

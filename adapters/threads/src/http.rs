@@ -51,9 +51,9 @@ pub fn serve_http(
 /// A handler delays neither other handlers (while a worker is free) nor connections. A handler that never returns
 /// occupies its worker, and is left behind when the server ends.
 ///
-/// At most 64 connections are open at a time ([`max_connections`](Self::max_connections)), including event streams. At
-/// the limit, a new connection replaces a keep-alive connection that was idle for a second, or waits. The same happens
-/// when the process has no descriptor left.
+/// The number of connections is limited ([`max_connections`](Self::max_connections)), including event streams. At the
+/// limit, a new connection waits for a place: an idle, silent or slow one gives way to it, or its request gets 503 with
+/// `Retry-After` within a second. The same connections give way when the process has no descriptor left.
 ///
 /// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and
 /// `Retry-After`. So are requests that arrive while [`Limits::max_waiting_requests`](mcp_proto::Limits) calls or
@@ -141,10 +141,27 @@ impl<H: Handler> HttpServer<H> {
         self
     }
 
-    /// Sets how many connections may be open at a time, in all shards together (default 64, at least 1).
+    /// Sets the maximum number of open connections, in all shards together (at least 1).
+    ///
+    /// The default is the number of descriptors that the process may have open when the server is created, less 128,
+    /// and at most 10,000; see [`raise_descriptor_limit`](crate::raise_descriptor_limit). An idle connection takes about
+    /// 1 KiB, and one with a request at most [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
+    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait for a
+    /// place. Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
+    /// longest.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner = self.inner.max_connections(connections);
+        self
+    }
+
+    /// Sets the maximum number of open connections of one address (default: half of all; at least 1).
+    ///
+    /// Of IPv6, addresses of one network of 64 bits count as one. Addresses of this machine are not limited. Reached:
+    /// 503. Behind a proxy on another machine, all clients have its address: set `usize::MAX` there.
+    #[must_use]
+    pub fn max_connections_per_address(mut self, connections: usize) -> Self {
+        self.inner = self.inner.max_connections_per_address(connections);
         self
     }
 

@@ -721,4 +721,4 @@ impl Connection {
 
 /// Shortest time that a connection must have waited for its next request before it may give way. A client is likely to
 /// use a connection again that it used just now, and would lose that request.
-const MIN_IDLE: Duration = Duration::from_millis(700);
+const MIN_IDLE: Duration = Duration::from_millis(300);

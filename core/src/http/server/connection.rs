@@ -58,6 +58,8 @@ pub struct Connection {
     /// The shard of the next request.
     other_shard: Option<u8>,
     admission: Admission,
+    /// The connection ends after the next response.
+    ends_after_response: bool,
     /// The head of a request waits for admission.
     head_held: bool,
     fault: Option<ConnectionFault>,
@@ -102,6 +104,7 @@ impl Connection {
             is_aborted: false,
             other_shard: None,
             admission: Admission::Open,
+            ends_after_response: false,
             head_held: false,
             fault: None,
             heads: None,
@@ -120,6 +123,13 @@ impl Connection {
     /// For servers with a limit of connections: a client beyond it may wait for a place, or is told to come back.
     pub const fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
+    }
+
+    /// Sets whether the connection ends after the next response that begins (default no).
+    ///
+    /// For servers whose places are all taken: unlike an idle connection, one that ends in order loses no request.
+    pub const fn end_after_response(&mut self, ends: bool) {
+        self.ends_after_response = ends;
     }
 
     /// Returns whether the next request is served.
@@ -396,6 +406,9 @@ impl Connection {
                 HeadRecord::response(now, Direction::Out, response.status, fields)
             };
             push_record(&mut self.heads, record);
+            if self.ends_after_response {
+                self.h1.close(now);
+            }
             if self.h1.respond(now, response.status, &response.fields, response.size).is_err() {
                 return self.abandon(now, server);
             }

@@ -23,6 +23,14 @@ pub(super) struct ConnectionReadiness {
     pub(super) deadline_passed: bool,
 }
 
+impl ConnectionReadiness {
+    pub(super) const READABLE: Self = Self {
+        ready: Ready { readable: true, writable: false },
+        read_wanted: true,
+        deadline_passed: false,
+    };
+}
+
 /// How a connection waits for a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {

@@ -286,8 +286,7 @@ impl Connections {
     /// Registers a connection and marks it as ready.
     fn register(&mut self, mut connection: Box<ServerConnection>) -> io::Result<u64> {
         // Most clients have sent their request by now.
-        connection.readiness.ready.readable = true;
-        connection.readiness.read_wanted = true;
+        connection.readiness = ConnectionReadiness::READABLE;
         let token = u64::from(self.connections.insert(connection));
         let Some(connection) = self.connections.get_mut(token.into()) else { return Ok(token) };
         if let Err(error) = self.selector.add(connection.transport.socket(), token, Interest::READ) {
@@ -330,7 +329,9 @@ impl Connections {
             let Some(found) = self.index.token_of(exchange) else { return };
             token = found;
         }
+        let is_crowded = self.is_crowded();
         if let Some(connection) = self.connections.get_mut(token.into()) {
+            connection.connection.end_after_response(is_crowded);
             connection.connection.drive(self.now, server);
             self.index.queue_update(token, connection);
             self.write_queue.push(token);
@@ -534,10 +535,12 @@ impl Connections {
     /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline; or gives a place to
     /// one that waits. Returns `false` if there is none.
     pub fn process_next(&mut self, server: &mut Server, reads: bool) -> bool {
+        let is_crowded = self.is_crowded();
         while let Some(token) = self.ready_queue.pop_front() {
             let Some(connection) = self.connections.get_mut(token.into()) else { continue };
             let found = core::mem::take(&mut connection.readiness);
             self.current = token;
+            connection.connection.end_after_response(is_crowded);
             connection.process_readiness(self.now, server, found, reads, &mut self.scratch);
             self.index.queue_update(token, connection);
             self.write_queue.push(token);

@@ -39,7 +39,7 @@ use crate::io::Listener;
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including those with an event
 /// stream. At the limit, a new connection waits for a place. Once its request is complete, the connection that loses
 /// least gives way: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower
-/// than [`HttpLimits::min_rate`], or that has been idle for 700 ms. If none does within 900 ms, the request gets
+/// than [`HttpLimits::min_rate`], or that has been idle for 300 ms. If none does within 900 ms, the request gets
 /// 503 with `Retry-After`. The same connections give way when the process has no descriptor left.
 ///
 /// Every process that can reach the address can use the server. Listen on `127.0.0.1` or `[::1]` unless it is meant for

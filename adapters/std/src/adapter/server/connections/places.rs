@@ -1,8 +1,8 @@
 //! Places of connections: who waits for one, and which connection gives way (SEC-018).
 //!
 //! A connection that is accepted while all places are taken waits without one: its request is read but not served. It
-//! gets the first place that becomes free. If its request is complete, the connection that loses least gives way to it.
-//! If none does in time, it gets 503.
+//! gets the first place that becomes free. If its request is complete, the connection that loses least gives way to it,
+//! and connections end after their responses. If none does in time, it gets 503.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use mcp_proto::h1::{Eviction, EvictionClass};
 use mcp_proto::http::server::Server;
 
 use super::Connections;
-use crate::adapter::server::connection::{MigratedConnection, Waiting};
+use crate::adapter::server::connection::{ConnectionReadiness, MigratedConnection, Waiting};
 use crate::adapter::server::permits::ConnectionPermit;
 
 impl Connections {
@@ -52,6 +52,9 @@ impl Connections {
         let shard = self.permits.choose_shard(self.shard);
         connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));
         self.waiting.retain(|other| *other != token);
+        let is_crowded = self.is_crowded();
+        let Some(connection) = self.connections.get_mut(token.into()) else { return false };
+        connection.connection.end_after_response(is_crowded);
         if shard == self.shard {
             connection.connection.drive(self.now, server);
             self.index.queue_update(token, connection);
@@ -61,6 +64,11 @@ impl Connections {
             self.migrating.push_back((shard, MigratedConnection(connection)));
         }
         true
+    }
+
+    /// Returns whether a request waits for a place.
+    pub(super) fn is_crowded(&mut self) -> bool {
+        !self.waiting.is_empty() && matches!(self.next_waiting(), Some((_, Waiting::WithRequest)))
     }
 
     /// Returns the connection that gets the next place: the first whose request is complete, or else the first.
@@ -105,7 +113,7 @@ impl Connections {
     ///
     /// A refused one goes first, then one without a request; else the first one is refused now.
     pub(super) fn make_waiting_room(&mut self, server: &mut Server) {
-        if self.waiting.len() >= self.max_connections.clamp(1, MAX_WAITING) {
+        if self.waiting.len() >= MAX_WAITING {
             self.close_waiting(server);
         }
     }
@@ -120,6 +128,9 @@ impl Connections {
             let Some(token) = found else { continue };
             if let Some(connection) = self.connections.get_mut(token.into()) {
                 connection.refuse(self.now, server);
+                // Its request may have arrived by now.
+                let readiness = ConnectionReadiness::READABLE;
+                connection.process_readiness(self.now, server, readiness, true, &mut self.scratch);
                 connection.write(self.now, server);
             }
             self.close_connection(server, token);
