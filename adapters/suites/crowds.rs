@@ -1,4 +1,4 @@
-//! Suite: an HTTP server whose places are taken by quiet, slow or hostile clients.
+//! Suite: an HTTP server at its connection limit, with quiet, slow or hostile clients.
 //!
 //! `crate::adapter` names the adapter under test.
 
@@ -12,16 +12,16 @@ use std::time::Instant;
 
 use mcp_proto::http::server::Config as Http;
 
-use crate::suite::{HttpTestServer, call};
 use crate::adapter::HttpServer;
+use crate::suite::{HttpTestServer, call};
 use crate::support::{DEADLINE, Tools, with_timeout};
 
-/// A server with so many places.
-fn server(places: usize) -> HttpTestServer {
+/// Starts a server with a connection limit.
+fn server(max_connections: usize) -> HttpTestServer {
     HttpTestServer::with_options(
         Http::new().retry(Duration::from_millis(100)),
         || Tools::new().0,
-        move |server: HttpServer<_>| server.max_connections(places),
+        move |server: HttpServer<_>| server.max_connections(max_connections),
     )
 }
 
@@ -108,16 +108,16 @@ fn has_ended(stream: &mut TcpStream) -> bool {
 
 // covers: SEC-018, HTTP-058
 #[test]
-fn quiet_streams_leave_places_to_requests() {
+fn quiet_streams_leave_connections_to_requests() {
     with_timeout(|| {
         let served = server(16);
-        // More clients than places, each with a quiet stream.
+        // More clients than connections, each with a quiet stream.
         let mut streams: Vec<TcpStream> = (0..24).map(|_| open_quiet_stream(&served)).collect();
         for _ in 0..20 {
             assert_served(&call_echo(&served));
         }
         let open = streams.iter_mut().filter_map(|stream| (!has_ended(stream)).then_some(())).count();
-        assert_eq!(open, 12, "three quarters of the places");
+        assert_eq!(open, 12, "three quarters of the connections");
         drop(streams);
         served.stop();
     });
@@ -151,7 +151,7 @@ impl Hostile {
 
 // covers: SEC-018
 #[test]
-fn slow_and_silent_clients_give_way_to_requests() {
+fn slow_and_silent_clients_are_evicted() {
     with_timeout(|| {
         use Hostile::{HalfHead, NeverReads, Silent, SlowBody, SlowHead};
         for kind in [Silent, HalfHead, SlowHead, SlowBody, NeverReads] {
@@ -173,7 +173,7 @@ fn slow_and_silent_clients_give_way_to_requests() {
 
 // covers: SEC-018, HTTP-081
 #[test]
-fn refused_connection_that_lingers_gives_way() {
+fn refused_connection_that_lingers_is_evicted() {
     with_timeout(|| {
         let served = server(1);
         let mut refused = served.connect();
@@ -189,10 +189,10 @@ fn refused_connection_that_lingers_gives_way() {
 
 // covers: SEC-018
 #[test]
-fn request_without_a_place_is_refused_in_time() {
+fn request_without_a_permit_is_refused_in_time() {
     with_timeout(|| {
         let served = server(2);
-        // Both places belong to requests that are being received fast enough.
+        // Both permits belong to requests that are being received fast enough.
         let head = post(&" ".repeat(4 << 20), "");
         let busy: Vec<TcpStream> = (0..2)
             .map(|_| {
@@ -210,7 +210,7 @@ fn request_without_a_place_is_refused_in_time() {
             assert_refused(&read_response(stream));
         }
         assert!(begun.elapsed() < DEADLINE / 2);
-        // A place that is given up goes to the next one.
+        // A permit that is released goes to the next one.
         let mut next = served.connect();
         next.write_all(&request).unwrap();
         busy[0].shutdown(Shutdown::Both).unwrap();

@@ -8,7 +8,7 @@ mod caching;
 mod cancel;
 mod classify;
 mod common;
-mod connection_places;
+mod connection_admission;
 mod downgrade;
 mod errors;
 mod forbidden_values;

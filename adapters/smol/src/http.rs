@@ -63,8 +63,8 @@ pub async fn serve_http(
 /// clients of its shard. A connection costs no task, and an idle connection little more than its buffers.
 ///
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including event streams. At the
-/// limit, a new connection waits for a place: an idle, silent or slow one gives way to it, or its request gets 503 with
-/// `Retry-After` within a second. The same connections give way when the process has no descriptor left.
+/// limit, a new connection waits: an idle, silent or slow one is evicted in its favour, or its request gets 503 with
+/// `Retry-After` within a second. The same connections are evicted when the process has no descriptor left.
 ///
 /// Every program that reaches the address can use the server. Listen at `127.0.0.1` or `[::1]` unless other machines
 /// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
@@ -194,8 +194,8 @@ impl<H: Handler> HttpServer<H> {
     /// The default is the number of descriptors that the process may have open when the server is created, less 128,
     /// and at most 10,000; see [`raise_descriptor_limit`](crate::raise_descriptor_limit). An idle connection takes about
     /// 1 KiB, and one with a request at most [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
-    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait for a
-    /// place. Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
+    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait.
+    /// Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
     /// longest.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {

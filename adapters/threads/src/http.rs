@@ -52,8 +52,8 @@ pub fn serve_http(
 /// occupies its worker, and is left behind when the server ends.
 ///
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including event streams. At the
-/// limit, a new connection waits for a place: an idle, silent or slow one gives way to it, or its request gets 503 with
-/// `Retry-After` within a second. The same connections give way when the process has no descriptor left.
+/// limit, a new connection waits: an idle, silent or slow one is evicted in its favour, or its request gets 503 with
+/// `Retry-After` within a second. The same connections are evicted when the process has no descriptor left.
 ///
 /// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and
 /// `Retry-After`. So are requests that arrive while [`Limits::max_waiting_requests`](mcp_proto::Limits) calls or
@@ -146,8 +146,8 @@ impl<H: Handler> HttpServer<H> {
     /// The default is the number of descriptors that the process may have open when the server is created, less 128,
     /// and at most 10,000; see [`raise_descriptor_limit`](crate::raise_descriptor_limit). An idle connection takes about
     /// 1 KiB, and one with a request at most [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
-    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait for a
-    /// place. Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
+    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait.
+    /// Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
     /// longest.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {

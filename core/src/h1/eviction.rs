@@ -1,19 +1,19 @@
-//! How readily a connection gives way when the server needs its place for another client.
+//! Order in which connections are closed when the server needs a permit for another client.
 
 use crate::time::Instant;
 
-/// When a connection may be closed to make room, and how little is lost by it (SEC-018).
+/// Time from which a connection may be evicted, and how little is lost by it (SEC-018).
 ///
-/// The connection with the smallest value gives way first: the order is by class, then by time.
+/// The connection with the smallest value is evicted first: the order is by class, then by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Eviction {
     /// The class of the connection.
     pub class: EvictionClass,
-    /// The time from which it may be closed.
+    /// The time from which it may be evicted.
     pub at: Instant,
 }
 
-/// The classes of connections that may be closed to make room; the first gives way first.
+/// The classes of connections that may be evicted; the first one is evicted first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EvictionClass {
     /// The last response was written; the connection only lingers (RFC 9112, 9.6).

@@ -61,8 +61,8 @@ pub struct HttpLimits {
     ///
     /// Reached: the connection is closed, although the client is still sending.
     pub max_linger: u64,
-    /// Bytes per second that a client must send of a request, or take of a response, to keep its place while another
-    /// client waits for one (default 500; 0 is no minimum; SEC-018).
+    /// Bytes per second that a client must send of a request, or take of a response, to keep its connection while
+    /// another client waits for a permit (default 500; 0 is no minimum; SEC-018).
     ///
     /// It has no effect while there is room: see [`Eviction`](super::Eviction).
     pub min_rate: u32,

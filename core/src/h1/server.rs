@@ -257,7 +257,7 @@ impl Connection {
             && self.inbox.is_empty()
     }
 
-    /// Returns from when the connection may be closed to make room for another one, if it may at all.
+    /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
     /// It may not while a complete request has no complete response.
     #[must_use]
@@ -719,6 +719,6 @@ impl Connection {
     }
 }
 
-/// Shortest time that a connection must have waited for its next request before it may give way. A client is likely to
+/// Shortest time that a connection must have waited for its next request before it may be evicted. A client is likely to
 /// use a connection again that it used just now, and would lose that request.
 const MIN_IDLE: Duration = Duration::from_millis(300);

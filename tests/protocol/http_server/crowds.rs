@@ -27,7 +27,7 @@ fn publish(web: &mut HttpServerHarness) {
 // covers: SEC-018, SSE-018, HTTP-058
 #[test]
 fn new_get_stream_ends_the_quietest_one() {
-    // Four places, so three streams.
+    // Four exchanges, so three streams.
     let mut web = harness(Config::new().max_exchanges(4).retry(secs(2)));
     let sessions: Vec<String> = (0..4).map(|_| open_session(&mut web, "2025-11-25")).collect();
     let first = open_get(&mut web, &sessions[0]);
@@ -79,7 +79,7 @@ fn new_stream_ends_the_quietest_subscription_with_its_result() {
 
 // covers: SEC-018, HTTP-058
 #[test]
-fn streams_that_owe_responses_do_not_give_way() {
+fn streams_that_owe_responses_are_not_evicted() {
     // HTTP+SSE carries responses on its stream, and its session ends with it.
     let mut web = harness(Config::new().max_exchanges(4).http_sse("/sse", "/messages"));
     let old: Vec<ExchangeId> = (0..3).map(|_| web.send_request("GET", "/sse", &[], "")).collect();
@@ -143,7 +143,7 @@ fn principal_has_a_limit_of_its_own() {
     let reply = web.response(third);
     assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
     web.close_exchange(third);
-    // Nobody else is affected, and her place is free when a call has ended.
+    // No other principal is affected, and a call that ends makes room for her next one.
     let other = call(&mut web, "bob", 5);
     let call_of_other = web.expect_call();
     for (x, call) in [(first, &call_of_first), (second, &call_of_second), (other, &call_of_other)] {

@@ -1,4 +1,4 @@
-//! `bench-serve RUNTIME PORT`: a server of ours with a high connection limit. Its tools are `echo {text}` and `change
+//! `bench-serve RUNTIME PORT [CONNECTIONS]`: a server of ours with a high connection limit, or with that one. Its tools are `echo {text}` and `change
 //! {}`, which notifies all clients that the list of tools has changed.
 
 extern crate alloc;
@@ -22,14 +22,17 @@ const MAX_CONNECTIONS: usize = 100_000;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let served = match &args[..] {
-        [runtime, port] => match (&**runtime, port.parse()) {
-            ("blocking", Ok(port)) => blocking::serve(port),
-            ("threads", Ok(port)) => threads::serve(port, None),
-            ("threads-inline", Ok(port)) => threads::serve(port, Some(0)),
-            ("smol", Ok(port)) => smol::serve(port),
-            _ => Err("expected a runtime and a port".into()),
-        },
-        _ => Err("usage: bench-serve RUNTIME PORT".into()),
+        [runtime, port, limit @ ..] if limit.len() < 2 => {
+            let limit = limit.first().map_or(Ok(MAX_CONNECTIONS), |limit| limit.parse());
+            match (&**runtime, port.parse(), limit) {
+                ("blocking", Ok(port), Ok(limit)) => blocking::serve(port, limit),
+                ("threads", Ok(port), Ok(limit)) => threads::serve(port, limit, None),
+                ("threads-inline", Ok(port), Ok(limit)) => threads::serve(port, limit, Some(0)),
+                ("smol", Ok(port), Ok(limit)) => smol::serve(port, limit),
+                _ => Err("expected a runtime, a port and a connection limit".into()),
+            }
+        }
+        _ => Err("usage: bench-serve RUNTIME PORT [CONNECTIONS]".into()),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

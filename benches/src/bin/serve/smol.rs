@@ -4,9 +4,9 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 use mcp_smol::{Call, Cx, HttpServer};
 
-use crate::{MAX_CONNECTIONS, ServeResult, config, echo, paths, tools};
+use crate::{ServeResult, config, echo, paths, tools};
 
-pub(crate) fn serve(port: u16) -> ServeResult {
+pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
     let tools = tools();
     let handler = async |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
@@ -18,5 +18,5 @@ pub(crate) fn serve(port: u16) -> ServeResult {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-    Ok(mcp_smol::block_on(server.max_connections(MAX_CONNECTIONS).run())?)
+    Ok(mcp_smol::block_on(server.max_connections(max_connections).run())?)
 }

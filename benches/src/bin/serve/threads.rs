@@ -4,9 +4,9 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 use mcp_threads::{Call, Cx, HttpServer};
 
-use crate::{MAX_CONNECTIONS, ServeResult, config, echo, paths, tools};
+use crate::{ServeResult, config, echo, paths, tools};
 
-pub(crate) fn serve(port: u16, workers: Option<usize>) -> ServeResult {
+pub(crate) fn serve(port: u16, max_connections: usize, workers: Option<usize>) -> ServeResult {
     let tools = tools();
     let handler = move |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
@@ -21,5 +21,5 @@ pub(crate) fn serve(port: u16, workers: Option<usize>) -> ServeResult {
     if let Some(workers) = workers {
         server = server.workers(workers);
     }
-    Ok(server.max_connections(MAX_CONNECTIONS).run()?)
+    Ok(server.max_connections(max_connections).run()?)
 }

@@ -120,14 +120,14 @@ impl Connection {
 
     /// Sets whether the next request is served; [`drive`](Self::drive) afterwards.
     ///
-    /// For servers with a limit of connections: a client beyond it may wait for a place, or is told to come back.
+    /// For servers with a connection limit: a client beyond it waits for a permit, or is told to come back.
     pub const fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
     }
 
     /// Sets whether the connection ends after the next response that begins (default no).
     ///
-    /// For servers whose places are all taken: unlike an idle connection, one that ends in order loses no request.
+    /// For servers at their connection limit: unlike evicting an idle connection, this loses no request.
     pub const fn end_after_response(&mut self, ends: bool) {
         self.ends_after_response = ends;
     }
@@ -144,7 +144,7 @@ impl Connection {
         self.head_held
     }
 
-    /// Returns from when the connection may be closed to make room for another one, if it may at all.
+    /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
     /// It may not while it owes a response or is an event stream, unless its reader takes nothing.
     #[must_use]
@@ -160,7 +160,7 @@ impl Connection {
         self.h1.eviction()
     }
 
-    /// Ends the request that is being received with 408, to make room for another connection.
+    /// Ends the request that is being received with 408, because the connection is evicted.
     pub fn time_out(&mut self, now: Instant, server: &mut Server) {
         self.client_gone(now, server);
         self.h1.time_out(now);
@@ -448,5 +448,5 @@ fn awaits_authorization(open: &CurrentExchange, server: &Server) -> bool {
     !open.request_complete && server.response(open.id).is_none() && !server.wants_body(open.id)
 }
 
-/// How long a reader may take nothing before its connection may give way to another one.
+/// How long a reader may take nothing before its connection may be evicted.
 const STALL_GRACE: Duration = Duration::from_secs(2);

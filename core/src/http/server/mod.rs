@@ -147,7 +147,7 @@ impl Server {
     /// Session ids are drawn from `entropy`. It must be unpredictable and must differ between servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
-        let places = http.max_exchanges;
+        let exchanges = http.max_exchanges;
         let mut server = Self {
             engine: Engine::new(server),
             config: http,
@@ -166,7 +166,7 @@ impl Server {
             session_check_at: None,
             trim_at: None,
         };
-        server.share_places(places);
+        server.set_max_connections(exchanges);
         server
     }
 

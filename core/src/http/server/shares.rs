@@ -1,4 +1,4 @@
-//! The shares of open exchanges that streams and principals may take, and which stream gives way.
+//! The shares of open exchanges that streams and principals may have, and eviction of quiet streams.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,19 +30,19 @@ impl OpenEndedStreams {
     }
 }
 
-/// Returns three quarters of a number of places: the share of streams. It is at least one.
-const fn share_of_streams(places: usize) -> usize {
-    let share = places - places.div_ceil(4);
+/// Returns the share of streams: three quarters of `all`, and at least one.
+const fn share_of_streams(all: usize) -> usize {
+    let share = all - all.div_ceil(4);
     if share == 0 { 1 } else { share }
 }
 
 impl Server {
-    /// Bounds the streams without an end of their own to three quarters of `places`, the connections of the caller.
+    /// Sets the number of connections that the caller allows. Streams may have three quarters of them.
     ///
     /// The share of [`Config::max_exchanges`](super::Config::max_exchanges) holds, too. When it is reached, a new
     /// stream ends the one that has been quiet for longest.
-    pub fn share_places(&mut self, places: usize) {
-        self.open_ended.limit = share_of_streams(places.min(self.config.max_exchanges));
+    pub fn set_max_connections(&mut self, connections: usize) {
+        self.open_ended.limit = share_of_streams(connections.min(self.config.max_exchanges));
     }
 
     /// Admits one more stream without an end of its own, or refuses it and returns false.
@@ -150,8 +150,7 @@ impl Server {
     }
 }
 
-/// Factor of the time after which the client of a GET stream that gave way comes back: at once it would only displace
-/// the next one.
+/// Factor of the retry time of an evicted GET stream: a client that came back immediately would evict the next stream.
 const CROWDED_RETRY: u32 = 10;
 /// Number of streams that one search for the quietest one finds.
 const SEARCH_RESULTS: usize = 64;

@@ -24,17 +24,14 @@ pub(super) struct ConnectionReadiness {
 }
 
 impl ConnectionReadiness {
-    pub(super) const READABLE: Self = Self {
-        ready: Ready { readable: true, writable: false },
-        read_wanted: true,
-        deadline_passed: false,
-    };
+    pub(super) const READABLE: Self =
+        Self { ready: Ready { readable: true, writable: false }, read_wanted: true, deadline_passed: false };
 }
 
-/// How a connection waits for a place.
+/// State of a connection that has no permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
-    /// It does not: it has a place, or is refused.
+    /// It does not wait: it has a permit, or is refused.
     No,
     /// No complete head of a request has arrived.
     WithoutRequest,
@@ -50,11 +47,11 @@ pub struct MigratedConnection(pub(super) Box<ServerConnection>);
 #[derive(Debug)]
 pub(super) struct ServerConnection {
     pub(super) transport: NetStream,
-    /// Held while the connection is open. `None` until it is admitted: it waits for a place, or is refused.
+    /// Held while the connection is open. `None` until it is admitted.
     pub(super) permit: Option<ConnectionPermit>,
     /// Counts the connection for the address of its client, until it is dropped.
     _address: Option<AddressPermit>,
-    /// Time at which the request of a connection that waits for a place is refused.
+    /// Time at which the request of a connection without a permit is refused.
     refuse_at: Option<Instant>,
     pub(super) connection: Connection,
     /// Readiness that the last wait found and that is not handled yet.
@@ -125,7 +122,7 @@ impl ServerConnection {
         self.interest = Interest::READ;
     }
 
-    /// Returns from when it may be closed to make room for another connection.
+    /// Returns from when it may be evicted in favour of another connection.
     pub(super) fn eviction(&self) -> Option<Eviction> {
         if self.permit.is_none() || !self.readiness.ready.is_empty() {
             return None;
@@ -152,7 +149,7 @@ impl ServerConnection {
         self.connection.drive(now, server);
     }
 
-    /// Returns how it waits for a place.
+    /// Returns how it waits for a permit.
     pub(super) fn waiting(&self) -> Waiting {
         match () {
             () if self.permit.is_some() => Waiting::No,
@@ -243,7 +240,7 @@ impl ServerConnection {
         }
         self.connection.drive(now, server);
         if self.connection.is_head_held() && self.refuse_at.is_none() {
-            self.refuse_at = Some(now + MAX_PLACE_WAIT);
+            self.refuse_at = Some(now + MAX_PERMIT_WAIT);
         }
         self.shutdown_if_done(now);
     }
@@ -303,6 +300,6 @@ impl ServerConnection {
 
 /// Maximum time for the last TLS bytes to be written.
 const TLS_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a request waits for a place before it gets 503. A connection that is idle when it arrives, and stays idle,
-/// gives way before that.
-const MAX_PLACE_WAIT: Duration = Duration::from_millis(900);
+/// Time that a request waits for a permit before it gets 503. A connection that is idle when it arrives, and stays idle,
+/// is evicted before that.
+const MAX_PERMIT_WAIT: Duration = Duration::from_millis(900);

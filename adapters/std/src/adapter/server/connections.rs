@@ -3,8 +3,8 @@
 //! The cost of a wait grows with the connections that are ready, updated or due, not with all connections.
 
 mod accept;
+mod admission;
 mod index;
-mod places;
 #[cfg(test)]
 mod tests;
 
@@ -16,8 +16,8 @@ use core::net::SocketAddr;
 use core::task::Waker;
 use std::io::{self, ErrorKind};
 
+use self::admission::default_max_connections;
 use self::index::ConnectionIndex;
-use self::places::default_max_connections;
 use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection};
 use super::permits::ConnectionPermits;
 use crate::Clock;
@@ -48,11 +48,11 @@ pub struct Connections {
     next_shard: u8,
     /// Connections on their way to other shards.
     migrating: VecDeque<(u8, MigratedConnection)>,
-    /// A connection waits for a place, and none of this shard gives way.
+    /// A connection waits for a permit, and none of this shard can be evicted.
     at_capacity: bool,
-    /// Time before which the other shards are not asked again to make room.
+    /// Time before which the other shards are not asked again to evict a connection.
     ask_shards_at: Instant,
-    /// Connections without a permit, by arrival: they wait for a place, or are refused.
+    /// Connections without a permit, by arrival: they wait for one, or are refused.
     waiting: VecDeque<u64>,
     /// The number of open connections of all shards.
     permits: Arc<ConnectionPermits>,
@@ -532,8 +532,8 @@ impl Connections {
         }
     }
 
-    /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline; or gives a place to
-    /// one that waits. Returns `false` if there is none.
+    /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline; or admits one that
+    /// waits. Returns `false` if there is none.
     pub fn process_next(&mut self, server: &mut Server, reads: bool) -> bool {
         let is_crowded = self.is_crowded();
         while let Some(token) = self.ready_queue.pop_front() {

@@ -37,10 +37,9 @@ use crate::io::Listener;
 /// local tools and few clients (DESIGN-20).
 ///
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including those with an event
-/// stream. At the limit, a new connection waits for a place. Once its request is complete, the connection that loses
-/// least gives way: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower
-/// than [`HttpLimits::min_rate`], or that has been idle for 300 ms. If none does within 900 ms, the request gets
-/// 503 with `Retry-After`. The same connections give way when the process has no descriptor left.
+/// stream. At the limit, a new connection waits. Once its request has arrived, the connection that loses least is
+/// evicted: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower than [`HttpLimits::min_rate`], or that has been idle for 300 ms. If none does within 900 ms, the request gets
+/// 503 with `Retry-After`. The same connections are evicted when the process has no descriptor left.
 ///
 /// Every process that can reach the address can use the server. Listen on `127.0.0.1` or `[::1]` unless it is meant for
 /// other machines (HTTP-006). [`http::server::Config`](http::Config) configures which requests are admitted. On open
@@ -107,14 +106,14 @@ impl<H: Handler> HttpServer<H> {
     /// and at most 10,000; see [`raise_descriptor_limit`](crate::process::raise_descriptor_limit). An idle connection
     /// takes about 1 KiB, and one with a request at most
     /// [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
-    /// [`HttpLimits::max_buffered`] for its buffers. Besides, 64 connections may wait for a place.
+    /// [`HttpLimits::max_buffered`] for its buffers. Besides, 64 connections may wait.
     ///
-    /// Three quarters of the connections may be event streams; see
-    /// [`share_places`](mcp_proto::http::server::Server::share_places).
+    /// Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
+    /// longest.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner.state.connections.max_connections = connections.max(1);
-        self.inner.state.share_places(1);
+        self.inner.state.bound_streams(1);
         self
     }
 

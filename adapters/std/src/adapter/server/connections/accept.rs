@@ -14,7 +14,7 @@ use crate::adapter::server::permits::{AddressPermit, ConnectionPermit};
 use crate::io::{Socket, is_resource_exhausted};
 
 impl Connections {
-    /// Accepts connections. Without a free place they wait for one.
+    /// Accepts connections. At the limit they wait for a permit.
     pub(super) fn accept(&mut self, server: &mut Server) {
         for _ in 0..ACCEPT_BATCH {
             let Some(listener) = &self.listener else { return };
@@ -69,7 +69,7 @@ impl Connections {
             }
             return self.register(connection).map(drop);
         }
-        self.make_waiting_room(server);
+        self.limit_waiting(server);
         let token = self.register(connection)?;
         self.waiting.push_back(token);
         Ok(())

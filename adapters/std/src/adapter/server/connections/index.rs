@@ -24,7 +24,7 @@ pub(super) struct ConnectionIndex {
     pub(super) changed_exchanges: Vec<u64>,
     /// Deadlines of connections.
     pub(super) deadlines: BTreeSet<(Instant, u64)>,
-    /// Connections that may be closed to make room.
+    /// Connections that may be evicted.
     pub(super) evictions: BTreeSet<(Eviction, u64)>,
 }
 

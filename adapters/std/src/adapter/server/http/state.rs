@@ -64,13 +64,14 @@ impl State {
             shutdown_deadline: None,
             error: None,
         };
-        state.share_places(1);
+        state.bound_streams(1);
         state
     }
 
     /// Bounds the streams of this shard, one of `shards`, so that they leave connections to requests.
-    pub(super) fn share_places(&mut self, shards: u8) {
-        self.server.share_places(self.connections.max_connections.div_ceil(usize::from(shards.max(1))));
+    pub(super) fn bound_streams(&mut self, shards: u8) {
+        self.server
+            .set_max_connections(self.connections.max_connections.div_ceil(usize::from(shards.max(1))));
     }
 
     pub(super) fn begin_shutdown(&mut self, grace: Duration) {

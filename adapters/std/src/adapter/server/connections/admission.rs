@@ -1,8 +1,8 @@
-//! Places of connections: who waits for one, and which connection gives way (SEC-018).
+//! Admission of connections at the limit, and eviction of others in their favour (SEC-018).
 //!
-//! A connection that is accepted while all places are taken waits without one: its request is read but not served. It
-//! gets the first place that becomes free. If its request is complete, the connection that loses least gives way to it,
-//! and connections end after their responses. If none does in time, it gets 503.
+//! A connection that is accepted at the limit waits for a permit: its request is read but not served. It gets the first
+//! permit that is released. If the head of its request is complete, the connection that loses least is evicted, and
+//! other connections end after their responses. Without a permit in time, the request gets 503.
 
 use core::time::Duration;
 
@@ -15,32 +15,32 @@ use crate::adapter::server::connection::{ConnectionReadiness, MigratedConnection
 use crate::adapter::server::permits::ConnectionPermit;
 
 impl Connections {
-    /// Returns, once, whether a connection waits for a place and none of this shard gives way. Then another shard may
-    /// [make room](Self::make_room).
+    /// Returns, once, whether a connection waits for a permit and none of this shard can be evicted. Then another shard
+    /// may [evict one](Self::evict_one).
     pub const fn take_at_capacity(&mut self) -> bool {
         core::mem::replace(&mut self.at_capacity, false)
     }
 
-    /// Closes the connection that loses least, if one may be closed now. Returns whether there was one.
-    pub fn make_room(&mut self, server: &mut Server) -> bool {
+    /// Evicts the connection that loses least, if one may be evicted now. Returns whether there was one.
+    pub fn evict_one(&mut self, server: &mut Server) -> bool {
         let Some((class, token)) = self.find_victim() else { return false };
         self.evict(server, class, token);
         true
     }
 
-    /// Returns whether all places are taken.
+    /// Returns whether the connection limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.count() >= self.max_connections
     }
 
-    /// Gives a place to the next connection that waits. Returns whether one got it.
+    /// Admits the next connection that waits. Returns whether there was a permit for it.
     pub(super) fn admit_next(&mut self, server: &mut Server) -> bool {
         let Some((token, waiting)) = self.next_waiting() else { return false };
         if self.is_full() {
             if waiting == Waiting::WithoutRequest {
                 return false;
             }
-            if !self.make_room(server) {
+            if !self.evict_one(server) {
                 if self.shards > 1 && self.ask_shards_at <= self.now {
                     self.at_capacity = true;
                     self.ask_shards_at = self.now + SHARD_RETRY_DELAY;
@@ -66,12 +66,12 @@ impl Connections {
         true
     }
 
-    /// Returns whether a request waits for a place.
+    /// Returns whether a request waits for a permit.
     pub(super) fn is_crowded(&mut self) -> bool {
         !self.waiting.is_empty() && matches!(self.next_waiting(), Some((_, Waiting::WithRequest)))
     }
 
-    /// Returns the connection that gets the next place: the first whose request is complete, or else the first.
+    /// Returns the connection that gets the next permit: the first with a complete head, or else the first.
     fn next_waiting(&mut self) -> Option<(u64, Waiting)> {
         let mut first = None;
         for token in &self.waiting {
@@ -85,7 +85,7 @@ impl Connections {
         first
     }
 
-    /// Returns when a connection that waits may get a place.
+    /// Returns when a connection that waits may get a permit.
     pub(super) fn next_admission_at(&mut self) -> Option<Instant> {
         let (_, waiting) = self.next_waiting()?;
         if self.shards > 1 {
@@ -109,16 +109,15 @@ impl Connections {
         shards.into_iter().chain(own).min()
     }
 
-    /// Makes room for one more connection without a place, if there are too many.
-    ///
-    /// A refused one goes first, then one without a request; else the first one is refused now.
-    pub(super) fn make_waiting_room(&mut self, server: &mut Server) {
+    /// Closes a connection without a permit if there are too many: a refused one, or one without a request, or else the
+    /// first one, which gets its 503 now.
+    pub(super) fn limit_waiting(&mut self, server: &mut Server) {
         if self.waiting.len() >= MAX_WAITING {
             self.close_waiting(server);
         }
     }
 
-    /// Closes one of the connections without a place. Returns whether there was one.
+    /// Closes one of the connections without a permit. Returns whether there was one.
     fn close_waiting(&mut self, server: &mut Server) -> bool {
         for closed in [Waiting::No, Waiting::WithoutRequest, Waiting::WithRequest] {
             let connections = &mut self.connections;
@@ -141,7 +140,7 @@ impl Connections {
 
     /// Closes a connection because the process has no descriptor left. Returns whether there was one to close.
     pub(super) fn free_descriptor(&mut self, server: &mut Server) -> bool {
-        self.close_waiting(server) || self.make_room(server)
+        self.close_waiting(server) || self.evict_one(server)
     }
 
     fn first_of(&self, class: EvictionClass) -> Option<(Eviction, u64)> {
@@ -150,7 +149,7 @@ impl Connections {
         first.filter(|(eviction, _)| eviction.class == class)
     }
 
-    /// Returns the connection that loses least by being closed now.
+    /// Returns the connection that loses least by being evicted now.
     fn find_victim(&mut self) -> Option<(EvictionClass, u64)> {
         for class in CLASSES {
             while let Some((known, token)) = self.first_of(class).filter(|(first, _)| first.at <= self.now) {
@@ -196,7 +195,7 @@ pub(super) fn default_max_connections(descriptors: Option<u64>) -> usize {
     usize::try_from(connections).unwrap_or(usize::MAX).clamp(1, MAX_DEFAULT_CONNECTIONS)
 }
 
-/// The classes of connections in the order in which they give way.
+/// The classes of connections in the order of eviction.
 const CLASSES: [EvictionClass; 5] = [
     EvictionClass::Done,
     EvictionClass::Silent,
@@ -204,13 +203,13 @@ const CLASSES: [EvictionClass; 5] = [
     EvictionClass::Slow,
     EvictionClass::Idle,
 ];
-/// Maximum number of connections without a place.
+/// Maximum number of connections without a permit.
 const MAX_WAITING: usize = 64;
-/// Descriptors that are left for connections without a place and for everything else that the process has open.
+/// Descriptors that are left for connections without a permit and for everything else that the process has open.
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// The largest default: bounds the memory.
 const MAX_DEFAULT_CONNECTIONS: usize = 10_000;
-/// Time after which the other shards are asked again to make room.
+/// Time after which the other shards are asked again to evict a connection.
 const SHARD_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A connection that waits for a place, is refused, or gives way, byte by byte on virtual time.
+//! Connections that wait for a permit, are refused, or are evicted, on virtual time.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -97,7 +97,7 @@ fn held_connection_reports_a_malformed_head() {
 
 // covers: SEC-018
 #[test]
-fn connection_gives_way_by_what_it_would_lose() {
+fn eviction_order_follows_what_is_lost() {
     let (begin, mut server) = (seconds(100), new_server());
     let mut connection = Connection::new(begin, HttpLimits::default());
     let class = |connection: &Connection| connection.eviction().map(|eviction| eviction.class);
@@ -156,7 +156,7 @@ fn crowded_connection_ends_after_its_response() {
 
 // covers: SEC-018
 #[test]
-fn reader_that_takes_nothing_gives_way() {
+fn reader_that_takes_nothing_is_evicted() {
     let (now, mut server) = (seconds(1), new_server());
     let mut connection = Connection::new(now, HttpLimits::default());
     connection.handle_input(now, GET);
@@ -173,7 +173,7 @@ fn reader_that_takes_nothing_gives_way() {
 
 // covers: SEC-018
 #[test]
-fn request_that_gives_way_gets_408() {
+fn evicted_request_gets_408() {
     let request = call();
     for length in [20, request.len() - 3] {
         let (now, mut server) = (seconds(1), new_server());
