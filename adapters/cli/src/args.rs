@@ -1,6 +1,7 @@
 //! Definition of the command line.
 
 mod help;
+mod server;
 mod target;
 mod values;
 
@@ -18,9 +19,8 @@ use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP,
     READ_HELP, SERVE_HELP,
 };
-pub(crate) use target::{
-    BEARER_NEEDS_URL, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs, url, with_server,
-};
+pub(crate) use server::{ServerArgs, url, with_server};
+pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 use values::{assignment, duration, duration_or_zero, frame_size, json_object, json_texts, path, reference};
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -212,7 +212,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Prints the list of checks and exits (a JSON array with --json).
-    #[arg(long, conflicts_with = "server")]
+    #[arg(long, conflicts_with = "command")]
     pub(crate) rules: bool,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
@@ -230,23 +230,8 @@ pub(crate) struct CheckArgs {
     /// A server may complain there about the invalid requests.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Capture)]
     pub(crate) stderr: StderrChoice,
-    /// Passes on an environment variable, or sets one (may be repeated).
-    ///
-    /// Without it, the server gets only PATH, HOME and similar variables.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// Sends this bearer token with each HTTP request.
-    ///
-    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
-    /// or @PATH to read it from a file.
-    #[arg(long, value_name = "TOKEN")]
-    pub(crate) bearer: Option<String>,
-    /// Server: a program with its arguments, or a URL.
-    ///
-    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
-    #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
-    pub(crate) server: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -395,23 +380,8 @@ pub(crate) struct BridgeArgs {
     /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
-    /// Passes on an environment variable, or sets one (may be repeated).
-    ///
-    /// Without it, the server gets only PATH, HOME and similar variables.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// Sends this bearer token with each HTTP request.
-    ///
-    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
-    /// or @PATH to read it from a file.
-    #[arg(long, value_name = "TOKEN")]
-    pub(crate) bearer: Option<String>,
-    /// Server: a program with its arguments, or a URL.
-    ///
-    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) server: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,7 @@ mod read;
 mod request;
 mod schema;
 mod serve;
+mod server;
 mod session;
 mod stop;
 mod trace;

@@ -8,17 +8,14 @@ mod terminal;
 mod url;
 
 use alloc::sync::Arc;
-use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::client::Input;
-use mcp_proto::http::client::Url;
 use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
-use crate::args::{self, AnswerArgs};
-use crate::escape;
+use crate::args::AnswerArgs;
 use crate::failure::{CommandFailure, Exit};
 use dialogue::Dialogue;
 pub(crate) use preset::PresetAnswer;
@@ -95,17 +92,17 @@ pub(crate) struct InputResponder {
 }
 
 impl InputResponder {
-    /// Creates a responder from the options for one server. At a terminal the user answers what the options do not.
+    /// Creates a responder from the options, for a server with this display name. At a terminal the user answers what the options do not.
     ///
     /// # Errors
     ///
     /// Fails if a path of `--root` is invalid.
-    pub(crate) fn new(options: &AnswerArgs, server: &[OsString]) -> Result<Self, CommandFailure> {
+    pub(crate) fn new(options: &AnswerArgs, server: &str) -> Result<Self, CommandFailure> {
         let terminal = Console::open().map(|console| Box::new(console) as Box<dyn Terminal>);
         Ok(Self {
             presets: PresetAnswers::new(options.answer.clone()),
             roots: roots::from_paths(&options.root).map_err(CommandFailure::usage)?,
-            dialogue: terminal.map(|terminal| Dialogue::new(terminal, &server_name(server))),
+            dialogue: terminal.map(|terminal| Dialogue::new(terminal, server)),
             unanswered: UnansweredInputs::default(),
             request_count: 0,
         })
@@ -178,15 +175,6 @@ fn describe_input(input: &Input) -> String {
     }
 }
 
-/// Returns the name of a server for display: its command or its URL, shortened.
-fn server_name(server: &[OsString]) -> String {
-    let words: Vec<_> = server.iter().map(|word| word.to_string_lossy()).collect();
-    let name = args::url(server).map_or_else(|| words.join(" "), Url::redacted);
-    let short: String = name.chars().take(MAX_NAME_CHARS).collect();
-    let more = if short.len() < name.len() { " …" } else { "" };
-    format!("{}{more}", escape::line(&short))
-}
-
 fn unanswered_error() -> RpcError {
     RpcError::internal("the client has no handler for this request")
 }
@@ -198,5 +186,3 @@ fn rejected_error() -> RpcError {
 
 /// Maximum number of input requests that are answered, against servers that never stop asking.
 const MAX_INPUT_REQUESTS: u32 = 100;
-/// Maximum number of characters shown of a server's command.
-const MAX_NAME_CHARS: usize = 60;

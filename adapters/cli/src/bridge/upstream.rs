@@ -12,10 +12,12 @@ use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Optio
 
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
+use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
-use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS, ServerSpec};
-use crate::{escape, trace};
+use crate::server::{Server, ServerSpec};
+use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS};
+use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
 pub(super) struct Upstream {
@@ -29,7 +31,7 @@ struct EarlyEvents {
     events: Vec<Event>,
     noise_notes: LimitedNotes,
     trace: bool,
-    hides_members: bool,
+    head_redaction: HeadRedaction,
     is_remote: bool,
     paint: Paint,
 }
@@ -42,11 +44,12 @@ impl Upstream {
     /// Fails if the command line is wrong, or if no connection is established.
     pub(super) fn open(
         args: &args::BridgeArgs,
+        server: &Server,
         info: Option<Implementation>,
         capabilities: Capabilities,
     ) -> Result<Self, CommandFailure> {
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-        let remote = args::url(&args.server).is_some();
+        let remote = server.is_remote();
         let mut config = session::client_config(versions, args.timeout, args.connect_timeout, args.trace);
         let mut limits = client_limits(config.effective_limits().clone());
         if remote {
@@ -64,7 +67,7 @@ impl Upstream {
             events: Vec::new(),
             noise_notes: LimitedNotes(3),
             trace: args.trace,
-            hides_members: !args.hide.is_empty(),
+            head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             is_remote: remote,
             paint: Paint::for_stderr(),
         }));
@@ -74,13 +77,7 @@ impl Upstream {
             .shutdown_timeouts(SHUTDOWN_TIMEOUTS)
             .no_cache()
             .no_validator();
-        let spec = ServerSpec {
-            server: &args.server,
-            bearer: args.bearer.as_deref(),
-            stderr: args.stderr,
-            env: &args.env,
-            tap_heads: args.trace,
-        };
+        let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace };
         let opened = spec.connect(options)?;
         let ReadyConnection { connection, peer } =
             opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))?;
@@ -195,7 +192,7 @@ impl EarlyEvents {
         session::print_stderr(&format!(
             "{} {}",
             self.paint.dim("server"),
-            trace::format_head(record, self.hides_members, self.paint)
+            trace::format_head(record, &self.head_redaction, self.paint)
         ));
     }
 }

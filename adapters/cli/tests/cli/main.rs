@@ -13,12 +13,14 @@ mod everything;
 mod everything_fixtures;
 mod everything_wire;
 mod failures;
+mod headers;
 #[cfg(unix)]
 mod hostile_servers;
 #[cfg(unix)]
 mod http;
 mod input;
 mod listen;
+mod recording_server;
 mod requests;
 #[cfg(unix)]
 mod runtimes;
