@@ -19,7 +19,7 @@ use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP,
     READ_HELP, SERVE_HELP,
 };
-pub(crate) use server::{ServerArgs, url, with_server};
+pub(crate) use server::{ServerArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 use values::{assignment, duration, duration_or_zero, frame_size, json_object, json_texts, path, reference};
 
@@ -212,7 +212,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Prints the list of checks and exits (a JSON array with --json).
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long, conflicts_with_all = ["command", "config"])]
     pub(crate) rules: bool,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,

@@ -123,17 +123,25 @@ pub(crate) fn alternatives(
     asked: &str,
 ) -> Option<String> {
     let entries = client.list(kind).ok()?;
-    let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
+    let names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
     if names.iter().any(|name| name == asked) {
         return None;
     }
     if names.is_empty() {
         return Some(format!("the server's list of {what}s is empty"));
     }
-    let more = if names.len() > MAX_NAMES_SHOWN { ", …" } else { "" };
-    names.truncate(MAX_NAMES_SHOWN);
-    Some(format!("there is no {what} `{asked}` in the server's list; there are: {}{more}", names.join(", ")))
+    let names = join_names(names.iter().map(AsRef::as_ref));
+    Some(format!("there is no {what} `{asked}` in the server's list; there are: {names}"))
 }
 
-/// Maximum number of names in a hint.
+/// Lists names, up to [`MAX_NAMES_SHOWN`].
+pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<_> = names.take(MAX_NAMES_SHOWN + 1).collect();
+    if let Some(last) = names.get_mut(MAX_NAMES_SHOWN) {
+        *last = "…";
+    }
+    names.join(", ")
+}
+
+/// Maximum number of names in a message. Further ones are left out.
 const MAX_NAMES_SHOWN: usize = 20;

@@ -21,6 +21,7 @@ Examples:
   mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
   mcp-probe inspect --env API_TOKEN -- my-server          (passes API_TOKEN on)
   mcp-probe inspect --header 'X-Api-Key: env:API_KEY' https://example.com/mcp
+  mcp-probe inspect --config .vscode/mcp.json --server files
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\

@@ -1,6 +1,7 @@
 //! Options that name a server, shared by all commands that connect to one.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -25,6 +26,17 @@ pub(crate) struct ServerArgs {
     // A string, because an error of clap would print the value.
     #[arg(long, value_name = "NAME:VALUE")]
     pub(crate) header: Vec<String>,
+    /// Takes the server from a configuration file of an MCP client.
+    ///
+    /// That is a JSON file with `mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code). ${env:NAME} and
+    /// ${NAME} in it are environment variables.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Names the server in the configuration file.
+    ///
+    /// Not needed if the file has only one.
+    #[arg(long = "server", value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
     /// Server: a program with its arguments, or a URL.
     ///
     /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example

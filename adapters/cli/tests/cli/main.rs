@@ -8,6 +8,7 @@ mod bridge;
 #[cfg(unix)]
 mod check;
 mod check_http;
+mod config_file;
 mod demo;
 mod everything;
 mod everything_fixtures;

@@ -1,9 +1,14 @@
 //! The server that the command line names, and how to reach it.
 
+mod config_file;
+mod jsonc;
+mod variables;
+
 use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
@@ -16,6 +21,7 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::session::print_stderr;
+use config_file::{ConfigEntry, ConfiguredServer};
 
 /// A server to start or to connect to.
 pub(crate) enum Server {
@@ -29,6 +35,10 @@ pub(crate) struct ServerProgram {
     args: Vec<OsString>,
     /// Variables in order. One without a value is passed on.
     env: Vec<(String, Option<String>)>,
+    /// Working directory, unless it is that of this process.
+    directory: Option<PathBuf>,
+    /// Name in a configuration file. It stands for the command, whose arguments may contain secrets from variables.
+    name: Option<String>,
 }
 
 /// A server over HTTP.
@@ -52,10 +62,14 @@ impl Server {
     ///
     /// Fails if no server is named, if an option does not apply to it, or if a header field is invalid.
     pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
-        let mut server = match args::url(&args.command) {
-            Some(url) => Self::Remote(RemoteServer { url: url.to_owned(), fields: Vec::new() }),
-            None if args.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
-            None => Self::from_command(args.command.iter().cloned()),
+        let mut server = match (&args.config, args::url(&args.command)) {
+            (Some(path), _) => Self::from_config(args, path)?,
+            (None, _) if args.server_name.is_some() => {
+                return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
+            }
+            (None, Some(url)) => Self::Remote(RemoteServer { url: url.to_owned(), fields: Vec::new() }),
+            (None, None) if args.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
+            (None, None) => Self::from_command(args.command.iter().cloned()),
         };
         match &mut server {
             Self::Program(_) if args.bearer.is_some() => {
@@ -78,11 +92,39 @@ impl Server {
         Ok(server)
     }
 
+    /// Returns the server of a configuration file.
+    fn from_config(args: &ServerArgs, path: &Path) -> Result<Self, CommandFailure> {
+        if !args.command.is_empty() {
+            return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
+        }
+        let ConfiguredServer { name, entry, at } = config_file::load(path, args.server_name.as_deref())?;
+        Ok(match entry {
+            ConfigEntry::Program { command, args, env, directory } => Self::Program(ServerProgram {
+                program: command.into(),
+                args: args.into_iter().map(Into::into).collect(),
+                env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+                directory: directory.map(Into::into),
+                name: Some(name),
+            }),
+            ConfigEntry::Remote { url, headers } => {
+                if !args::is_url(&url) {
+                    return Err(at.member("url").failure("must be an http or https URL"));
+                }
+                let at = at.member("headers");
+                let fields = headers.into_iter().map(|(name, value)| {
+                    let source = at.member(&name).describe();
+                    HeaderField { name, value, source }
+                });
+                Self::Remote(RemoteServer { url, fields: fields.collect() })
+            }
+        })
+    }
+
     /// Creates a server on stdio from a command, which must not be empty.
     pub(crate) fn from_command(words: impl Iterator<Item = OsString>) -> Self {
         let mut args: Vec<_> = words.collect();
         let program = if args.is_empty() { OsString::new() } else { args.remove(0) };
-        Self::Program(ServerProgram { program, args, env: Vec::new() })
+        Self::Program(ServerProgram { program, args, env: Vec::new(), directory: None, name: None })
     }
 
     /// Returns whether the server is reached over HTTP.
@@ -94,6 +136,7 @@ impl Server {
     pub(crate) fn display_name(&self) -> String {
         let name = match self {
             Self::Remote(remote) => remote.display_name(),
+            Self::Program(ServerProgram { name: Some(name), .. }) => name.clone(),
             Self::Program(program) => {
                 let words: Vec<_> = program.words().map(OsStr::to_string_lossy).collect();
                 words.join(" ")
@@ -128,6 +171,9 @@ impl ServerProgram {
             StderrChoice::Null => Stderr::Null,
         };
         let mut program = Program::new(resolve_program(&self.program)).args(&self.args).stderr(stderr);
+        if let Some(directory) = &self.directory {
+            program = program.current_dir(directory);
+        }
         for (name, value) in &self.env {
             program = match value {
                 Some(value) => program.env(name, value),
@@ -283,7 +329,8 @@ fn resolve_program(program: &OsStr) -> OsString {
 }
 
 /// Error text for a command line without a server.
-const NO_SERVER: &str = "no server is given: write its URL, or -- CMD with its arguments";
+const NO_SERVER: &str =
+    "no server is given: write its URL, -- CMD with its arguments, or --config FILE --server NAME";
 /// Maximum number of bytes read from a file with a secret. The rest is ignored.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 /// Maximum number of characters shown of a server's command.
