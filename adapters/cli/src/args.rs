@@ -7,7 +7,6 @@ mod values;
 
 use core::time::Duration;
 use std::ffi::OsString;
-#[cfg(feature = "tls")]
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -21,7 +20,10 @@ use help::{
 };
 pub(crate) use server::{ServerArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
-use values::{assignment, duration, duration_or_zero, frame_size, json_object, json_texts, path, reference};
+pub(crate) use values::json_object;
+use values::{
+    assignment, duration, duration_or_zero, frame_size, json_source, named_argument, path, reference,
+};
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
@@ -108,9 +110,15 @@ pub(crate) struct InspectArgs {
 pub(crate) struct CallArgs {
     /// Name of the tool, as `inspect` shows it.
     pub(crate) tool: String,
-    /// Arguments of the tool: a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
-    pub(crate) args: RawJson,
+    /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
+    ///
+    /// The tool's schema tells whether VALUE is a string, a number, true or false, or JSON. Arguments replace members of
+    /// --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = named_argument)]
+    pub(crate) arguments: Vec<NamedArgument>,
+    /// Sets the arguments of the tool: a JSON object, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
@@ -131,9 +139,14 @@ pub(crate) struct ReadArgs {
 pub(crate) struct PromptArgs {
     /// Name of the prompt, as `inspect` shows it.
     pub(crate) name: String,
-    /// Arguments of the prompt: a JSON object of strings.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_texts)]
-    pub(crate) args: PromptArguments,
+    /// Argument of the prompt.
+    ///
+    /// Arguments replace members of --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) arguments: Vec<(String, String)>,
+    /// Sets the arguments of the prompt: a JSON object of strings, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
@@ -168,8 +181,28 @@ pub(crate) enum CompletionReference {
     Template(String),
 }
 
-/// Arguments of a prompt: the members of a JSON object, all of them strings.
-pub(crate) type PromptArguments = Vec<(String, String)>;
+/// Source of a JSON object.
+#[derive(Clone, Debug)]
+pub(crate) enum JsonSource {
+    Json(RawJson),
+    File(PathBuf),
+    Stdin,
+}
+
+/// An argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedArgument {
+    pub(crate) name: String,
+    pub(crate) value: ArgumentValue,
+}
+
+/// Value of an argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) enum ArgumentValue {
+    /// A text whose type the tool's schema tells.
+    Text(String),
+    Json(RawJson),
+}
 
 /// Answers to input requests of the server.
 #[derive(Debug, Args)]

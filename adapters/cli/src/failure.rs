@@ -75,6 +75,13 @@ impl CommandFailure {
         self
     }
 
+    /// Adds a hint to the one that is there.
+    #[must_use]
+    pub(crate) fn add_hint(mut self, hint: &str) -> Self {
+        self.hint = Some(self.hint.map_or_else(|| hint.to_owned(), |before| format!("{before}; {hint}")));
+        self
+    }
+
     /// Adds the last lines that the server wrote to stderr.
     #[must_use]
     pub(crate) fn with_stderr_tail(mut self, words: &str) -> Self {

@@ -34,6 +34,7 @@ mod serve;
 mod server;
 mod session;
 mod stop;
+mod tool_arguments;
 mod trace;
 
 use std::env;

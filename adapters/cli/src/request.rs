@@ -27,7 +27,27 @@ pub(crate) struct RequestCommand<'a, R: RequestParams> {
 
 /// Sends the request and returns the result undecoded. Progress goes to the callback.
 pub(crate) type StartRequest<'a> =
-    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>;
+    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, StartError>;
+
+/// The reason why a request has no result.
+pub(crate) enum StartError {
+    /// The client failed, or the server answered with an error.
+    Client(Error),
+    /// The request could not be made from the command line.
+    Command(CommandFailure),
+}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<CommandFailure> for StartError {
+    fn from(failure: CommandFailure) -> Self {
+        Self::Command(failure)
+    }
+}
 
 /// Connects to the server, sends the request and prints the result.
 ///
@@ -52,8 +72,12 @@ pub(crate) fn run<R: RequestParams>(
     // Kept undecoded: `--json` prints exactly what the server sent.
     let answered = start(client, &options, &mut |progress| progress_display.show(progress));
     progress_display.end();
-    let outcome =
-        answered.map_err(|error| refusal_failure(&mut session, &error, command)).and_then(|result| {
+    let outcome = answered
+        .map_err(|error| match error {
+            StartError::Client(error) => refusal_failure(&mut session, &error, command),
+            StartError::Command(failure) => failure,
+        })
+        .and_then(|result| {
             let read = R::read(&result);
             if request_args.json {
                 print_json(&result)?;

@@ -4,8 +4,8 @@ pub(super) const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
   mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 5}' --trace -- mcp-probe serve --era modern
+  mcp-probe call echo text=hello -- mcp-probe serve
+  mcp-probe call count to=5 --trace -- mcp-probe serve --era modern
 
 Exit codes:
   0  success
@@ -25,6 +25,10 @@ Examples:
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\
+NAME=VALUE takes its type from the tool's schema: a=5 is a number if the schema says so, and the
+string 5 otherwise. Arrays and objects are written as JSON. NAME:=JSON sends any value whatever
+the schema says. The words come before the server: behind -- they belong to its command.
+
 A server may send input requests before it answers. On a terminal you answer them: a form is
 filled in field by field, a web page is shown (nothing is opened automatically), and a request to
 a model is answered by you. Everything else waits while you answer. Programs use
@@ -39,7 +43,9 @@ a model is answered by you. Everything else waits while you answer. Programs use
 The client declares only the kinds of input that it can answer.
 
 Examples:
+  mcp-probe call add a=20 b=22 -- mcp-probe serve
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
+  mcp-probe call add --args @numbers.json b:=22 -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
   mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server
@@ -65,7 +71,7 @@ Examples:
 
 pub(super) const PROMPT_HELP: &str = "\
 Examples:
-  mcp-probe prompt travel_plan --args '{\"country\": \"norway\", \"days\": \"5\"}' -- mcp-probe serve --everything";
+  mcp-probe prompt travel_plan country=norway days=5 -- mcp-probe serve --everything";
 
 pub(super) const COMPLETE_HELP: &str = "\
 Examples:

@@ -35,3 +35,4 @@ mod support;
 mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
+mod tool_arguments;
