@@ -95,6 +95,28 @@ pub(crate) enum Command {
     Demo(DemoArgs),
 }
 
+impl Command {
+    /// Returns whether the command prints one JSON object, so that a failure is printed as one, too.
+    pub(crate) const fn prints_json_object(&self) -> bool {
+        match self {
+            Self::Inspect(args) => args.json,
+            Self::Call(args) => args.request_args.json,
+            Self::Read(args) => args.request_args.json,
+            Self::Prompt(args) => args.request_args.json,
+            Self::Complete(args) => args.request_args.json,
+            Self::Ping(args) => args.json,
+            Self::Check(_) | Self::Listen(_) | Self::Serve(_) | Self::Bridge(_) | Self::Demo(_) => false,
+        }
+    }
+}
+
+/// Returns whether an invalid command line asks for one JSON object. See [`Command::prints_json_object()`].
+pub(crate) fn wants_json(words: &[OsString]) -> bool {
+    let command = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    matches!(command, "inspect" | "call" | "read" | "prompt" | "complete" | "ping")
+        && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     /// Prints one JSON object instead.
@@ -223,6 +245,9 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
+    ///
+    /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
+    /// connection, timeout, unanswered), exitCode, message, hint, code and data (of an error response).
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.

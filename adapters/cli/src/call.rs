@@ -33,7 +33,11 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     );
     let outcome = result.and_then(|result| {
         // A tool failure makes the command fail too.
-        if result.is_failure() { Err(CommandFailure::failed("the tool reports an error")) } else { Ok(()) }
+        if result.is_failure() {
+            Err(CommandFailure::failed("the tool reports an error").after_result())
+        } else {
+            Ok(())
+        }
     });
     outcome.map_err(|failure| match tool_arguments::misplaced_hint(args) {
         Some(hint) => failure.add_hint(&hint),

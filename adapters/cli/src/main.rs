@@ -43,12 +43,23 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use failure::CommandFailure;
 
 fn main() -> ExitCode {
-    let command = Cli::parse_from(args::with_server(env::args_os())).command;
+    let words = args::with_server(env::args_os());
+    let command = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            if error.use_stderr() && args::wants_json(&words) {
+                CommandFailure::from_parse_error(&error).print_json();
+            }
+            error.exit()
+        }
+    };
     if !matches!(command, Command::Serve(_) | Command::Bridge(_)) {
         stop::end_servers_on_signal();
     }
+    let is_json = command.prints_json_object();
     let outcome = match command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
@@ -64,6 +75,11 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            if is_json {
+                failure.print_json();
+            }
+            failure.report()
+        }
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn run<R: RequestParams>(
     // Kept undecoded: `--json` prints exactly what the server sent.
     let answered = start(client, &options, &mut |progress| progress_display.show(progress));
     progress_display.end();
+    let mut has_result = false;
     let outcome = answered
         .map_err(|error| match error {
             StartError::Client(error) => refusal_failure(&mut session, &error, command),
@@ -82,6 +83,7 @@ pub(crate) fn run<R: RequestParams>(
             if request_args.json {
                 print_json(&result)?;
             }
+            has_result = true;
             let read = read.map_err(|why| {
                 CommandFailure::failed(format!("the answer is not a result of {}: {why}", command.noun))
             })?;
@@ -93,10 +95,11 @@ pub(crate) fn run<R: RequestParams>(
     let unanswered = session.unanswered.failure();
     // The result is printed before the server gets its time to end.
     session.close();
-    match unanswered {
+    let outcome = match unanswered {
         Some(failure) => Err(failure),
         None => outcome,
-    }
+    };
+    outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
 }
 
 /// Creates a failure, with a hint if the server refused the request.
