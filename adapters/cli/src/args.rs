@@ -1,6 +1,7 @@
 //! Definition of the command line.
 
 mod help;
+mod parse;
 mod server;
 mod target;
 mod values;
@@ -10,14 +11,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use mcp_proto::RawJson;
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 use help::{
-    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP,
-    READ_HELP, SERVE_HELP,
+    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
+    LISTEN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, usage,
 };
+pub(crate) use parse::{add_server_tips, wants_json};
 pub(crate) use server::{ServerArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
@@ -28,7 +31,7 @@ use values::{
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
 #[command(name = "mcp-probe", version, max_term_width = 100, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
-#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -41,11 +44,13 @@ pub(crate) enum Command {
     /// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools, resources,
     /// resource templates and prompts.
     #[command(after_help = INSPECT_HELP, after_long_help = INSPECT_HELP)]
+    #[command(override_usage = usage!("mcp-probe inspect [OPTIONS]"))]
     Inspect(InspectArgs),
     /// Calls a tool and prints its result.
     ///
     /// The result goes to stdout. Progress and everything else goes to stderr.
     #[command(after_help = CALL_HELP, after_long_help = CALL_HELP)]
+    #[command(override_usage = usage!("mcp-probe call [OPTIONS] <TOOL> [NAME=VALUE]..."))]
     Call(CallArgs),
     /// Checks a server against the specification and reports violations.
     ///
@@ -53,26 +58,32 @@ pub(crate) enum Command {
     /// era that the server speaks, with a new process where one is needed. Tools are never called, because they may
     /// have effects. The findings go to stdout.
     #[command(after_help = CHECK_HELP, after_long_help = CHECK_HELP)]
+    #[command(override_usage = concat!(usage!("mcp-probe check [OPTIONS]"), "\n       mcp-probe check --rules [--json]"))]
     Check(CheckArgs),
     /// Reads a resource and prints its contents.
     ///
     /// Text is printed with control characters escaped. Binary contents are described by type and size. --json prints
     /// both unchanged.
     #[command(after_help = READ_HELP, after_long_help = READ_HELP)]
+    #[command(override_usage = usage!("mcp-probe read [OPTIONS] <URI>"))]
     Read(ReadArgs),
     /// Gets a prompt with its arguments filled in and prints its messages.
     #[command(after_help = PROMPT_HELP, after_long_help = PROMPT_HELP)]
+    #[command(override_usage = usage!("mcp-probe prompt [OPTIONS] <NAME> [NAME=VALUE]..."))]
     Prompt(PromptArgs),
     /// Completes an argument of a prompt or a variable of a template.
     #[command(after_help = COMPLETE_HELP, after_long_help = COMPLETE_HELP)]
+    #[command(override_usage = usage!("mcp-probe complete [OPTIONS] <OF> <ARGUMENT> [VALUE]"))]
     Complete(CompleteArgs),
     /// Follows changes of lists and resources.
     ///
     /// Prints what the server agreed to report, then one line for each change. Ends on Ctrl-C, on Ctrl-D at a terminal,
     /// or at the limit that --for or --count sets.
     #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
+    #[command(override_usage = usage!("mcp-probe listen [OPTIONS] [URI]..."))]
     Listen(ListenArgs),
     /// Measures round-trip times to a server.
+    #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
     /// Runs a demonstration server on stdio or over HTTP.
     ///
@@ -87,12 +98,18 @@ pub(crate) enum Command {
     /// stdin and stdout, or over HTTP with --http. Requests of the server, progress, cancellation, subscriptions and
     /// log messages pass through, whatever revision each side speaks.
     #[command(after_help = BRIDGE_HELP, after_long_help = BRIDGE_HELP)]
+    #[command(override_usage = usage!("mcp-probe bridge [OPTIONS]"))]
     Bridge(BridgeArgs),
     /// Demonstrates a session in both eras and shows its messages.
     ///
     /// Starts `mcp-probe serve` as a child process and walks through a session, first in the modern era, then in a
     /// legacy one. Every step is checked. The exit code is 0 when all steps succeed.
     Demo(DemoArgs),
+    /// Prints a completion script for a shell.
+    ///
+    /// The script goes to stdout.
+    #[command(after_help = COMPLETIONS_HELP, after_long_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
 }
 
 impl Command {
@@ -105,16 +122,14 @@ impl Command {
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
             Self::Ping(args) => args.json,
-            Self::Check(_) | Self::Listen(_) | Self::Serve(_) | Self::Bridge(_) | Self::Demo(_) => false,
+            Self::Check(_)
+            | Self::Listen(_)
+            | Self::Serve(_)
+            | Self::Bridge(_)
+            | Self::Demo(_)
+            | Self::Completions(_) => false,
         }
     }
-}
-
-/// Returns whether an invalid command line asks for one JSON object. See [`Command::prints_json_object()`].
-pub(crate) fn wants_json(words: &[OsString]) -> bool {
-    let command = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
-    matches!(command, "inspect" | "call" | "read" | "prompt" | "complete" | "ping")
-        && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 #[derive(Debug, Args)]
@@ -453,6 +468,13 @@ pub(crate) struct DemoArgs {
     /// Runs the tour in one era only.
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub(crate) era: EraChoice,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Shell to complete the command line of.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod changes;
 mod check;
 mod client;
 mod complete;
+mod completions;
 mod content;
 mod demo;
 mod escape;
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
     let words = args::with_server(env::args_os());
     let command = match Cli::try_parse_from(&words) {
         Ok(cli) => cli.command,
-        Err(error) => {
+        Err(mut error) => {
+            args::add_server_tips(&mut error, &words);
             if error.use_stderr() && args::wants_json(&words) {
                 CommandFailure::from_parse_error(&error).print_json();
             }
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Bridge(args) => bridge::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Completions(args) => completions::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

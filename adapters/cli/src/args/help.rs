@@ -1,5 +1,20 @@
 //! Texts that `--help` prints after the options: examples and longer explanations.
 
+/// Concatenates the usage lines of a command, one for each form of a server.
+macro_rules! usage {
+    ($head:literal) => {
+        concat!(
+            $head,
+            " <URL>\n       ",
+            $head,
+            " -- <CMD>...\n       ",
+            $head,
+            " --config <FILE> --server <NAME>"
+        )
+    };
+}
+pub(super) use usage;
+
 pub(super) const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
@@ -118,6 +133,12 @@ Examples:
   mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
   mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
   mcp-probe bridge --client-era legacy -- my-modern-server";
+
+pub(super) const COMPLETIONS_HELP: &str = "\
+Examples:
+  mcp-probe completions bash > ~/.local/share/bash-completion/completions/mcp-probe
+  mcp-probe completions zsh > ~/.zfunc/_mcp-probe          (~/.zfunc must be in fpath)
+  mcp-probe completions fish > ~/.config/fish/completions/mcp-probe.fish";
 
 pub(super) const SERVE_HELP: &str = "\
 Examples:

@@ -36,3 +36,4 @@ mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
 mod tool_arguments;
+mod usage;
