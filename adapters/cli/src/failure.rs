@@ -252,6 +252,9 @@ impl CommandFailure {
                 format_seconds(context.connect_timeout)
             )),
             Fault::Http(error) if is_unauthorized(error) => Some(BEARER_HINT.into()),
+            Fault::Http(error) if matches!(**error, HttpError::Unreachable { .. }) => {
+                Some(UNREACHABLE_HINT.into())
+            }
             _ if closed.url.is_some() => {
                 Some("is this the full URL of an MCP server, including its path? --trace shows its responses".into())
             }
@@ -371,6 +374,8 @@ fn is_unauthorized(error: &HttpError) -> bool {
     matches!(error, HttpError::Response(answer) if answer.status == 401)
 }
 
+/// Hint for a server that no connection reaches.
+pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a 401 response.
 const BEARER_HINT: &str = "--bearer sends a token: env:NAME reads it from a variable, @PATH from a file";
 /// Maximum number of stderr lines shown.

@@ -30,7 +30,7 @@ use mcp_proto::{Era, Version};
 use mcp_std::process::ShutdownStage;
 
 use crate::args;
-use crate::failure::{CommandFailure, Exit, FailureContext, format_seconds};
+use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -95,7 +95,7 @@ fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure
     let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {
         CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
-            .with_hint("is the server running, and is this its host and port?")
+            .with_hint(UNREACHABLE_HINT)
     })
 }
 
