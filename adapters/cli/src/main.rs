@@ -18,6 +18,7 @@ mod complete;
 mod completions;
 mod content;
 mod demo;
+mod era_cache;
 mod escape;
 mod failure;
 mod inspect;

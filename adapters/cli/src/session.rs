@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Input, Kind, LogMessage, SubscriptionKey};
+use mcp_proto::client::{Config, Input, Kind, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
@@ -15,6 +15,7 @@ use crate::answer::{InputResponder, UnansweredInputs};
 use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
+use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
@@ -49,8 +50,40 @@ impl ClientSession {
             total_timeout: None,
             is_stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
-        let mut config = client_config(versions, target.timeout, target.connect_timeout, target.trace);
         let server = Server::from_args(&target.server)?;
+        let memory = EraMemory::new(&server, versions).filter(|_| !target.no_cache);
+        let opened =
+            era_cache::open(memory.as_ref(), target.connect_timeout, &mut |known_era, connect_timeout| {
+                let config = client_config(versions, target.timeout, connect_timeout, target.trace)
+                    .known_era(known_era);
+                Self::connect(target, answer_args, &server, config, failure_context)
+            })?;
+        let mut session =
+            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
+        if let Some(level) = &target.log {
+            match session.client.set_log_level(level.clone()) {
+                Ok(()) => {}
+                Err(Error::Use(UseError::MissingPeerCapability(_))) => {
+                    print_note("the server does not support logging")
+                }
+                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
+            }
+        }
+        Ok(session)
+    }
+
+    /// Makes one attempt to connect.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    fn connect(
+        target: &TargetArgs,
+        answer_args: Option<&AnswerArgs>,
+        server: &Server,
+        mut config: Config,
+        failure_context: FailureContext,
+    ) -> Result<Result<Self, Error>, CommandFailure> {
         if server.is_remote() {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
             let mut limits = config.effective_limits().clone();
@@ -72,27 +105,16 @@ impl ClientSession {
         let handler = SessionHandler {
             trace: target.trace,
             is_remote: server.is_remote(),
-            head_redaction: HeadRedaction::new(!target.hide.is_empty(), &server),
+            head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
             noise_notes: LimitedNotes(MAX_NOISE_LINES),
             log_level: target.log.clone(),
             responder,
             changes: changes.clone(),
         };
-        let spec = ServerSpec { server: &server, stderr: target.stderr, tap_heads: target.trace };
+        let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace };
         let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
-        let mut client =
-            client.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
-        if let Some(level) = &target.log {
-            match client.set_log_level(level.clone()) {
-                Ok(()) => {}
-                Err(Error::Use(UseError::MissingPeerCapability(_))) => {
-                    print_note("the server does not support logging")
-                }
-                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
-            }
-        }
-        Ok(Self { client, failure_context, unanswered, changes })
+        Ok(client.map(|client| Self { client, failure_context, unanswered, changes }))
     }
 
     /// Creates a failure from an error of the client.
@@ -114,6 +136,21 @@ impl ClientSession {
     }
 }
 
+impl Reopen for ClientSession {
+    fn peer(&self) -> &Peer {
+        self.client.peer()
+    }
+
+    fn close(self) {
+        Self::close(self);
+    }
+}
+
+/// Returns the time that a server on stdio has to answer the probe.
+pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
+    Limits::default().probe_timeout.min(connect_timeout / 2)
+}
+
 /// Creates the configuration of a client.
 pub(crate) fn client_config(
     versions: VersionSet,
@@ -126,7 +163,7 @@ pub(crate) fn client_config(
     limits.call_total_timeout = limits.call_total_timeout.max(timeout);
     // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
     let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
-    limits.probe_timeout = limits.probe_timeout.min(connect_timeout / 2);
+    limits.probe_timeout = probe_timeout(connect_timeout);
     limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
     if tap {
         limits.tap_records = 100_000;

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
         return Ok(());
     };
     let FirstMessage { info, capabilities, bytes } = first_message;
-    let upstream = Upstream::open(args, &server, info, capabilities)?;
+    let upstream = Upstream::open(args, &server, info.as_ref(), &capabilities)?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
     let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
     run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
@@ -83,7 +83,7 @@ fn run_http(
     stop_signal: StopSignal,
     #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
 ) -> Result<(), CommandFailure> {
-    let upstream = Upstream::open(args, server, None, all_capabilities())?;
+    let upstream = Upstream::open(args, server, None, &all_capabilities())?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(Limits::default()), args));
     let at = listener.address().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);

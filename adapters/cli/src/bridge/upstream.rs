@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::client::{Event, Input, LogMessage, Peer};
+use mcp_blocking::Error;
+use mcp_proto::client::{Config, Event, Input, LogMessage, Peer};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
@@ -12,6 +13,7 @@ use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Optio
 
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
+use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
@@ -45,12 +47,32 @@ impl Upstream {
     pub(super) fn open(
         args: &args::BridgeArgs,
         server: &Server,
-        info: Option<Implementation>,
-        capabilities: Capabilities,
+        info: Option<&Implementation>,
+        capabilities: &Capabilities,
     ) -> Result<Self, CommandFailure> {
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
+        let memory = EraMemory::new(server, versions).filter(|_| !args.no_cache);
+        let opened =
+            era_cache::open(memory.as_ref(), args.connect_timeout, &mut |known_era, connect_timeout| {
+                let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
+                Self::connect(args, server, config.known_era(known_era), info.cloned(), capabilities.clone())
+            })?;
+        opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))
+    }
+
+    /// Makes one attempt to connect.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    fn connect(
+        args: &args::BridgeArgs,
+        server: &Server,
+        mut config: Config,
+        info: Option<Implementation>,
+        capabilities: Capabilities,
+    ) -> Result<Result<Self, Error>, CommandFailure> {
         let remote = server.is_remote();
-        let mut config = session::client_config(versions, args.timeout, args.connect_timeout, args.trace);
         let mut limits = client_limits(config.effective_limits().clone());
         if remote {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
@@ -79,9 +101,7 @@ impl Upstream {
             .no_validator();
         let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace };
         let opened = spec.connect(options)?;
-        let ReadyConnection { connection, peer } =
-            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))?;
-        Ok(Self { connection, peer, early_events: early })
+        Ok(opened.map(|ReadyConnection { connection, peer }| Self { connection, peer, early_events: early }))
     }
 
     pub(super) fn wire(&mut self) -> &mut dyn ClientTransport {
@@ -147,6 +167,16 @@ impl Upstream {
             fault => format!("the connection to {name} is lost{how}: {fault}"),
         };
         CommandFailure::new(Exit::Connection, what).with_stderr_tail(&known.stderr_tail)
+    }
+}
+
+impl Reopen for Upstream {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn close(mut self) {
+        Self::close(&mut self);
     }
 }
 

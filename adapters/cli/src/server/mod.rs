@@ -17,10 +17,10 @@ use mcp_std::adapter::client::{Connector, Options};
 use mcp_std::process::{Program, Stderr};
 
 use crate::args::{self, ServerArgs, StderrChoice};
-use crate::escape;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::session::print_stderr;
+use crate::{era_cache, escape};
 use config_file::{ConfigEntry, ConfiguredServer};
 
 /// A server to start or to connect to.
@@ -145,6 +145,15 @@ impl Server {
         let short: String = name.chars().take(MAX_NAME_CHARS).collect();
         let more = if short.len() < name.len() { " …" } else { "" };
         format!("{}{more}", escape::line(&short))
+    }
+
+    /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
+    /// do not count.
+    pub(crate) fn command_hash(&self) -> Option<String> {
+        let Self::Program(ServerProgram { program, args, env, directory, .. }) = self else { return None };
+        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+        let here = env::current_dir().ok();
+        Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
     }
 
     /// Returns the names of the header fields that each request carries.

@@ -10,6 +10,8 @@ mod check;
 mod check_http;
 mod config_file;
 mod demo;
+#[cfg(unix)]
+mod era_cache;
 mod everything;
 mod everything_fixtures;
 mod everything_wire;

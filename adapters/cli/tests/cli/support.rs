@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::io::{Read, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -53,6 +54,8 @@ pub(crate) fn run_with_input(args: &[&str], environment: &[(&str, &str)], input:
     let begun = Instant::now();
     let mut child = Command::new(PROBE)
         .args(args)
+        // No cache unless a test names a folder: its parent is a file.
+        .envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, Path::new(PROBE).join("cache"))))
         .envs(environment.iter().copied())
         .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
