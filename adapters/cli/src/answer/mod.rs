@@ -17,7 +17,7 @@ use mcp_proto::{Capabilities, Capability, RpcError};
 
 use crate::args::AnswerArgs;
 use crate::failure::{CommandFailure, Exit};
-use dialogue::Dialogue;
+use dialogue::{Dialogue, DialogueOutcome};
 pub(crate) use preset::PresetAnswer;
 use preset::{PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
@@ -155,14 +155,18 @@ impl InputResponder {
             }
             PresetLookup::None => {}
         }
-        let answer = self.dialogue.as_mut().and_then(|dialogue| dialogue.ask(input.key.as_deref(), request));
-        match answer {
-            Some(answer) => answer.ok_or_else(rejected_error),
-            None => {
-                self.unanswered.record(format!("{}; no answer is available", describe_input(input)));
-                Err(unanswered_error())
-            }
-        }
+        let outcome = match &mut self.dialogue {
+            Some(dialogue) => dialogue.ask(input.key.as_deref(), request),
+            None => DialogueOutcome::NotAsked,
+        };
+        let why = match outcome {
+            DialogueOutcome::Answered(answer) => return Ok(*answer),
+            DialogueOutcome::Refused => return Err(rejected_error()),
+            DialogueOutcome::Failed(why) => why,
+            DialogueOutcome::NotAsked => "no answer is available".to_owned(),
+        };
+        self.unanswered.record(format!("{}; {why}", describe_input(input)));
+        Err(unanswered_error())
     }
 }
 

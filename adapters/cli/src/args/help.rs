@@ -45,8 +45,9 @@ string 5 otherwise. Arrays and objects are written as JSON. NAME:=JSON sends any
 the schema says. The words come before the server: behind -- they belong to its command.
 
 A server may send input requests before it answers. On a terminal you answer them: a form is
-filled in field by field, a web page is shown (nothing is opened automatically), and a request to
-a model is answered by you. Everything else waits while you answer. Programs use
+filled in field by field (five wrong values for a field end the call), a web page is shown
+(nothing is opened automatically), and a request to a model is answered by you. Everything else
+waits while you answer. Programs use
 --answer KEY=JSON:
   KEY   The key of the request, chosen by the server (2026-07-28), or its kind: elicit, sample,
         roots. Answers with the same KEY are used in order, and the last one repeats. Requests
