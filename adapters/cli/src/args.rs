@@ -387,7 +387,7 @@ pub(crate) struct ServeHttpArgs {
     /// Serves HTTP at this address instead of stdin and stdout.
     ///
     /// For example 127.0.0.1:8080; with port 0 the system chooses a port. The URL is printed on stderr. Everyone who
-    /// can reach the address can use the server.
+    /// can reach the address can use the server; if other machines can, a note on stderr says what guards it.
     #[arg(long = "http", value_name = "ADDR")]
     pub(crate) address: Option<String>,
     /// Serves HTTPS with the certificates in this PEM file.

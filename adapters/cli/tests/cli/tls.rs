@@ -10,7 +10,7 @@ use mcp_blocking::{Call, Cx, HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server};
 
-use crate::http::ServingProcess;
+use crate::http::{ServingProcess, stderr_of_server};
 use crate::support::{PROBE, run};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
@@ -77,6 +77,13 @@ fn all_runtimes_and_the_bridge_serve_over_tls() {
     }
     let bridge = ServingProcess::bridge(&[&tls[..], &["--", PROBE, "serve"]].concat());
     run(&["ping", &bridge.url.replace("127.0.0.1", "localhost")], &trusts).assert_code(0);
+}
+
+#[test]
+fn server_with_tls_at_routable_address_says_that_it_encrypts() {
+    let [chain, key] = ["server", "key"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
+    let stderr = stderr_of_server(&["serve", "--http", "0.0.0.0:0", "--tls-cert", &chain, "--tls-key", &key]);
+    assert!(stderr.contains("TLS encrypts the connections") && !stderr.contains("no TLS"), "{stderr}");
 }
 
 #[test]
