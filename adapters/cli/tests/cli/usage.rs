@@ -3,7 +3,9 @@
 #[cfg(unix)]
 use std::process::{Command, Stdio};
 
-use crate::support::{PROBE, probe};
+#[cfg(unix)]
+use crate::support::PROBE;
+use crate::support::probe;
 
 /// Every command that connects to a server.
 const CLIENT_COMMANDS: [&str; 9] =
