@@ -1,32 +1,37 @@
 //! Definition of the command line.
 
 mod help;
+mod parse;
+mod server;
 mod target;
 mod values;
 
 use core::time::Duration;
 use std::ffi::OsString;
-#[cfg(feature = "tls")]
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use mcp_proto::RawJson;
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 use help::{
-    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP,
-    READ_HELP, SERVE_HELP,
+    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
+    LISTEN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, usage,
 };
-pub(crate) use target::{
-    BEARER_NEEDS_URL, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs, url, with_server,
+pub(crate) use parse::{add_server_tips, wants_json};
+pub(crate) use server::{ServerArgs, is_url, url, with_server};
+pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
+pub(crate) use values::json_object;
+use values::{
+    assignment, duration, duration_or_zero, frame_size, json_source, named_argument, path, reference,
 };
-use values::{assignment, duration, duration_or_zero, frame_size, json_object, json_texts, path, reference};
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
 #[command(name = "mcp-probe", version, max_term_width = 100, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
-#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -39,11 +44,13 @@ pub(crate) enum Command {
     /// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools, resources,
     /// resource templates and prompts.
     #[command(after_help = INSPECT_HELP, after_long_help = INSPECT_HELP)]
+    #[command(override_usage = usage!("mcp-probe inspect [OPTIONS]"))]
     Inspect(InspectArgs),
     /// Calls a tool and prints its result.
     ///
     /// The result goes to stdout. Progress and everything else goes to stderr.
     #[command(after_help = CALL_HELP, after_long_help = CALL_HELP)]
+    #[command(override_usage = usage!("mcp-probe call [OPTIONS] <TOOL> [NAME=VALUE]..."))]
     Call(CallArgs),
     /// Checks a server against the specification and reports violations.
     ///
@@ -51,26 +58,32 @@ pub(crate) enum Command {
     /// era that the server speaks, with a new process where one is needed. Tools are never called, because they may
     /// have effects. The findings go to stdout.
     #[command(after_help = CHECK_HELP, after_long_help = CHECK_HELP)]
+    #[command(override_usage = concat!(usage!("mcp-probe check [OPTIONS]"), "\n       mcp-probe check --rules [--json]"))]
     Check(CheckArgs),
     /// Reads a resource and prints its contents.
     ///
     /// Text is printed with control characters escaped. Binary contents are described by type and size. --json prints
     /// both unchanged.
     #[command(after_help = READ_HELP, after_long_help = READ_HELP)]
+    #[command(override_usage = usage!("mcp-probe read [OPTIONS] <URI>"))]
     Read(ReadArgs),
     /// Gets a prompt with its arguments filled in and prints its messages.
     #[command(after_help = PROMPT_HELP, after_long_help = PROMPT_HELP)]
+    #[command(override_usage = usage!("mcp-probe prompt [OPTIONS] <NAME> [NAME=VALUE]..."))]
     Prompt(PromptArgs),
     /// Completes an argument of a prompt or a variable of a template.
     #[command(after_help = COMPLETE_HELP, after_long_help = COMPLETE_HELP)]
+    #[command(override_usage = usage!("mcp-probe complete [OPTIONS] <OF> <ARGUMENT> [VALUE]"))]
     Complete(CompleteArgs),
     /// Follows changes of lists and resources.
     ///
     /// Prints what the server agreed to report, then one line for each change. Ends on Ctrl-C, on Ctrl-D at a terminal,
     /// or at the limit that --for or --count sets.
     #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
+    #[command(override_usage = usage!("mcp-probe listen [OPTIONS] [URI]..."))]
     Listen(ListenArgs),
     /// Measures round-trip times to a server.
+    #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
     /// Runs a demonstration server on stdio or over HTTP.
     ///
@@ -85,12 +98,38 @@ pub(crate) enum Command {
     /// stdin and stdout, or over HTTP with --http. Requests of the server, progress, cancellation, subscriptions and
     /// log messages pass through, whatever revision each side speaks.
     #[command(after_help = BRIDGE_HELP, after_long_help = BRIDGE_HELP)]
+    #[command(override_usage = usage!("mcp-probe bridge [OPTIONS]"))]
     Bridge(BridgeArgs),
     /// Demonstrates a session in both eras and shows its messages.
     ///
     /// Starts `mcp-probe serve` as a child process and walks through a session, first in the modern era, then in a
     /// legacy one. Every step is checked. The exit code is 0 when all steps succeed.
     Demo(DemoArgs),
+    /// Prints a completion script for a shell.
+    ///
+    /// The script goes to stdout.
+    #[command(after_help = COMPLETIONS_HELP, after_long_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
+}
+
+impl Command {
+    /// Returns whether the command prints one JSON object, so that a failure is printed as one, too.
+    pub(crate) const fn prints_json_object(&self) -> bool {
+        match self {
+            Self::Inspect(args) => args.json,
+            Self::Call(args) => args.request_args.json,
+            Self::Read(args) => args.request_args.json,
+            Self::Prompt(args) => args.request_args.json,
+            Self::Complete(args) => args.request_args.json,
+            Self::Ping(args) => args.json,
+            Self::Check(_)
+            | Self::Listen(_)
+            | Self::Serve(_)
+            | Self::Bridge(_)
+            | Self::Demo(_)
+            | Self::Completions(_) => false,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -108,9 +147,15 @@ pub(crate) struct InspectArgs {
 pub(crate) struct CallArgs {
     /// Name of the tool, as `inspect` shows it.
     pub(crate) tool: String,
-    /// Arguments of the tool: a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
-    pub(crate) args: RawJson,
+    /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
+    ///
+    /// The tool's schema tells whether VALUE is a string, a number, true or false, or JSON. Arguments replace members of
+    /// --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = named_argument)]
+    pub(crate) arguments: Vec<NamedArgument>,
+    /// Sets the arguments of the tool: a JSON object, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
@@ -131,9 +176,14 @@ pub(crate) struct ReadArgs {
 pub(crate) struct PromptArgs {
     /// Name of the prompt, as `inspect` shows it.
     pub(crate) name: String,
-    /// Arguments of the prompt: a JSON object of strings.
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_texts)]
-    pub(crate) args: PromptArguments,
+    /// Argument of the prompt.
+    ///
+    /// Arguments replace members of --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) arguments: Vec<(String, String)>,
+    /// Sets the arguments of the prompt: a JSON object of strings, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
     #[command(flatten)]
     pub(crate) answer_args: AnswerArgs,
     #[command(flatten)]
@@ -168,8 +218,28 @@ pub(crate) enum CompletionReference {
     Template(String),
 }
 
-/// Arguments of a prompt: the members of a JSON object, all of them strings.
-pub(crate) type PromptArguments = Vec<(String, String)>;
+/// Source of a JSON object.
+#[derive(Clone, Debug)]
+pub(crate) enum JsonSource {
+    Json(RawJson),
+    File(PathBuf),
+    Stdin,
+}
+
+/// An argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedArgument {
+    pub(crate) name: String,
+    pub(crate) value: ArgumentValue,
+}
+
+/// Value of an argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) enum ArgumentValue {
+    /// A text whose type the tool's schema tells.
+    Text(String),
+    Json(RawJson),
+}
 
 /// Answers to input requests of the server.
 #[derive(Debug, Args)]
@@ -190,6 +260,9 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
+    ///
+    /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
+    /// connection, timeout, unanswered), exitCode, message, hint, code and data (of an error response).
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.
@@ -212,7 +285,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Prints the list of checks and exits (a JSON array with --json).
-    #[arg(long, conflicts_with = "server")]
+    #[arg(long, conflicts_with_all = ["command", "config"])]
     pub(crate) rules: bool,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
@@ -230,23 +303,8 @@ pub(crate) struct CheckArgs {
     /// A server may complain there about the invalid requests.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Capture)]
     pub(crate) stderr: StderrChoice,
-    /// Passes on an environment variable, or sets one (may be repeated).
-    ///
-    /// Without it, the server gets only PATH, HOME and similar variables.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// Sends this bearer token with each HTTP request.
-    ///
-    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
-    /// or @PATH to read it from a file.
-    #[arg(long, value_name = "TOKEN")]
-    pub(crate) bearer: Option<String>,
-    /// Server: a program with its arguments, or a URL.
-    ///
-    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
-    #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
-    pub(crate) server: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -329,7 +387,7 @@ pub(crate) struct ServeHttpArgs {
     /// Serves HTTP at this address instead of stdin and stdout.
     ///
     /// For example 127.0.0.1:8080; with port 0 the system chooses a port. The URL is printed on stderr. Everyone who
-    /// can reach the address can use the server.
+    /// can reach the address can use the server; if other machines can, a note on stderr says what guards it.
     #[arg(long = "http", value_name = "ADDR")]
     pub(crate) address: Option<String>,
     /// Serves HTTPS with the certificates in this PEM file.
@@ -381,6 +439,12 @@ pub(crate) struct BridgeArgs {
     /// Over HTTP it applies to each answer until then.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
+    /// Neither uses nor remembers the era of a server that ignores the probe.
+    ///
+    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about. The cache folder of the user
+    /// remembers it for 7 days, until it reports another version, or until it fails.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Shows every message of both sides on stderr: → sent, ← received.
     #[arg(long)]
     pub(crate) trace: bool,
@@ -395,23 +459,8 @@ pub(crate) struct BridgeArgs {
     /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
-    /// Passes on an environment variable, or sets one (may be repeated).
-    ///
-    /// Without it, the server gets only PATH, HOME and similar variables.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// Sends this bearer token with each HTTP request.
-    ///
-    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
-    /// or @PATH to read it from a file.
-    #[arg(long, value_name = "TOKEN")]
-    pub(crate) bearer: Option<String>,
-    /// Server: a program with its arguments, or a URL.
-    ///
-    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) server: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -425,6 +474,13 @@ pub(crate) struct DemoArgs {
     /// Runs the tour in one era only.
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub(crate) era: EraChoice,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Shell to complete the command line of.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
 }
 
 #[cfg(test)]

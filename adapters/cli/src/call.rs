@@ -11,9 +11,12 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
+use crate::tool_arguments;
 
 pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
+    tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
+    let object = tool_arguments::read_object(&args.args)?;
     let command = RequestCommand::<CallToolParams<'_>> {
         noun: "a tool",
         show: format_result,
@@ -22,11 +25,24 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let result = request::run(
         &args.request_args,
         Some(&args.answer_args),
-        &|client, options, on_progress| client.call_tool_raw(tool, &args.args, options, on_progress),
+        &|client, options, on_progress| {
+            let arguments = tool_arguments::merge(args, &object, client)?;
+            Ok(client.call_tool_raw(tool, &arguments, options, on_progress)?)
+        },
         &command,
-    )?;
-    // A tool failure makes the command fail too.
-    if result.is_failure() { Err(CommandFailure::failed("the tool reports an error")) } else { Ok(()) }
+    );
+    let outcome = result.and_then(|result| {
+        // A tool failure makes the command fail too.
+        if result.is_failure() {
+            Err(CommandFailure::failed("the tool reports an error").after_result())
+        } else {
+            Ok(())
+        }
+    });
+    outcome.map_err(|failure| match tool_arguments::misplaced_hint(args) {
+        Some(hint) => failure.add_hint(&hint),
+        None => failure,
+    })
 }
 
 /// Formats a result: text as it is, one line for each other block.

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::Runtime;
 use crate::failure::CommandFailure;
-use crate::session::ServerSpec;
+use crate::server::ServerSpec;
 
 /// A client on the selected adapter.
 pub(crate) enum Client {

@@ -6,9 +6,11 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use mcp_blocking::{ConnectionClosed, Error};
-use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
+use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
+use serde::Serialize;
 
 use crate::escape;
+use crate::output;
 use crate::paint::Paint;
 use crate::stop;
 
@@ -22,6 +24,28 @@ pub(crate) struct CommandFailure {
     hint: Option<String>,
     /// Last lines that the server wrote to stderr.
     stderr_tail: String,
+    /// Error response of the server, if that is the reason.
+    response: Option<Box<RpcError>>,
+    /// Whether a result is already on stdout.
+    has_result: bool,
+}
+
+/// A failure on stdout, for `--json`. All members are always there.
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    error: ErrorJson<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorJson<'a> {
+    kind: &'a str,
+    exit_code: u8,
+    message: &'a str,
+    hint: Option<&'a str>,
+    /// Code and data of the server's error response.
+    code: Option<i64>,
+    data: Option<&'a RawJson>,
 }
 
 /// Exit codes, as `--help` documents them.
@@ -32,6 +56,19 @@ pub(crate) enum Exit {
     Connection = 3,
     Timeout = 4,
     Unanswered = 5,
+}
+
+impl Exit {
+    /// Returns the name of this kind of failure in JSON.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Connection => "connection",
+            Self::Timeout => "timeout",
+            Self::Unanswered => "unanswered",
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -53,7 +90,14 @@ pub(crate) struct FailureContext {
 
 impl CommandFailure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, stderr_tail: String::new() }
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+            stderr_tail: String::new(),
+            response: None,
+            has_result: false,
+        }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
@@ -64,6 +108,13 @@ impl CommandFailure {
         Self::new(Exit::Usage, message).with_hint("see `mcp-probe --help`")
     }
 
+    /// Creates the failure of an invalid command line.
+    pub(crate) fn from_parse_error(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        Self::usage(line.strip_prefix("error: ").unwrap_or(line))
+    }
+
     /// Creates the failure of a server of this program that stopped.
     pub(crate) fn from_serve_error(error: &Error) -> Self {
         Self::new(Exit::Failed, format!("the server stopped: {error}"))
@@ -72,6 +123,13 @@ impl CommandFailure {
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a hint to the one that is there.
+    #[must_use]
+    pub(crate) fn add_hint(mut self, hint: &str) -> Self {
+        self.hint = Some(self.hint.map_or_else(|| hint.to_owned(), |before| format!("{before}; {hint}")));
         self
     }
 
@@ -93,6 +151,13 @@ impl CommandFailure {
     #[must_use]
     pub(crate) fn with_context(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// States that a result is already on stdout, so that a script finds no second value there.
+    #[must_use]
+    pub(crate) const fn after_result(mut self) -> Self {
+        self.has_result = true;
         self
     }
 
@@ -141,7 +206,10 @@ impl CommandFailure {
                 "--total sets the total time; the default is 10 minutes, or --timeout if that is longer",
             ),
             CallError::Rpc(error) => {
-                Self::failed(format!("the server answered with {}", describe_rpc_error(error)))
+                let mut failure =
+                    Self::failed(format!("the server answered with {}", describe_rpc_error(error)));
+                failure.response = Some(Box::new(error.clone()));
+                failure
             }
             CallError::Http(error) => Self::from_http_error(error),
             CallError::Closed(fault) => {
@@ -184,6 +252,9 @@ impl CommandFailure {
                 format_seconds(context.connect_timeout)
             )),
             Fault::Http(error) if is_unauthorized(error) => Some(BEARER_HINT.into()),
+            Fault::Http(error) if matches!(**error, HttpError::Unreachable { .. }) => {
+                Some(UNREACHABLE_HINT.into())
+            }
             _ if closed.url.is_some() => {
                 Some("is this the full URL of an MCP server, including its path? --trace shows its responses".into())
             }
@@ -202,6 +273,24 @@ impl CommandFailure {
             _ => Some("is this the right command for a server on stdio?".into()),
         };
         failure
+    }
+
+    /// Prints the failure on stdout as one JSON object, unless a result is already there.
+    pub(crate) fn print_json(&self) {
+        if self.has_result {
+            return;
+        }
+        let response = self.response.as_deref();
+        let error = ErrorJson {
+            kind: self.exit.as_str(),
+            exit_code: self.exit as u8,
+            message: &self.message,
+            hint: self.hint.as_deref(),
+            code: response.map(|response| response.code),
+            data: response.and_then(|response| response.data.as_ref()),
+        };
+        // The text on stderr and the exit code are left if stdout fails.
+        let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
     }
 
     /// Prints the failure on stderr and returns the exit code.
@@ -285,6 +374,8 @@ fn is_unauthorized(error: &HttpError) -> bool {
     matches!(error, HttpError::Response(answer) if answer.status == 401)
 }
 
+/// Hint for a server that no connection reaches.
+pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a 401 response.
 const BEARER_HINT: &str = "--bearer sends a token: env:NAME reads it from a variable, @PATH from a file";
 /// Maximum number of stderr lines shown.

@@ -15,8 +15,10 @@ mod changes;
 mod check;
 mod client;
 mod complete;
+mod completions;
 mod content;
 mod demo;
+mod era_cache;
 mod escape;
 mod failure;
 mod inspect;
@@ -31,8 +33,10 @@ mod read;
 mod request;
 mod schema;
 mod serve;
+mod server;
 mod session;
 mod stop;
+mod tool_arguments;
 mod trace;
 
 use std::env;
@@ -41,12 +45,24 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use failure::CommandFailure;
 
 fn main() -> ExitCode {
-    let command = Cli::parse_from(args::with_server(env::args_os())).command;
+    let words = args::with_server(env::args_os());
+    let command = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli.command,
+        Err(mut error) => {
+            args::add_server_tips(&mut error, &words);
+            if error.use_stderr() && args::wants_json(&words) {
+                CommandFailure::from_parse_error(&error).print_json();
+            }
+            error.exit()
+        }
+    };
     if !matches!(command, Command::Serve(_) | Command::Bridge(_)) {
         stop::end_servers_on_signal();
     }
+    let is_json = command.prints_json_object();
     let outcome = match command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
@@ -59,9 +75,15 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Bridge(args) => bridge::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Completions(args) => completions::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            if is_json {
+                failure.print_json();
+            }
+            failure.report()
+        }
     }
 }

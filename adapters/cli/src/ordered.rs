@@ -2,12 +2,30 @@
 
 use core::fmt;
 
-use mcp_proto::RawJson;
+use mcp_proto::{EncodeError, RawJson};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// Returns the members of an object in their order. Other values have none.
 pub(crate) fn members(object: &RawJson) -> Vec<(String, RawJson)> {
     object.parse::<OrderedMembers>().map(|members| members.0).unwrap_or_default()
+}
+
+/// Creates an object with these members in this order.
+///
+/// # Errors
+///
+/// Fails if a name cannot be encoded.
+pub(crate) fn object(members: &[(String, RawJson)]) -> Result<RawJson, EncodeError> {
+    RawJson::encode(&MembersInOrder(members))
+}
+
+struct MembersInOrder<'a>(&'a [(String, RawJson)]);
+
+impl Serialize for MembersInOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 struct OrderedMembers(Vec<(String, RawJson)>);

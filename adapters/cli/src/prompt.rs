@@ -1,21 +1,24 @@
 //! The `prompt` command: gets a prompt with its arguments filled in.
 
 use mcp_proto::client::Kind;
-use mcp_proto::model::{GetPromptParams, GetPromptResult, Prompt, PromptArgument, RequestParams, Role};
+use mcp_proto::model::{GetPromptParams, GetPromptResult, Map, Prompt, PromptArgument, RequestParams, Role};
 
 use crate::args;
 use crate::client::Client;
 use crate::content;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::ordered;
 use crate::output::{pad_label, push_row};
 use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
+use crate::tool_arguments;
 
 pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
     let mut params = GetPromptParams::new(&*args.name);
-    if !args.args.is_empty() {
-        params.arguments = Some(args.args.iter().cloned().collect());
+    let arguments = collect_arguments(args)?;
+    if !arguments.is_empty() {
+        params.arguments = Some(arguments);
     }
     let command = RequestCommand::<GetPromptParams<'_>> {
         noun: "a prompt",
@@ -23,9 +26,30 @@ pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
         hint: &|client| hint(client, &args.name),
     };
     let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        client.request(GetPromptParams::METHOD, &params, options, on_progress)
+        Ok(client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
+}
+
+/// Returns the arguments: members of `--args`, then words, which replace members with the same name.
+///
+/// # Errors
+///
+/// Fails if the source of `--args` is invalid, a member is not a string, or an argument is given twice.
+fn collect_arguments(args: &args::PromptArgs) -> Result<Map<String>, CommandFailure> {
+    let mut all = Map::new();
+    for (name, value) in ordered::members(&tool_arguments::read_object(&args.args)?) {
+        let text = value.string().ok_or_else(|| {
+            let why = "must be a string, as all arguments of prompts: write \"3\", not 3";
+            CommandFailure::usage(format!("--args: `{name}` {why}"))
+        })?;
+        all.insert(name, text);
+    }
+    tool_arguments::check_unique(args.arguments.iter().map(|(name, _)| name))?;
+    for (name, value) in &args.arguments {
+        all.insert(name.clone(), value.clone());
+    }
+    Ok(all)
 }
 
 /// Returns a hint: the prompts that exist, or the arguments of the one that was named.

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &args::ReadArgs) -> Result<(), CommandFailure> {
         hint: &|client| hint(client, &args.uri),
     };
     let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        client.request(ReadResourceParams::METHOD, &params, options, on_progress)
+        Ok(client.request(ReadResourceParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }

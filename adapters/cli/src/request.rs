@@ -27,7 +27,27 @@ pub(crate) struct RequestCommand<'a, R: RequestParams> {
 
 /// Sends the request and returns the result undecoded. Progress goes to the callback.
 pub(crate) type StartRequest<'a> =
-    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>;
+    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, StartError>;
+
+/// The reason why a request has no result.
+pub(crate) enum StartError {
+    /// The client failed, or the server answered with an error.
+    Client(Error),
+    /// The request could not be made from the command line.
+    Command(CommandFailure),
+}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<CommandFailure> for StartError {
+    fn from(failure: CommandFailure) -> Self {
+        Self::Command(failure)
+    }
+}
 
 /// Connects to the server, sends the request and prints the result.
 ///
@@ -52,12 +72,18 @@ pub(crate) fn run<R: RequestParams>(
     // Kept undecoded: `--json` prints exactly what the server sent.
     let answered = start(client, &options, &mut |progress| progress_display.show(progress));
     progress_display.end();
-    let outcome =
-        answered.map_err(|error| refusal_failure(&mut session, &error, command)).and_then(|result| {
+    let mut has_result = false;
+    let outcome = answered
+        .map_err(|error| match error {
+            StartError::Client(error) => refusal_failure(&mut session, &error, command),
+            StartError::Command(failure) => failure,
+        })
+        .and_then(|result| {
             let read = R::read(&result);
             if request_args.json {
                 print_json(&result)?;
             }
+            has_result = true;
             let read = read.map_err(|why| {
                 CommandFailure::failed(format!("the answer is not a result of {}: {why}", command.noun))
             })?;
@@ -69,10 +95,11 @@ pub(crate) fn run<R: RequestParams>(
     let unanswered = session.unanswered.failure();
     // The result is printed before the server gets its time to end.
     session.close();
-    match unanswered {
+    let outcome = match unanswered {
         Some(failure) => Err(failure),
         None => outcome,
-    }
+    };
+    outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
 }
 
 /// Creates a failure, with a hint if the server refused the request.
@@ -123,17 +150,25 @@ pub(crate) fn alternatives(
     asked: &str,
 ) -> Option<String> {
     let entries = client.list(kind).ok()?;
-    let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
+    let names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
     if names.iter().any(|name| name == asked) {
         return None;
     }
     if names.is_empty() {
         return Some(format!("the server's list of {what}s is empty"));
     }
-    let more = if names.len() > MAX_NAMES_SHOWN { ", …" } else { "" };
-    names.truncate(MAX_NAMES_SHOWN);
-    Some(format!("there is no {what} `{asked}` in the server's list; there are: {}{more}", names.join(", ")))
+    let names = join_names(names.iter().map(AsRef::as_ref));
+    Some(format!("there is no {what} `{asked}` in the server's list; there are: {names}"))
 }
 
-/// Maximum number of names in a hint.
+/// Lists names, up to [`MAX_NAMES_SHOWN`].
+pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<_> = names.take(MAX_NAMES_SHOWN + 1).collect();
+    if let Some(last) = names.get_mut(MAX_NAMES_SHOWN) {
+        *last = "…";
+    }
+    names.join(", ")
+}
+
+/// Maximum number of names in a message. Further ones are left out.
 const MAX_NAMES_SHOWN: usize = 20;

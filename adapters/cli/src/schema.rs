@@ -1,4 +1,4 @@
-//! Short descriptions of the JSON Schemas of tools.
+//! JSON Schemas of tools: short descriptions, and values from texts by their types.
 
 use mcp_proto::RawJson;
 use serde_json::Value;
@@ -128,6 +128,99 @@ fn describe_bounds(schema: &Value) -> String {
     }
 }
 
+/// Values that a schema accepts.
+#[derive(Default)]
+struct AcceptedValues {
+    /// Names of types.
+    types: Vec<String>,
+    /// Values of `enum` and `const`.
+    choices: Vec<Value>,
+}
+
+impl AcceptedValues {
+    fn collect(&mut self, root: &RawJson, schema: &RawJson, nesting: u32) {
+        let schema = resolve_ref(root, schema.clone());
+        let value: Value = schema.parse().unwrap_or_default();
+        if let Some(only) = value.get("const") {
+            self.choices.push(only.clone());
+        } else if let Some(Value::Array(values)) = value.get("enum") {
+            self.choices.extend(values.iter().cloned());
+        } else {
+            match &value["type"] {
+                Value::String(name) => self.types.push(name.clone()),
+                Value::Array(names) => {
+                    self.types.extend(names.iter().filter_map(Value::as_str).map(str::to_owned))
+                }
+                _ if value.get("properties").is_some() => self.types.push("object".into()),
+                _ => {}
+            }
+            for word in ["anyOf", "oneOf", "allOf"].into_iter().filter(|_| nesting > 0) {
+                let schemas = schema.member(word).and_then(|schemas| schemas.elements());
+                for schema in schemas.iter().flatten() {
+                    self.collect(root, schema, nesting - 1);
+                }
+            }
+        }
+    }
+
+    /// Formats the values for an error message: `a number or "all"`.
+    fn describe(&self) -> String {
+        let types = self.types.iter().map(|name| match name.as_str() {
+            "integer" => "a whole number".to_owned(),
+            "boolean" => "true or false".to_owned(),
+            "array" => "a JSON array".to_owned(),
+            "object" => "a JSON object".to_owned(),
+            "null" => "null".to_owned(),
+            other => format!("a {other}"),
+        });
+        let words: Vec<_> =
+            types.chain(self.choices.iter().map(Value::to_string)).take(MAX_MEMBERS).collect();
+        words.join(" or ")
+    }
+}
+
+/// Returns the JSON value that a text stands for, by the type that the schema of an object gives to this member.
+///
+/// A text is a string if the schema allows one and no other type fits, or if there is no type.
+///
+/// # Errors
+///
+/// Returns what the value must be if no type fits.
+pub(crate) fn value_from_text(root: Option<&RawJson>, name: &str, text: &str) -> Result<RawJson, String> {
+    let mut accepted = AcceptedValues::default();
+    if let Some(root) = root {
+        let object = resolve_ref(root, root.clone());
+        if let Some(schema) = object.member("properties").and_then(|properties| properties.member(name)) {
+            accepted.collect(root, &schema, MAX_NESTING);
+        }
+    }
+    let AcceptedValues { types, choices } = &accepted;
+    let string = || RawJson::encode(text).map_err(|error| error.to_string());
+    let json = serde_json::from_str::<Value>(text).ok();
+    if choices.iter().any(|choice| choice == text) {
+        return string();
+    }
+    if let Some(value) = &json {
+        let is_typed = |name: &String| match name.as_str() {
+            "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            "number" => value.is_number(),
+            "boolean" => value.is_boolean(),
+            "null" => value.is_null(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            _ => false,
+        };
+        if choices.contains(value) || types.iter().any(is_typed) {
+            // The text is kept, because a number may have more digits than a float.
+            return RawJson::new(text.to_owned()).map_err(|error| error.to_string());
+        }
+    }
+    if types.iter().any(|name| name == "string") || (types.is_empty() && choices.is_empty()) {
+        return string();
+    }
+    Err(format!("must be {}", accepted.describe()))
+}
+
 /// Maximum depth of a description.
 const MAX_NESTING: u32 = 4;
 /// Maximum number of members.
@@ -186,6 +279,62 @@ mod tests {
         assert_eq!((kind_of("next?"), kind_of("next.next?")), (Some("object"), Some("object")));
         // A schema that refers to itself must not recurse forever.
         assert!(shown.len() <= MAX_MEMBERS + 1, "{}", shown.len());
+    }
+
+    #[test]
+    fn text_becomes_a_value_of_a_type_that_the_schema_allows() {
+        let schema = r##"{"properties":{
+            "text":{"type":"string"}, "whole":{"type":"integer"}, "number":{"type":"number"}, "flag":{"type":"boolean"},
+            "list":{"type":"array"}, "object":{"properties":{}}, "null":{"type":"null"}, "free":{}, "odd":true,
+            "maybe":{"type":["string","null"]}, "either":{"anyOf":[{"type":"number"},{"const":"all"}]},
+            "mode":{"type":"string","enum":["1","fast",2]}, "ref":{"$ref":"#/$defs/whole"},
+            "loop":{"anyOf":[{"$ref":"#/properties/loop"}]}, "both":{"allOf":[{"type":"integer"}]}
+        },"$defs":{"whole":{"type":"integer"}}}"##;
+        let schema = RawJson::new(schema).expect("JSON");
+        let cases = [
+            ("text", "5", Ok("\"5\"")),
+            ("text", "", Ok("\"\"")),
+            ("text", "a \"b\"\n", Ok("\"a \\\"b\\\"\\n\"")),
+            ("whole", "-5", Ok("-5")),
+            ("whole", "123456789012345678901234567890", Ok("123456789012345678901234567890")),
+            ("whole", "2.0", Ok("2.0")),
+            ("whole", "2.5", Err("must be a whole number")),
+            ("whole", "five", Err("must be a whole number")),
+            ("whole", "", Err("must be a whole number")),
+            ("number", "2.5e3", Ok("2.5e3")),
+            ("number", "\"2\"", Err("must be a number")),
+            ("flag", "true", Ok("true")),
+            ("flag", "yes", Err("must be true or false")),
+            ("list", "[1, 2]", Ok("[1, 2]")),
+            ("list", "1,2", Err("must be a JSON array")),
+            ("object", "{\"a\": 1}", Ok("{\"a\": 1}")),
+            ("object", "[]", Err("must be a JSON object")),
+            ("null", "null", Ok("null")),
+            ("free", "5", Ok("\"5\"")),
+            ("odd", "5", Ok("\"5\"")),
+            ("unknown", "5", Ok("\"5\"")),
+            ("maybe", "null", Ok("null")),
+            ("maybe", "5", Ok("\"5\"")),
+            ("either", "5", Ok("5")),
+            ("either", "all", Ok("\"all\"")),
+            ("either", "none", Err("must be a number or \"all\"")),
+            ("mode", "1", Ok("\"1\"")),
+            ("mode", "2", Ok("2")),
+            ("mode", "slow", Err("must be \"1\" or \"fast\" or 2")),
+            ("ref", "7", Ok("7")),
+            ("ref", "x", Err("must be a whole number")),
+            ("loop", "x", Ok("\"x\"")),
+            ("both", "7", Ok("7")),
+        ];
+        for (name, text, want) in cases {
+            let got = value_from_text(Some(&schema), name, text);
+            let got = got.as_ref().map(RawJson::as_str).map_err(String::as_str);
+            assert_eq!(got, want, "{name}={text}");
+        }
+        assert_eq!(
+            value_from_text(None, "a", "5").map(|value| value.as_str().to_owned()),
+            Ok("\"5\"".into())
+        );
     }
 
     #[test]

@@ -1,29 +1,27 @@
 //! Client sessions: from the command line to a connection.
 
 use core::time::Duration;
-use std::env::{self, VarError};
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Input, Kind, LogMessage, SubscriptionKey};
-use mcp_proto::http::{self, HeadRecord};
+use mcp_proto::client::{Config, Input, Kind, LogMessage, Peer, SubscriptionKey};
+use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
-use mcp_std::adapter::client::{Connector, Options};
-use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
+use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{InputResponder, UnansweredInputs};
-use crate::args::{self, AnswerArgs, BEARER_NEEDS_URL, StderrChoice, TargetArgs};
+use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
+use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
+use crate::server::{Server, ServerSpec};
 use crate::stop;
-use crate::trace;
+use crate::trace::{self, HeadRedaction};
 
 /// A connection to the server that the command line names.
 pub(crate) struct ClientSession {
@@ -52,8 +50,41 @@ impl ClientSession {
             total_timeout: None,
             is_stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
-        let mut config = client_config(versions, target.timeout, target.connect_timeout, target.trace);
-        if target.url().is_some() {
+        let server = Server::from_args(&target.server)?;
+        let memory = EraMemory::new(&server, versions).filter(|_| !target.no_cache);
+        let opened =
+            era_cache::open(memory.as_ref(), target.connect_timeout, &mut |known_era, connect_timeout| {
+                let config = client_config(versions, target.timeout, connect_timeout, target.trace)
+                    .known_era(known_era);
+                Self::connect(target, answer_args, &server, config, failure_context)
+            })?;
+        let mut session =
+            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
+        if let Some(level) = &target.log {
+            match session.client.set_log_level(level.clone()) {
+                Ok(()) => {}
+                Err(Error::Use(UseError::MissingPeerCapability(_))) => {
+                    print_note("the server does not support logging")
+                }
+                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
+            }
+        }
+        Ok(session)
+    }
+
+    /// Makes one attempt to connect.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    fn connect(
+        target: &TargetArgs,
+        answer_args: Option<&AnswerArgs>,
+        server: &Server,
+        mut config: Config,
+        failure_context: FailureContext,
+    ) -> Result<Result<Self, Error>, CommandFailure> {
+        if server.is_remote() {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
             let mut limits = config.effective_limits().clone();
             (limits.probe_timeout, limits.init_timeout) = (target.connect_timeout, target.connect_timeout);
@@ -62,8 +93,9 @@ impl ClientSession {
         for member in &target.hide {
             config = config.redact_in_tap(member);
         }
-        let responder =
-            answer_args.map(|answer_args| InputResponder::new(answer_args, &target.server)).transpose()?;
+        let responder = answer_args
+            .map(|answer_args| InputResponder::new(answer_args, &server.display_name()))
+            .transpose()?;
         let mut unanswered = UnansweredInputs::default();
         if let Some(responder) = &responder {
             config = config.capabilities(responder.capabilities());
@@ -72,34 +104,17 @@ impl ClientSession {
         let changes = ReceivedChanges::default();
         let handler = SessionHandler {
             trace: target.trace,
-            is_remote: target.url().is_some(),
-            hides_members: !target.hide.is_empty(),
+            is_remote: server.is_remote(),
+            head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
             noise_notes: LimitedNotes(MAX_NOISE_LINES),
             log_level: target.log.clone(),
             responder,
             changes: changes.clone(),
         };
-        let spec = ServerSpec {
-            server: &target.server,
-            bearer: target.bearer.as_deref(),
-            stderr: target.stderr,
-            env: &target.env,
-            tap_heads: target.trace,
-        };
+        let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace };
         let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
-        let mut client =
-            client.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
-        if let Some(level) = &target.log {
-            match client.set_log_level(level.clone()) {
-                Ok(()) => {}
-                Err(Error::Use(UseError::MissingPeerCapability(_))) => {
-                    print_note("the server does not support logging")
-                }
-                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
-            }
-        }
-        Ok(Self { client, failure_context, unanswered, changes })
+        Ok(client.map(|client| Self { client, failure_context, unanswered, changes }))
     }
 
     /// Creates a failure from an error of the client.
@@ -121,86 +136,19 @@ impl ClientSession {
     }
 }
 
-/// Address of a server and how to reach it.
-pub(crate) struct ServerSpec<'a> {
-    /// Command of the server, or its URL.
-    pub(crate) server: &'a [OsString],
-    pub(crate) bearer: Option<&'a str>,
-    pub(crate) stderr: StderrChoice,
-    pub(crate) env: &'a [String],
-    /// Whether heads of HTTP messages are recorded.
-    pub(crate) tap_heads: bool,
-}
-
-impl ServerSpec<'_> {
-    /// Starts the server or connects to it.
-    ///
-    /// # Errors
-    ///
-    /// The outer error reports a mistake on the command line, the inner one a failed connection.
-    pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, CommandFailure>
-    where
-        C: for<'a> Connector<Connecting<'a> = Result<C, Error>>,
-    {
-        self.open(options)
+impl Reopen for ClientSession {
+    fn peer(&self) -> &Peer {
+        self.client.peer()
     }
 
-    /// Does the same as [`Self::connect()`], for clients that open as futures too.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the command line is wrong.
-    pub(crate) fn open<C: Connector>(
-        &self,
-        mut options: Options<C>,
-    ) -> Result<C::Connecting<'static>, CommandFailure> {
-        let Some(url) = args::url(self.server) else {
-            if self.bearer.is_some() {
-                return Err(CommandFailure::usage(BEARER_NEEDS_URL));
-            }
-            return Ok(options.spawn(program(self.server, self.stderr, self.env)?));
-        };
-        let http = http::client::Config::new(url);
-        let shown = http::client::Url::redacted(url);
-        let mut http =
-            http.map_err(|why| CommandFailure::usage(format!("cannot connect to {shown}: {why}")))?;
-        if let Some(bearer) = self.bearer {
-            let credential = http::client::Credential::bearer(&read_bearer_token(bearer)?);
-            http =
-                http.credential(credential.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?);
-        }
-        if self.tap_heads {
-            options = options.tap_heads();
-        }
-        Ok(options.connect_http(http))
+    fn close(self) {
+        Self::close(self);
     }
 }
 
-/// Returns the token that `--bearer` contains or refers to. No error message contains it (SEC-019).
-///
-/// # Errors
-///
-/// Fails if the variable or the file cannot be read.
-pub(crate) fn read_bearer_token(bearer: &str) -> Result<String, CommandFailure> {
-    let found = if let Some(name) = bearer.strip_prefix("env:") {
-        env::var(name).map_err(|error| format!("the variable {name}: {}", var_error_text(&error)))
-    } else if let Some(path) = bearer.strip_prefix('@') {
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut text));
-        read.map(|_| text).map_err(|error| format!("the file {path}: {error}"))
-    } else {
-        return Ok(bearer.to_owned());
-    };
-    let token = found.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?;
-    Ok(token.trim().to_owned())
-}
-
-/// Describes why a variable cannot be read, without its value.
-const fn var_error_text(error: &VarError) -> &'static str {
-    match error {
-        VarError::NotPresent => "it is not set",
-        VarError::NotUnicode(_) => "its value is not UTF-8",
-    }
+/// Returns the time that a server on stdio has to answer the probe.
+pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
+    Limits::default().probe_timeout.min(connect_timeout / 2)
 }
 
 /// Creates the configuration of a client.
@@ -215,7 +163,7 @@ pub(crate) fn client_config(
     limits.call_total_timeout = limits.call_total_timeout.max(timeout);
     // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
     let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
-    limits.probe_timeout = limits.probe_timeout.min(connect_timeout / 2);
+    limits.probe_timeout = probe_timeout(connect_timeout);
     limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
     if tap {
         limits.tap_records = 100_000;
@@ -257,51 +205,12 @@ pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns the server program to start.
-///
-/// # Errors
-///
-/// Fails if no program is given.
-pub(crate) fn program(
-    server: &[OsString],
-    stderr: StderrChoice,
-    env: &[String],
-) -> Result<Program, CommandFailure> {
-    let (program, args) = server.split_first().ok_or_else(|| CommandFailure::usage("no server is given"))?;
-    let stderr = match stderr {
-        StderrChoice::Show => {
-            let paint = Paint::for_stderr();
-            Stderr::lines(move |line| {
-                print_stderr(&format!("{} {}", paint.dim("server:"), escape::line(line)))
-            })
-        }
-        StderrChoice::Inherit => Stderr::Inherit,
-        StderrChoice::Capture => Stderr::Capture,
-        StderrChoice::Null => Stderr::Null,
-    };
-    let mut program = Program::new(resolve_program(program)).args(args).stderr(stderr);
-    for variable in env {
-        program = match variable.split_once('=') {
-            Some((name, value)) => program.env(name, value),
-            None => program.inherit_env([variable]),
-        };
-    }
-    Ok(program)
-}
-
-/// Replaces `mcp-probe` by the path of this executable, so that it need not be installed.
-fn resolve_program(program: &OsStr) -> OsString {
-    let this = (program == "mcp-probe").then(env::current_exe);
-    this.and_then(Result::ok).map_or_else(|| program.to_owned(), OsString::from)
-}
-
 /// Prints events of a session on stderr and answers input requests.
 struct SessionHandler {
     trace: bool,
     /// Whether the server is reached over HTTP.
     is_remote: bool,
-    /// Whether the trace hides members of messages.
-    hides_members: bool,
+    head_redaction: HeadRedaction,
     paint: Paint,
     noise_notes: LimitedNotes,
     /// Lowest level of log messages that are shown.
@@ -364,7 +273,7 @@ impl ClientHandler for SessionHandler {
     }
 
     fn head(&mut self, record: &HeadRecord) {
-        print_stderr(&trace::format_head(record, self.hides_members, self.paint));
+        print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
     }
 }
 
@@ -391,8 +300,6 @@ impl LimitedNotes {
     }
 }
 
-/// Maximum number of bytes read from a token file.
-const MAX_TOKEN_BYTES: u64 = 64 << 10;
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;
 /// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.

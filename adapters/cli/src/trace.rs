@@ -8,6 +8,7 @@ use mcp_proto::tap::{Direction, TapRecord};
 use crate::escape;
 use crate::ordered;
 use crate::paint::Paint;
+use crate::server::Server;
 
 /// Formats one message on one line: time, direction, text.
 pub(crate) fn format_record(record: &TapRecord, paint: Paint) -> String {
@@ -23,25 +24,44 @@ pub(crate) fn format_short_record(record: &TapRecord, paint: Paint, width: usize
     format_text(record, paint, &truncate(text, width))
 }
 
-/// Formats the head of an HTTP message on one line: time, direction and its lines.
-///
-/// `hides` states that members of messages are hidden. Header fields that repeat members are then hidden too.
-pub(crate) fn format_head(record: &HeadRecord, hides: bool, paint: Paint) -> String {
-    let text = if hides { without_members(&record.text) } else { record.text.clone() };
-    format_line(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
+/// Values that are hidden in the heads of HTTP messages.
+pub(crate) struct HeadRedaction {
+    /// Whether members of messages are hidden. Header fields that repeat members are then hidden too.
+    hides_members: bool,
+    /// Names of header fields whose values are hidden.
+    fields: Vec<String>,
 }
 
-/// Replaces the values of header fields that repeat members of the message. `Mcp-Method` is kept.
-fn without_members(head: &str) -> String {
-    let mut shown = Vec::new();
-    for line in head.lines() {
-        let name = line.split(':').next().unwrap_or_default();
-        let is_param =
-            name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX));
-        let hidden = is_param || name.eq_ignore_ascii_case(NAME);
-        shown.push(if hidden { format!("{name}: [redacted]") } else { line.to_owned() });
+impl HeadRedaction {
+    /// Hides the header fields that the command line sets for a server (SEC-019).
+    pub(crate) fn new(hides_members: bool, server: &Server) -> Self {
+        Self { hides_members, fields: server.field_names() }
     }
-    shown.join("\n")
+
+    /// Hides only header fields that repeat members, if members are hidden.
+    pub(crate) const fn of_members(hides_members: bool) -> Self {
+        Self { hides_members, fields: Vec::new() }
+    }
+
+    /// Replaces the hidden values of a head. `Mcp-Method` is kept.
+    fn apply(&self, head: &str) -> String {
+        let mut shown = Vec::new();
+        for line in head.lines() {
+            let name = line.split(':').next().unwrap_or_default();
+            let is_param =
+                name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX));
+            let hidden = (self.hides_members && (is_param || name.eq_ignore_ascii_case(NAME)))
+                || self.fields.iter().any(|field| field.eq_ignore_ascii_case(name));
+            shown.push(if hidden { format!("{name}: [redacted]") } else { line.to_owned() });
+        }
+        shown.join("\n")
+    }
+}
+
+/// Formats the head of an HTTP message on one line: time, direction and its lines.
+pub(crate) fn format_head(record: &HeadRecord, redaction: &HeadRedaction, paint: Paint) -> String {
+    let text = redaction.apply(&record.text);
+    format_line(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
 }
 
 fn format_text(record: &TapRecord, paint: Paint, text: &str) -> String {
@@ -110,11 +130,16 @@ mod tests {
 
     // covers: SEC-019
     #[test]
-    fn hidden_members_are_hidden_in_http_heads() {
-        let head = "POST /mcp\nMcp-Method: tools/call\nmcp-name: x\nMcp-Param-Password: hunter2\nA: b";
-        let want =
-            "POST /mcp\nMcp-Method: tools/call\nmcp-name: [redacted]\nMcp-Param-Password: [redacted]\nA: b";
-        assert_eq!(without_members(head), want);
+    fn hidden_members_and_fields_are_hidden_in_http_heads() {
+        let head = "POST /mcp\nMcp-Method: tools/call\nmcp-name: x\nMcp-Param-Password: hunter2\nA: b\nC: d";
+        let hidden = |hides_members, fields: &[&str]| {
+            let fields = fields.iter().copied().map(str::to_owned).collect();
+            HeadRedaction { hides_members, fields }.apply(head)
+        };
+        let want = "POST /mcp\nMcp-Method: tools/call\nmcp-name: [redacted]\nMcp-Param-Password: [redacted]\n\
+                    A: b\nC: d";
+        assert_eq!(hidden(true, &[]), want);
+        assert_eq!(hidden(false, &["a"]), head.replace("A: b", "A: [redacted]"));
     }
 
     #[test]

@@ -18,10 +18,23 @@ pub(super) struct Dialogue<T> {
     server: String,
 }
 
-/// Refusal of the user to answer.
+/// Outcome of asking the user.
+pub(super) enum DialogueOutcome {
+    Answered(Box<InputResponse<'static>>),
+    /// The user refuses the request.
+    Refused,
+    /// The user filled in the form wrongly too often. The text names the field.
+    Failed(String),
+    /// The user is not asked for this kind of input.
+    NotAsked,
+}
+
+/// Reason why a dialogue ended without an answer.
 enum UserRefusal {
     Declined,
     Cancelled,
+    /// Too many wrong values. The text names the field.
+    Failed(String),
 }
 
 /// Input for one field of a form.
@@ -36,32 +49,41 @@ impl<T: Terminal> Dialogue<T> {
         Self { terminal, server: server.to_owned() }
     }
 
-    /// Answers an input request: `Some(None)` refuses it, `None` means that the user is not asked for this kind.
-    pub(super) fn ask(
-        &mut self,
-        key: Option<&str>,
-        request: &InputRequest<'_>,
-    ) -> Option<Option<InputResponse<'static>>> {
+    /// Answers an input request.
+    pub(super) fn ask(&mut self, key: Option<&str>, request: &InputRequest<'_>) -> DialogueOutcome {
+        let answered = |answer: InputResponse<'static>| DialogueOutcome::Answered(Box::new(answer));
         match request {
-            InputRequest::Elicit(ElicitParams::Form(form)) => Some(Some(self.ask_form(key, form).into())),
-            InputRequest::Elicit(ElicitParams::Url(page)) => Some(Some(self.ask_url(key, page).into())),
-            InputRequest::CreateMessage(params) => Some(self.ask_sample(key, params).map(Into::into)),
-            _ => None,
+            InputRequest::Elicit(ElicitParams::Form(form)) => match self.ask_form(key, form) {
+                Ok(result) => answered(result.into()),
+                Err(why) => DialogueOutcome::Failed(why),
+            },
+            InputRequest::Elicit(ElicitParams::Url(page)) => answered(self.ask_url(key, page).into()),
+            InputRequest::CreateMessage(params) => match self.ask_sample(key, params) {
+                Some(message) => answered(message.into()),
+                None => DialogueOutcome::Refused,
+            },
+            _ => DialogueOutcome::NotAsked,
         }
     }
 
     // ---- forms -------------------------------------------------------------------------------------------------
 
-    fn ask_form(&mut self, key: Option<&str>, form: &ElicitFormParams) -> ElicitResult {
+    /// Asks the user to fill in a form.
+    ///
+    /// # Errors
+    ///
+    /// Returns which field was filled in wrongly too often.
+    fn ask_form(&mut self, key: Option<&str>, form: &ElicitFormParams) -> Result<ElicitResult, String> {
         self.show_heading(key, "asks you", &form.message);
         self.show(
             "  An empty line takes the value in [ ], or leaves an optional field out; :none always leaves it out, :back \
              goes back, :decline and :cancel end the form.\n",
         );
         match self.fill_form(&form.requested_schema) {
-            Ok(content) => ElicitResult::accept(content),
-            Err(UserRefusal::Declined) => ElicitResult::decline(),
-            Err(UserRefusal::Cancelled) => ElicitResult::cancel(),
+            Ok(content) => Ok(ElicitResult::accept(content)),
+            Err(UserRefusal::Declined) => Ok(ElicitResult::decline()),
+            Err(UserRefusal::Cancelled) => Ok(ElicitResult::cancel()),
+            Err(UserRefusal::Failed(why)) => Err(why),
         }
     }
 
@@ -69,12 +91,12 @@ impl<T: Terminal> Dialogue<T> {
     fn fill_form(&mut self, form: &ElicitSchema) -> Result<Map<ElicitValue>, UserRefusal> {
         let mut content = form.fill_defaults(Map::new());
         let fields: Vec<_> = form.properties.iter().collect();
-        let mut at = 0;
+        let (mut at, mut attempt) = (0, 0);
         loop {
             while let Some((name, schema)) = fields.get(at) {
                 let needed = form.required.iter().flatten().any(|required| required == name);
-                let head = format!("\n  {}/{}  {}", at + 1, fields.len(), escape::line(name));
-                match self.ask_field(&head, schema, needed, content.get(name))? {
+                let position = format!("\n  {}/{}", at + 1, fields.len());
+                match self.ask_field(&position, name, schema, needed, content.get(name))? {
                     FieldInput::Back => at = at.saturating_sub(1),
                     FieldInput::Value(value) => {
                         match value {
@@ -87,10 +109,10 @@ impl<T: Terminal> Dialogue<T> {
             }
             self.show_review(&fields, &content);
             if let Err(mismatch) = form.check(&content) {
-                self.show(&format!(
-                    "  the values do not fit the form: {}\n",
-                    escape::line(&mismatch.to_string())
-                ));
+                // The text names the field.
+                attempt += 1;
+                let wrong = format!("the values do not fit the form: {mismatch}");
+                self.show_wrong(&wrong, attempt)?;
             } else if self.confirm_send()? {
                 return Ok(content);
             }
@@ -98,15 +120,18 @@ impl<T: Terminal> Dialogue<T> {
         }
     }
 
+    /// Asks for one field until the value fits, at most [`MAX_ATTEMPTS`] times.
     fn ask_field(
         &mut self,
-        head: &str,
+        position: &str,
+        name: &str,
         schema: &Field,
         needed: bool,
         stands: Option<&ElicitValue>,
     ) -> Result<FieldInput, UserRefusal> {
         let must = if needed { "required" } else { "optional" };
-        let mut text = format!("{head} ({}; {must})\n", field::describe_kind(schema));
+        let mut text =
+            format!("{position}  {} ({}; {must})\n", escape::line(name), field::describe_kind(schema));
         for about in [schema.title(), schema.description()].into_iter().flatten() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "       {}", escape::line(about));
@@ -115,13 +140,18 @@ impl<T: Terminal> Dialogue<T> {
         self.show(&text);
         let prompt = stands
             .map_or_else(|| "  > ".to_owned(), |value| format!("  [{}] > ", field::format_value(value)));
+        let mut attempt = 0;
         loop {
             self.show(&prompt);
             let typed = self.read_line()?;
             let wrong = match (typed.trim(), stands) {
                 (":back", _) => return Ok(FieldInput::Back),
                 (":none", _) if !needed => return Ok(FieldInput::Value(None)),
-                ("", Some(value)) => return Ok(FieldInput::Value(Some(value.clone()))),
+                // A default of the server may not fit its own form.
+                ("", Some(value)) => match schema.check(value) {
+                    Ok(()) => return Ok(FieldInput::Value(Some(value.clone()))),
+                    Err(mismatch) => mismatch.reason,
+                },
                 ("", None) if !needed => return Ok(FieldInput::Value(None)),
                 ("" | ":none", _) => "must be filled in".into(),
                 _ => match field::parse_value(schema, &typed) {
@@ -129,8 +159,22 @@ impl<T: Terminal> Dialogue<T> {
                     Err(wrong) => wrong,
                 },
             };
-            self.show(&format!("  ✗ {wrong}\n"));
+            attempt += 1;
+            self.show_wrong(&format!("`{name}` {wrong}"), attempt)?;
         }
+    }
+
+    /// Shows what is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Ends the dialogue after [`MAX_ATTEMPTS`].
+    fn show_wrong(&mut self, wrong: &str, attempt: u32) -> Result<(), UserRefusal> {
+        self.show(&format!("  ✗ {} (attempt {attempt} of {MAX_ATTEMPTS})\n", escape::line(wrong)));
+        if attempt < MAX_ATTEMPTS {
+            return Ok(());
+        }
+        Err(UserRefusal::Failed(format!("the form was filled in wrongly {MAX_ATTEMPTS} times: {wrong}")))
     }
 
     /// Shows the values that will be sent.
@@ -267,6 +311,8 @@ fn quote(text: &str) -> String {
     escape::lines(text).lines().map(|line| format!("    | {line}\n")).collect()
 }
 
+/// Maximum number of wrong values for one field, and of forms whose values do not fit together. Then the request fails.
+const MAX_ATTEMPTS: u32 = 5;
 /// Maximum number of characters shown of content that is not text.
 const MAX_SHOWN_CHARS: usize = 200;
 

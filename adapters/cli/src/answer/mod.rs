@@ -8,19 +8,16 @@ mod terminal;
 mod url;
 
 use alloc::sync::Arc;
-use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::client::Input;
-use mcp_proto::http::client::Url;
 use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
-use crate::args::{self, AnswerArgs};
-use crate::escape;
+use crate::args::AnswerArgs;
 use crate::failure::{CommandFailure, Exit};
-use dialogue::Dialogue;
+use dialogue::{Dialogue, DialogueOutcome};
 pub(crate) use preset::PresetAnswer;
 use preset::{PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
@@ -95,17 +92,17 @@ pub(crate) struct InputResponder {
 }
 
 impl InputResponder {
-    /// Creates a responder from the options for one server. At a terminal the user answers what the options do not.
+    /// Creates a responder from the options, for a server with this display name. At a terminal the user answers what the options do not.
     ///
     /// # Errors
     ///
     /// Fails if a path of `--root` is invalid.
-    pub(crate) fn new(options: &AnswerArgs, server: &[OsString]) -> Result<Self, CommandFailure> {
+    pub(crate) fn new(options: &AnswerArgs, server: &str) -> Result<Self, CommandFailure> {
         let terminal = Console::open().map(|console| Box::new(console) as Box<dyn Terminal>);
         Ok(Self {
             presets: PresetAnswers::new(options.answer.clone()),
             roots: roots::from_paths(&options.root).map_err(CommandFailure::usage)?,
-            dialogue: terminal.map(|terminal| Dialogue::new(terminal, &server_name(server))),
+            dialogue: terminal.map(|terminal| Dialogue::new(terminal, server)),
             unanswered: UnansweredInputs::default(),
             request_count: 0,
         })
@@ -158,14 +155,18 @@ impl InputResponder {
             }
             PresetLookup::None => {}
         }
-        let answer = self.dialogue.as_mut().and_then(|dialogue| dialogue.ask(input.key.as_deref(), request));
-        match answer {
-            Some(answer) => answer.ok_or_else(rejected_error),
-            None => {
-                self.unanswered.record(format!("{}; no answer is available", describe_input(input)));
-                Err(unanswered_error())
-            }
-        }
+        let outcome = match &mut self.dialogue {
+            Some(dialogue) => dialogue.ask(input.key.as_deref(), request),
+            None => DialogueOutcome::NotAsked,
+        };
+        let why = match outcome {
+            DialogueOutcome::Answered(answer) => return Ok(*answer),
+            DialogueOutcome::Refused => return Err(rejected_error()),
+            DialogueOutcome::Failed(why) => why,
+            DialogueOutcome::NotAsked => "no answer is available".to_owned(),
+        };
+        self.unanswered.record(format!("{}; {why}", describe_input(input)));
+        Err(unanswered_error())
     }
 }
 
@@ -176,15 +177,6 @@ fn describe_input(input: &Input) -> String {
         Some(key) => format!("the server requests input `{key}` ({kind})"),
         None => format!("the server requests input ({kind})"),
     }
-}
-
-/// Returns the name of a server for display: its command or its URL, shortened.
-fn server_name(server: &[OsString]) -> String {
-    let words: Vec<_> = server.iter().map(|word| word.to_string_lossy()).collect();
-    let name = args::url(server).map_or_else(|| words.join(" "), Url::redacted);
-    let short: String = name.chars().take(MAX_NAME_CHARS).collect();
-    let more = if short.len() < name.len() { " …" } else { "" };
-    format!("{}{more}", escape::line(&short))
 }
 
 fn unanswered_error() -> RpcError {
@@ -198,5 +190,3 @@ fn rejected_error() -> RpcError {
 
 /// Maximum number of input requests that are answered, against servers that never stop asking.
 const MAX_INPUT_REQUESTS: u32 = 100;
-/// Maximum number of characters shown of a server's command.
-const MAX_NAME_CHARS: usize = 60;

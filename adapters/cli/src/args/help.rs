@@ -1,11 +1,26 @@
 //! Texts that `--help` prints after the options: examples and longer explanations.
 
+/// Concatenates the usage lines of a command, one for each form of a server.
+macro_rules! usage {
+    ($head:literal) => {
+        concat!(
+            $head,
+            " <URL>\n       ",
+            $head,
+            " -- <CMD>...\n       ",
+            $head,
+            " --config <FILE> --server <NAME>"
+        )
+    };
+}
+pub(super) use usage;
+
 pub(super) const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
   mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 5}' --trace -- mcp-probe serve --era modern
+  mcp-probe call echo text=hello -- mcp-probe serve
+  mcp-probe call count to=5 --trace -- mcp-probe serve --era modern
 
 Exit codes:
   0  success
@@ -20,12 +35,19 @@ Examples:
   mcp-probe inspect -- python my_server.py
   mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
   mcp-probe inspect --env API_TOKEN -- my-server          (passes API_TOKEN on)
+  mcp-probe inspect --header 'X-Api-Key: env:API_KEY' https://example.com/mcp
+  mcp-probe inspect --config .vscode/mcp.json --server files
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\
+NAME=VALUE takes its type from the tool's schema: a=5 is a number if the schema says so, and the
+string 5 otherwise. Arrays and objects are written as JSON. NAME:=JSON sends any value whatever
+the schema says. The words come before the server: behind -- they belong to its command.
+
 A server may send input requests before it answers. On a terminal you answer them: a form is
-filled in field by field, a web page is shown (nothing is opened automatically), and a request to
-a model is answered by you. Everything else waits while you answer. Programs use
+filled in field by field (five wrong values for a field end the call), a web page is shown
+(nothing is opened automatically), and a request to a model is answered by you. Everything else
+waits while you answer. Programs use
 --answer KEY=JSON:
   KEY   The key of the request, chosen by the server (2026-07-28), or its kind: elicit, sample,
         roots. Answers with the same KEY are used in order, and the last one repeats. Requests
@@ -37,7 +59,9 @@ a model is answered by you. Everything else waits while you answer. Programs use
 The client declares only the kinds of input that it can answer.
 
 Examples:
+  mcp-probe call add a=20 b=22 -- mcp-probe serve
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
+  mcp-probe call add --args @numbers.json b:=22 -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
   mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server
@@ -63,7 +87,7 @@ Examples:
 
 pub(super) const PROMPT_HELP: &str = "\
 Examples:
-  mcp-probe prompt travel_plan --args '{\"country\": \"norway\", \"days\": \"5\"}' -- mcp-probe serve --everything";
+  mcp-probe prompt travel_plan country=norway days=5 -- mcp-probe serve --everything";
 
 pub(super) const COMPLETE_HELP: &str = "\
 Examples:
@@ -110,6 +134,12 @@ Examples:
   mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
   mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
   mcp-probe bridge --client-era legacy -- my-modern-server";
+
+pub(super) const COMPLETIONS_HELP: &str = "\
+Examples:
+  mcp-probe completions bash > ~/.local/share/bash-completion/completions/mcp-probe
+  mcp-probe completions zsh > ~/.zfunc/_mcp-probe          (~/.zfunc must be in fpath)
+  mcp-probe completions fish > ~/.config/fish/completions/mcp-probe.fish";
 
 pub(super) const SERVE_HELP: &str = "\
 Examples:

@@ -1,12 +1,12 @@
 //! Options that select a server and how to talk to it, shared by several commands.
 
 use core::time::Duration;
-use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, Version, VersionSet};
 
+use super::server::ServerArgs;
 use super::values::{duration, level, revision};
 
 /// A server and how to connect to it.
@@ -24,6 +24,12 @@ pub(crate) struct TargetArgs {
     /// Over HTTP it applies to each answer until then.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
+    /// Neither uses nor remembers the era of a server that ignores the probe.
+    ///
+    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about. The cache folder of the user
+    /// remembers it for 7 days, until it reports another version, or until it fails.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Shows log messages of the server on stderr, from this level on.
     ///
     /// Levels: debug, info, notice, warning, error, critical, alert, emergency.
@@ -43,23 +49,8 @@ pub(crate) struct TargetArgs {
     /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
-    /// Passes on an environment variable, or sets one (may be repeated).
-    ///
-    /// Without it, the server gets only PATH, HOME and similar variables.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// Sends this bearer token with each HTTP request.
-    ///
-    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
-    /// or @PATH to read it from a file.
-    #[arg(long, value_name = "TOKEN")]
-    pub(crate) bearer: Option<String>,
-    /// Server: a program with its arguments, or a URL.
-    ///
-    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) server: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -72,51 +63,6 @@ pub(crate) struct RevisionArgs {
     /// Speaks only this revision, for example 2025-06-18.
     #[arg(long, value_name = "REV", value_parser = revision)]
     pub(crate) protocol_version: Option<Version>,
-}
-
-impl TargetArgs {
-    /// Returns the URL of the server, or `None` if it is a program.
-    pub(crate) fn url(&self) -> Option<&str> {
-        url(&self.server)
-    }
-}
-
-/// Error text for a bearer token without a URL: no request would carry the token.
-pub(crate) const BEARER_NEEDS_URL: &str = "--bearer needs a server over HTTP: give its URL";
-
-/// Returns the URL given in place of a server command, if any.
-pub(crate) fn url(server: &[OsString]) -> Option<&str> {
-    match server {
-        [only] => only.to_str().filter(|text| is_url(text)),
-        _ => None,
-    }
-}
-
-/// Returns whether a word is an `http` or `https` URL.
-fn is_url(word: &str) -> bool {
-    let begins =
-        |scheme: &str| word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    begins("http://") || begins("https://")
-}
-
-/// Moves a URL to the position of the server command, behind `--`.
-///
-/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. For the
-/// others, only `--allow-origin` has a value that starts like a URL; that value is skipped.
-pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = words.collect();
-    let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
-    if serves || words.iter().any(|word| word == "--") {
-        return words;
-    }
-    let is_origin =
-        |at: usize| at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|w| w == "--allow-origin");
-    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_url));
-    if let Some((at, _)) = urls.rfind(|(at, _)| !is_origin(*at)) {
-        let url = words.remove(at);
-        words.extend(["--".into(), url]);
-    }
-    words
 }
 
 impl RevisionArgs {

@@ -5,8 +5,7 @@ use core::time::Duration;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{RawJson, Version, VersionSet};
 
-use super::CompletionReference;
-use crate::ordered;
+use super::{ArgumentValue, CompletionReference, JsonSource, NamedArgument};
 
 /// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -52,7 +51,7 @@ pub(super) fn revision(text: &str) -> Result<Version, String> {
 }
 
 /// Parses a JSON object.
-pub(super) fn json_object(text: &str) -> Result<RawJson, String> {
+pub(crate) fn json_object(text: &str) -> Result<RawJson, String> {
     // serde_json goes first because its errors say what was expected and where.
     serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("must be JSON: {error}"))?;
     let value = RawJson::new(text.to_owned()).map_err(|error| error.to_string())?;
@@ -63,16 +62,35 @@ pub(super) fn json_object(text: &str) -> Result<RawJson, String> {
     }
 }
 
-/// Parses a JSON object whose values are strings, and returns its members in order.
-pub(super) fn json_texts(text: &str) -> Result<Vec<(String, String)>, String> {
-    let members =
-        ordered::members(&json_object(text)?).into_iter().map(|(name, value)| match value.string() {
-            Some(text) => Ok((name, text)),
-            None => {
-                Err(format!("`{name}` must be a string, as all arguments of prompts: write \"3\", not 3"))
-            }
-        });
-    members.collect()
+/// Parses `--args`: a JSON object, `@FILE` or `-`.
+pub(super) fn json_source(text: &str) -> Result<JsonSource, String> {
+    match text.strip_prefix('@') {
+        Some("") => Err("must name a file: write @args.json, not @".into()),
+        Some(path) => Ok(JsonSource::File(path.into())),
+        None if text == "-" => Ok(JsonSource::Stdin),
+        None => json_object(text).map(JsonSource::Json),
+    }
+}
+
+/// Parses an argument of a tool: `NAME=VALUE` or `NAME:=JSON`.
+pub(super) fn named_argument(text: &str) -> Result<NamedArgument, String> {
+    let Some((name, value)) = text.split_once('=').filter(|(name, _)| !matches!(*name, "" | ":")) else {
+        let also = if text.starts_with('{') {
+            "; a JSON object is given with --args"
+        } else {
+            "; a server is given by its URL, or by its command behind --"
+        };
+        return Err(format!("must be NAME=VALUE or NAME:=JSON: write text=hello{also}"));
+    };
+    Ok(match name.strip_suffix(':') {
+        None => NamedArgument { name: name.into(), value: ArgumentValue::Text(value.into()) },
+        Some(name) => {
+            serde_json::from_str::<serde::de::IgnoredAny>(value)
+                .map_err(|error| format!("the value behind := must be JSON: {error}"))?;
+            let value = RawJson::new(value.to_owned()).map_err(|error| error.to_string())?;
+            NamedArgument { name: name.into(), value: ArgumentValue::Json(value) }
+        }
+    })
 }
 
 /// Parses the target of a completion: `prompt:NAME` or a resource template.

@@ -25,6 +25,7 @@ use crate::args;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::http;
+use crate::server::Server;
 use crate::session::{self, LimitedNotes};
 use crate::stop::{self, StopSignal};
 use crate::trace;
@@ -40,6 +41,8 @@ use upstream::Upstream;
 /// Fails if the command line is wrong, the server cannot be reached, or it is lost.
 pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
     let versions = args.client_era.version_set();
+    // A wrong command line is reported before anything is awaited.
+    let server = Server::from_args(&args.server)?;
     let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     if let Some(address) = &args.http.address {
         #[cfg(feature = "tls")]
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
             Listener::bind(&**address).map_err(|error| http::bind_failure(address, &error.into()))?;
         return run_http(
             args,
+            &server,
             listener,
             versions,
             stop_signal,
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
         return Ok(());
     };
     let FirstMessage { info, capabilities, bytes } = first_message;
-    let upstream = Upstream::open(args, info, capabilities)?;
+    let upstream = Upstream::open(args, &server, info.as_ref(), &capabilities)?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
     let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
     run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
@@ -73,12 +77,13 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
 
 fn run_http(
     args: &args::BridgeArgs,
+    server: &Server,
     listener: Listener,
     versions: mcp_proto::VersionSet,
     stop_signal: StopSignal,
     #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
 ) -> Result<(), CommandFailure> {
-    let upstream = Upstream::open(args, None, all_capabilities())?;
+    let upstream = Upstream::open(args, server, None, &all_capabilities())?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(Limits::default()), args));
     let at = listener.address().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);

@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::client::{Event, Input, LogMessage, Peer};
+use mcp_blocking::Error;
+use mcp_proto::client::{Config, Event, Input, LogMessage, Peer};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
@@ -12,10 +13,13 @@ use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Optio
 
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
+use crate::era_cache::{self, EraMemory, Reopen};
+use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
-use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS, ServerSpec};
-use crate::{escape, trace};
+use crate::server::{Server, ServerSpec};
+use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS};
+use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
 pub(super) struct Upstream {
@@ -29,7 +33,7 @@ struct EarlyEvents {
     events: Vec<Event>,
     noise_notes: LimitedNotes,
     trace: bool,
-    hides_members: bool,
+    head_redaction: HeadRedaction,
     is_remote: bool,
     paint: Paint,
 }
@@ -42,12 +46,33 @@ impl Upstream {
     /// Fails if the command line is wrong, or if no connection is established.
     pub(super) fn open(
         args: &args::BridgeArgs,
-        info: Option<Implementation>,
-        capabilities: Capabilities,
+        server: &Server,
+        info: Option<&Implementation>,
+        capabilities: &Capabilities,
     ) -> Result<Self, CommandFailure> {
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-        let remote = args::url(&args.server).is_some();
-        let mut config = session::client_config(versions, args.timeout, args.connect_timeout, args.trace);
+        let memory = EraMemory::new(server, versions).filter(|_| !args.no_cache);
+        let opened =
+            era_cache::open(memory.as_ref(), args.connect_timeout, &mut |known_era, connect_timeout| {
+                let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
+                Self::connect(args, server, config.known_era(known_era), info.cloned(), capabilities.clone())
+            })?;
+        opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))
+    }
+
+    /// Makes one attempt to connect.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    fn connect(
+        args: &args::BridgeArgs,
+        server: &Server,
+        mut config: Config,
+        info: Option<Implementation>,
+        capabilities: Capabilities,
+    ) -> Result<Result<Self, Error>, CommandFailure> {
+        let remote = server.is_remote();
         let mut limits = client_limits(config.effective_limits().clone());
         if remote {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
@@ -64,7 +89,7 @@ impl Upstream {
             events: Vec::new(),
             noise_notes: LimitedNotes(3),
             trace: args.trace,
-            hides_members: !args.hide.is_empty(),
+            head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             is_remote: remote,
             paint: Paint::for_stderr(),
         }));
@@ -74,17 +99,9 @@ impl Upstream {
             .shutdown_timeouts(SHUTDOWN_TIMEOUTS)
             .no_cache()
             .no_validator();
-        let spec = ServerSpec {
-            server: &args.server,
-            bearer: args.bearer.as_deref(),
-            stderr: args.stderr,
-            env: &args.env,
-            tap_heads: args.trace,
-        };
+        let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace };
         let opened = spec.connect(options)?;
-        let ReadyConnection { connection, peer } =
-            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))?;
-        Ok(Self { connection, peer, early_events: early })
+        Ok(opened.map(|ReadyConnection { connection, peer }| Self { connection, peer, early_events: early }))
     }
 
     pub(super) fn wire(&mut self) -> &mut dyn ClientTransport {
@@ -153,6 +170,16 @@ impl Upstream {
     }
 }
 
+impl Reopen for Upstream {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn close(mut self) {
+        Self::close(&mut self);
+    }
+}
+
 fn failure_context(args: &args::BridgeArgs) -> FailureContext {
     FailureContext {
         timeout: args.timeout,
@@ -195,7 +222,7 @@ impl EarlyEvents {
         session::print_stderr(&format!(
             "{} {}",
             self.paint.dim("server"),
-            trace::format_head(record, self.hides_members, self.paint)
+            trace::format_head(record, &self.head_redaction, self.paint)
         ));
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct CheckSetup {
 impl CheckSetup {
     /// Creates an empty report about the server.
     pub(super) const fn new_report(&self) -> CheckReport {
-        CheckReport::new(self.server.message_source())
+        CheckReport::new(self.server.message_source(), self.server.is_http())
     }
 }
 

@@ -12,7 +12,7 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
-use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
+use mcp_proto::http::fields::CONTENT_TYPE;
 use mcp_std::Clock;
 use mcp_std::adapter::NetStream;
 use mcp_std::adapter::poll::Selector;
@@ -23,8 +23,8 @@ use mcp_std::io::{Duplex, Interest, Ready, Socket};
 pub(super) struct HttpTarget {
     url: Url,
     addresses: Vec<SocketAddr>,
-    /// Value of the `Authorization` field.
-    credential: Option<String>,
+    /// Header fields that each request carries: name and value.
+    fields: Vec<(String, String)>,
     #[cfg(feature = "tls")]
     tls: ClientTls,
 }
@@ -66,13 +66,13 @@ impl HttpTarget {
     /// # Errors
     ///
     /// Fails if the host is unknown or no address accepts a connection.
-    pub(super) fn resolve(url: Url, credential: Option<String>, timeout: Duration) -> io::Result<Self> {
+    pub(super) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
         let origin = url.origin();
         let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
         let mut server = Self {
             url,
             addresses,
-            credential,
+            fields,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
         };
@@ -160,8 +160,8 @@ impl HttpExchange {
         // Callers enforce their own timeouts.
         (limits.head_timeout, limits.body_idle_timeout) = (MAX_EXCHANGE_TIME, MAX_EXCHANGE_TIME);
         let mut connection = Connection::new(now, limits);
-        if let Some(credential) = &server.credential {
-            fields.push(AUTHORIZATION, credential.as_bytes());
+        for (name, value) in &server.fields {
+            fields.push(name, value.as_bytes());
         }
         let size = body.map_or(BodySize::None, |body| BodySize::Exact(body.len() as u64));
         let (target, host) = (server.url.target(), server.url.origin().authority());

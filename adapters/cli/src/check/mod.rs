@@ -26,14 +26,13 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::Error;
-use mcp_proto::http::client::{Credential, Url};
 use mcp_proto::{Era, Version};
 use mcp_std::process::ShutdownStage;
 
 use crate::args;
-use crate::failure::{CommandFailure, Exit, FailureContext, format_seconds};
+use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::paint::Paint;
-use crate::session;
+use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use exchange::HttpTarget;
 use handshake::HandshakeOutcome;
@@ -84,29 +83,19 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
 
 /// Returns the server that the command line names.
 fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
-    let Some(text) = args::url(&args.server) else {
-        if args.bearer.is_some() {
-            return Err(CommandFailure::usage(args::BEARER_NEEDS_URL));
-        }
-        let program = session::program(&args.server, args.stderr, &args.env)?;
-        return Ok(ServerTarget::Program(Box::new(program)));
+    let remote = match Server::from_args(&args.server)? {
+        Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),
+        Server::Remote(remote) => remote,
     };
-    let shown = Url::redacted(text);
-    let wrong =
-        |why: &dyn core::fmt::Display| CommandFailure::usage(format!("cannot connect to {shown}: {why}"));
-    let url = Url::parse(text).map_err(|why| wrong(&why))?;
+    let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());
     if url.origin().secure && cfg!(not(feature = "tls")) {
         let why = "this mcp-probe was built without the feature `tls`: use a local proxy for TLS";
-        return Err(wrong(&why));
+        return Err(CommandFailure::usage(format!("cannot connect to {shown}: {why}")));
     }
-    let token = args.bearer.as_deref().map(session::read_bearer_token).transpose()?;
-    let valid = token.as_deref().map(Credential::bearer).transpose();
-    valid.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?;
-    let credential = token.map(|token| format!("Bearer {token}"));
-    let target = HttpTarget::resolve(url, credential, args.connect_timeout);
+    let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {
         CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
-            .with_hint("is the server running, and is this its host and port?")
+            .with_hint(UNREACHABLE_HINT)
     })
 }
 

@@ -16,6 +16,8 @@ use crate::paint::Paint;
 pub(super) struct CheckReport {
     /// Source of unsolicited messages, used as their location.
     source: &'static str,
+    /// Whether the server is reached over HTTP.
+    is_http: bool,
     findings: RefCell<Vec<Finding>>,
     /// Number of omitted findings, by the name of the check.
     omitted: RefCell<BTreeMap<&'static str, usize>>,
@@ -28,6 +30,7 @@ struct Finding {
     revisions: Vec<Version>,
     location: String,
     detail: String,
+    fix: &'static str,
 }
 
 /// A finding as `--json` prints it.
@@ -53,9 +56,10 @@ pub(super) struct SeverityCounts {
 
 impl CheckReport {
     /// Creates an empty report. `source` names the source of unsolicited messages.
-    pub(super) const fn new(source: &'static str) -> Self {
+    pub(super) const fn new(source: &'static str, is_http: bool) -> Self {
         Self {
             source,
+            is_http,
             findings: RefCell::new(Vec::new()),
             omitted: RefCell::new(BTreeMap::new()),
             revision: Cell::new(None),
@@ -71,7 +75,7 @@ impl CheckReport {
     pub(super) fn add(&self, rule: &'static CheckRule, location: &str, what: impl Into<String>) {
         let revisions = self.revision.get().into_iter().collect();
         let (location, what) = (clip(location, MAX_LOCATION_CHARS), clip(&what.into(), MAX_DETAIL_CHARS));
-        self.insert(Finding { rule, revisions, location, detail: what });
+        self.insert(Finding { rule, revisions, location, detail: what, fix: rule.fix_for(self.is_http) });
     }
 
     /// Adds a finding about an unsolicited message.
@@ -119,6 +123,7 @@ impl CheckReport {
                 revisions: Vec::new(),
                 location: "elsewhere".into(),
                 detail: format!("{more} more of this kind"),
+                fix: rule.fix_for(self.is_http),
             }));
         }
         let row = |rule: &'static CheckRule| rules::ALL.iter().position(|other| *other == rule);
@@ -161,7 +166,7 @@ impl Findings {
                 if before.is_some() {
                     out.push('\n');
                 }
-                push_heading(&mut out, finding.rule, paint);
+                push_heading(&mut out, finding, paint);
             }
             before = Some(finding);
             // The revision is named only if two were checked and one is affected.
@@ -183,7 +188,8 @@ impl Findings {
     }
 }
 
-fn push_heading(out: &mut String, rule: &CheckRule, paint: Paint) {
+fn push_heading(out: &mut String, finding: &Finding, paint: Paint) {
+    let Finding { rule, fix, .. } = finding;
     let word = match rule.severity {
         Severity::Error => paint.bad("error"),
         Severity::Warning => paint.note("warning"),
@@ -191,7 +197,7 @@ fn push_heading(out: &mut String, rule: &CheckRule, paint: Paint) {
     };
     let ids = rule.rules.join(", ");
     out.push_str(&format!("{word} {} [{ids}]: {}\n", paint.bold(rule.check), rule.line));
-    out.push_str(&format!("  {} {}\n", paint.dim("fix:"), rule.fix));
+    out.push_str(&format!("  {} {}\n", paint.dim("fix:"), fix));
 }
 
 impl Finding {
@@ -203,7 +209,7 @@ impl Finding {
             revisions: self.revisions.iter().map(|version| version.as_str()).collect(),
             location: &self.location,
             what: &self.detail,
-            fix: self.rule.fix,
+            fix: self.fix,
         }
     }
 }

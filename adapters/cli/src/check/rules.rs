@@ -28,6 +28,17 @@ pub(crate) struct CheckRule {
     pub(crate) fix: &'static str,
 }
 
+impl CheckRule {
+    /// Returns the advice for a server over HTTP or on stdio. Over HTTP no command is involved.
+    pub(super) fn fix_for(&self, is_http: bool) -> &'static str {
+        if is_http && (self == NOT_A_SERVER || self == ECHOES) {
+            "check the URL and its path; --trace shows the responses"
+        } else {
+            self.fix
+        }
+    }
+}
+
 /// Constants have no unique address, so rules are compared by name.
 impl PartialEq for CheckRule {
     fn eq(&self, other: &Self) -> bool {

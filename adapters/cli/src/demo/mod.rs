@@ -7,7 +7,6 @@ mod wire;
 use core::time::Duration;
 use core::{fmt, iter};
 use std::env;
-use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -18,6 +17,7 @@ use crate::client::Client;
 use crate::failure::CommandFailure;
 use crate::output::print;
 use crate::paint::Paint;
+use crate::server::{Server, ServerSpec};
 use crate::session;
 use steps::StepError;
 use wire::WireLog;
@@ -167,15 +167,8 @@ impl Tour {
         let config =
             session::client_config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
         let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
-        let server: Vec<OsString> =
-            iter::once(this.into()).chain(serve.into_iter().map(Into::into)).collect();
-        let spec = session::ServerSpec {
-            server: &server,
-            bearer: None,
-            stderr: StderrChoice::default(),
-            env: &[],
-            tap_heads: false,
-        };
+        let server = Server::from_command(iter::once(this.into()).chain(serve.into_iter().map(Into::into)));
+        let spec = ServerSpec { server: &server, stderr: StderrChoice::default(), tap_heads: false };
         let opened = Client::open(self.runtime, &spec, config, wire.clone(), session::SHUTDOWN_TIMEOUTS);
         // This program is not a URL, and no variable that could be missing is passed on.
         Ok(opened.map_err(|_| "this executable cannot be started")??)

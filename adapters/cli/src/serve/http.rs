@@ -65,7 +65,7 @@ pub(crate) fn bind_failure(address: &str, error: &Error) -> CommandFailure {
     })
 }
 
-/// Prints the URL that the server listens at.
+/// Prints the URL that the server listens at, and for an address that other machines can reach, what guards it.
 ///
 /// # Errors
 ///
@@ -80,7 +80,27 @@ pub(crate) fn report_address(
     if args.sse {
         session::print_stderr(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
     }
+    if !at.ip().to_canonical().is_loopback() {
+        session::print_note(&describe_guards(args, at, scheme == "https"));
+    }
     Ok(())
+}
+
+/// Describes what guards a server that other machines can reach, and what does not.
+fn describe_guards(args: &args::ServeHttpArgs, at: SocketAddr, is_encrypted: bool) -> String {
+    let added = |values: &[String]| values.iter().map(|value| format!(", {value}")).collect::<String>();
+    let tls = if is_encrypted {
+        "TLS encrypts the connections"
+    } else {
+        "there is no TLS, so others on the way can read and change messages"
+    };
+    format!(
+        "other machines can reach {at}. Requests must name one of these hosts: localhost, 127.0.0.1, [::1]{} (this \
+         stops web pages, not programs). Web pages must come from this machine{}. No token is required: everyone who \
+         reaches the address can use the server. Also, {tls}",
+        added(&args.allow_host),
+        added(&args.allow_origin)
+    )
 }
 
 const SSE: &str = "/sse";

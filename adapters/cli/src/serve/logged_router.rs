@@ -10,12 +10,11 @@ use super::clock::lock;
 use crate::args;
 use crate::paint::Paint;
 use crate::session::{self, LimitedNotes};
-use crate::trace;
+use crate::trace::{self, HeadRedaction};
 
 /// Prints diagnostics, messages and heads of HTTP messages.
 pub(super) struct ServerLog {
-    /// Whether the trace hides members of messages.
-    hides_members: bool,
+    head_redaction: HeadRedaction,
     paint: Paint,
     client_notes: Mutex<LimitedNotes>,
 }
@@ -23,7 +22,7 @@ pub(super) struct ServerLog {
 impl ServerLog {
     pub(super) fn new(args: &args::ServeArgs) -> Self {
         Self {
-            hides_members: !args.hide.is_empty(),
+            head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),
             paint: Paint::for_stderr(),
             client_notes: Mutex::new(LimitedNotes(20)),
         }
@@ -47,7 +46,7 @@ impl ServerLog {
     }
 
     pub(super) fn head(&self, record: &HeadRecord) {
-        session::print_stderr(&trace::format_head(record, self.hides_members, self.paint));
+        session::print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::check::found_rules;
 use crate::http::ServingProcess;
+use crate::recording_server::RecordingServer;
 use crate::support::{ProbeOutput, REVISIONS, probe};
 
 /// A request on its way to the server.
@@ -329,4 +330,16 @@ fn check_of_own_server_over_http_has_no_findings() {
         Arc::new(|_: &ProxiedRequest, _: &mut ProxiedResponse| {}),
     );
     assert_eq!(relay.check(&["--strict"]).assert_ok().json(), json!([]));
+}
+
+#[test]
+fn check_of_a_wrong_url_gives_advice_about_the_url() {
+    let server = RecordingServer::new(404);
+    let done = probe(&["check", "--timeout", "1s", &server.url]).assert_code(1);
+    let done = done.assert_stdout(&["not-a-server", "404", "fix: check the URL and its path"]);
+    assert!(!done.stdout.contains("command") && !done.stdout.contains("--stderr"), "{done}");
+    let done = probe(&["check", "--json", "--timeout", "1s", &server.url]).assert_code(1);
+    assert_eq!(done.json()[0]["fix"], "check the URL and its path; --trace shows the responses", "{done}");
+    // A program still gets the advice about its command.
+    probe(&["check", "--", "false"]).assert_code(1).assert_stdout(&["check the command and its arguments"]);
 }

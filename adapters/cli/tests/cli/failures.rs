@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use crate::support::{REVISIONS, probe, probe_own_server};
+use serde_json::{Value, json};
+
+use crate::support::{PROBE, REVISIONS, probe, probe_own_server};
 
 // covers: TOOL-021, TOOL-022, TOOL-023, TOOL-024
 #[test]
@@ -15,8 +17,7 @@ fn failed_call_exits_with_1() {
         done.assert_stderr(&["error: the tool reports an error"]);
 
         let done = probe_own_server(&["call", "echoo", "--json"], &pin).assert_code(1);
-        // There is no result; a script could take an empty object for success.
-        assert_eq!(done.stdout, "", "{done}");
+        assert_eq!(done.json()["error"]["kind"], "failed", "{done}");
         done.assert_stderr(&["unknown tool: echoo", "-32602", "there are: echo, add, count, fail"]);
 
         let done = probe_own_server(&["call", "echo", "--args", r#"{"txt":"x"}"#], &pin).assert_code(1);
@@ -114,4 +115,64 @@ fn message_beyond_max_frame_is_refused_with_the_limit() {
     let done = probe_own_server(&["call", "echo", "--args", &args], &["--max-frame", "4096"]).assert_code(1);
     done.assert_stderr(&["4096"]);
     probe_own_server(&["call", "echo", "--args", &args], &["--max-frame", "8192"]).assert_ok();
+}
+
+// covers: TOOL-021
+#[test]
+fn json_failure_has_stable_members() {
+    let server = ["--", PROBE, "serve"];
+    let count = r#"{"to":1,"delay_ms":40000}"#;
+    let form =
+        [&["call", "test_input_required_result_elicitation", "--json"], &server[..], &["--everything"]]
+            .concat();
+    let cases: [(&[&str], _, _, _, _, _); 8] = [
+        (&["call", "echoo"], "failed", 1, "unknown tool: echoo", "there are: echo, add", json!(-32602)),
+        (&["call", "add", "a=x"], "usage", 2, "must be a number", "a:=JSON", Value::Null),
+        (
+            &["call", "add", "--era", "modern", "--protocol-version", "2025-06-18"],
+            "usage",
+            2,
+            "--era",
+            "--help",
+            Value::Null,
+        ),
+        (
+            &["call", "count", "--args", count, "--timeout", "0.3"],
+            "timeout",
+            4,
+            "within 0.3s",
+            "--timeout",
+            Value::Null,
+        ),
+        (&["read", "a:b"], "failed", 1, "capability", "", Value::Null),
+        (&["prompt", "x"], "failed", 1, "capability", "", Value::Null),
+        (&["complete", "prompt:x", "y"], "failed", 1, "capability", "", Value::Null),
+        (&["ping", "--era", "old"], "usage", 2, "invalid value 'old'", "--help", Value::Null),
+    ];
+    let lost = ["call", "x", "--json", "--", "false"];
+    let runs = cases.into_iter().map(|(args, kind, exit_code, message, hint, code)| {
+        ([args, &["--json"], &server].concat(), kind, exit_code, message, hint, code)
+    });
+    let more = [
+        (lost.to_vec(), "connection", 3, "not an MCP server", "right command", Value::Null),
+        (form, "unanswered", 5, "the client lacks a capability", "--answer", json!(-32021)),
+    ];
+    for (args, kind, exit_code, message, hint, code) in runs.chain(more) {
+        let done = probe(&args).assert_code(exit_code).assert_stderr(&["error: "]);
+        let seen = done.json();
+        let error = seen["error"].as_object().expect("an object");
+        let keys: Vec<_> = error.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["code", "data", "exitCode", "hint", "kind", "message"], "{done}");
+        assert_eq!(
+            (&error["kind"], &error["exitCode"], &error["code"]),
+            (&json!(kind), &json!(exit_code), &code),
+            "{done}"
+        );
+        assert!(error["message"].as_str().is_some_and(|text| text.contains(message)), "{done}");
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{done}");
+    }
+    // Text mode leaves stdout empty, and a result is never followed by a second object.
+    assert_eq!(probe_own_server(&["call", "echoo"], &[]).assert_code(1).stdout, "");
+    let done = probe_own_server(&["call", "fail", "--json"], &[]).assert_code(1);
+    assert_eq!(done.stdout.lines().count(), 1, "{done}");
 }

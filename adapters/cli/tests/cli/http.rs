@@ -323,6 +323,70 @@ fn serve_applies_path_host_and_origin_options() {
     assert_eq!(status("mcp.example.com", "https://evil.example.com"), "403");
 }
 
+/// Starts a server, ends it as soon as it listens, and returns what it has written to stderr.
+pub(crate) fn stderr_of_server(args: &[&str]) -> String {
+    let mut child = Command::new(PROBE)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program under test starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let mut text = String::new();
+    stderr.read_line(&mut text).expect("UTF-8");
+    // It answers requests after the last note.
+    let address = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let host = if address.starts_with('[') { "::1" } else { "127.0.0.1" };
+    let mut stream = TcpStream::connect((host, port)).expect("it listens");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("taken");
+    // A server with TLS refuses the request.
+    let _ = stream.read_to_end(&mut Vec::new());
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    stderr.read_to_string(&mut text).expect("UTF-8");
+    text
+}
+
+// covers: HTTP-003, HTTP-008
+#[test]
+fn server_at_routable_address_says_what_guards_it() {
+    let own = ["--", PROBE, "serve"];
+    for command in [
+        &["serve"][..],
+        &["serve", "--runtime", "threads", "--shards", "2"],
+        &["serve", "--runtime", "smol"],
+        &["bridge"],
+    ] {
+        let server = if command[0] == "bridge" { &own[..] } else { &[] };
+        let stderr = |options: &[&str]| stderr_of_server(&[command, options, server].concat());
+        let open = stderr(&[
+            "--http",
+            "0.0.0.0:0",
+            "--allow-host",
+            "a.example",
+            "--allow-origin",
+            "https://b.example",
+        ]);
+        for wanted in [
+            "note: other machines can reach 0.0.0.0:",
+            "localhost, 127.0.0.1, [::1], a.example (",
+            "from this machine, https://b.example.",
+            "No token is required",
+            "there is no TLS",
+        ] {
+            assert_eq!(open.matches(wanted).count(), 1, "{command:?}: {wanted:?}: {open}");
+        }
+        let local = stderr(&["--http", "127.0.0.1:0"]);
+        assert_eq!(local.lines().count(), 1, "{command:?}: {local}");
+    }
+    if TcpListener::bind("[::1]:0").is_ok() {
+        assert!(stderr_of_server(&["serve", "--http", "[::]:0"]).contains("other machines can reach [::]:"));
+        assert!(!stderr_of_server(&["serve", "--http", "[::1]:0"]).contains("note:"));
+    }
+}
+
 #[test]
 fn invalid_or_unreachable_url_is_explained() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");

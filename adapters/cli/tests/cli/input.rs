@@ -112,7 +112,8 @@ fn unanswered_input_request_exits_with_5() {
     assert_eq!(call("elicitation", &args, "legacy").assert_ok().stdout, "Hello, Alice!\n");
     let done = call("elicitation", &args, "modern").assert_code(5);
     done.assert_stderr(&["error: the server requests input `user_name` (elicit); no answer is available"]);
-    assert_eq!(call("elicitation", &["--json", args[0], args[1]], "modern").assert_code(5).stdout, "");
+    let done = call("elicitation", &["--json", args[0], args[1]], "modern").assert_code(5);
+    assert_eq!(done.json()["error"]["kind"], "unanswered", "{done}");
 }
 
 #[test]

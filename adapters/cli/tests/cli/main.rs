@@ -8,17 +8,22 @@ mod bridge;
 #[cfg(unix)]
 mod check;
 mod check_http;
+mod config_file;
 mod demo;
+#[cfg(unix)]
+mod era_cache;
 mod everything;
 mod everything_fixtures;
 mod everything_wire;
 mod failures;
+mod headers;
 #[cfg(unix)]
 mod hostile_servers;
 #[cfg(unix)]
 mod http;
 mod input;
 mod listen;
+mod recording_server;
 mod requests;
 #[cfg(unix)]
 mod runtimes;
@@ -32,3 +37,5 @@ mod support;
 mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
+mod tool_arguments;
+mod usage;

@@ -28,9 +28,9 @@ fn read_prints_text_and_describes_binary_contents() {
         assert_eq!(done.json()["contents"], contents, "{done}");
 
         let done = everything(&[&["read", "test://nope", "--json"], &pin[..]].concat()).assert_code(1);
-        assert_eq!(done.stdout, "", "{done}");
-        let code = if era == "modern" { "-32602" } else { "-32002" };
-        done.assert_stderr(&[code, "there are: test://static-text", "atlas://{country}/{city}"]);
+        let code = if era == "modern" { -32602 } else { -32002 };
+        assert_eq!(done.json()["error"]["code"], code, "{done}");
+        done.assert_stderr(&[&code.to_string(), "there are: test://static-text", "atlas://{country}/{city}"]);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::io::Read;
+use std::io::{Read, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -45,15 +46,25 @@ pub(crate) fn probe_own_server(args: &[&str], serve: &[&str]) -> ProbeOutput {
 
 /// Runs `mcp-probe ARGS` with additional environment variables.
 pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> ProbeOutput {
+    run_with_input(args, environment, "")
+}
+
+/// Runs `mcp-probe ARGS` with additional environment variables and this text on stdin, which must be short.
+pub(crate) fn run_with_input(args: &[&str], environment: &[(&str, &str)], input: &str) -> ProbeOutput {
     let begun = Instant::now();
     let mut child = Command::new(PROBE)
         .args(args)
+        // No cache unless a test names a folder: its parent is a file.
+        .envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, Path::new(PROBE).join("cache"))))
         .envs(environment.iter().copied())
-        .stdin(Stdio::null())
+        .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program under test starts");
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes()).expect("it fits into the pipe");
+    }
     let stdout = read_in_background(child.stdout.take().expect("piped"));
     let stderr = read_in_background(child.stderr.take().expect("piped"));
     let status = loop {

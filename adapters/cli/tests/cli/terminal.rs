@@ -1,4 +1,4 @@
-//! A server that a user starts in a terminal.
+//! Servers and clients that a user starts in a terminal.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,18 +7,84 @@ use std::process::{Command, Stdio};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
+use crate::config_file::TemporaryDirectory;
 use crate::support::PROBE;
+
+/// Opens a terminal. Returns the side of the user and the side of the program.
+fn open_terminal() -> (File, File) {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let path = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
+    (File::from(controller), File::options().read(true).write(true).open(path).unwrap())
+}
+
+/// Runs `mcp-probe call sign` with stdin and stderr on a terminal, and types these lines. Returns the exit code, stdout
+/// and what the terminal has shown.
+fn call_on_terminal(args: &[&str], typed: &str) -> (Option<i32>, String, String) {
+    let (mut user, program) = open_terminal();
+    let mut client = Command::new(PROBE)
+        .args(["call", "sign"])
+        .args(args)
+        .stdin(program.try_clone().unwrap())
+        .stderr(program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The terminal keeps the lines until they are read.
+    user.write_all(typed.as_bytes()).unwrap();
+    let mut stdout = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    let code = client.wait().unwrap().code();
+    // After the end of the program, reading fails as soon as nothing is left.
+    let mut shown = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(n @ 1..) = user.read(&mut chunk) {
+        shown.extend_from_slice(&chunk[..n]);
+    }
+    (code, stdout, String::from_utf8_lossy(&shown).into_owned())
+}
+
+// covers: ELIC-017, ELIC-020
+#[test]
+fn form_filled_in_wrongly_is_asked_again_a_bounded_number_of_times() {
+    let long = "x".repeat(41);
+    for era in ["modern", "legacy"] {
+        let server = ["--era", era, "--", PROBE, "serve", "--everything"];
+        let (code, stdout, shown) = call_on_terminal(&server, &format!("\n{long}\nAda\ny\n"));
+        assert_eq!((code, stdout.as_str()), (Some(0), "Hello, Ada!\n"), "{shown}");
+        for wanted in [
+            "`name` must be filled in (attempt 1 of 5)",
+            "`name` must have 40 characters or fewer (attempt 2 of 5)",
+        ] {
+            assert!(shown.contains(wanted), "no {wanted:?}: {shown}");
+        }
+        let (code, stdout, shown) = call_on_terminal(&server, &"\n".repeat(5));
+        assert_eq!((code, stdout.contains("Hello")), (Some(5), false), "{shown}");
+        assert!(shown.contains("wrongly 5 times: `name` must be filled in"), "{shown}");
+        assert!(shown.contains("the server requests input") && !shown.contains("attempt 6"), "{shown}");
+    }
+}
+
+// covers: SEC-019
+#[test]
+fn configured_server_is_shown_by_its_name_not_by_its_secrets() {
+    let directory = TemporaryDirectory::new();
+    let file = directory.path().join("mcp.json");
+    let entry = json!({"command": PROBE, "args": ["serve", "--everything", "--trace", "--hide", "hunter2"]});
+    std::fs::write(&file, json!({"mcpServers": {"guests": entry}}).to_string()).unwrap();
+    let config = ["--config", file.to_str().unwrap(), "--stderr", "null"];
+    let (code, _, shown) = call_on_terminal(&config, "Ada\ny\n");
+    assert!(code == Some(0) && shown.contains("? guests asks you") && !shown.contains("hunter2"), "{shown}");
+}
 
 #[test]
 fn server_on_terminal_prints_a_usage_hint() {
     for runtime in ["blocking", "threads", "smol"] {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let terminal_path = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
+        let (mut typed, terminal) = open_terminal();
         let mut server = Command::new(PROBE)
             .args(["serve", "--runtime", runtime])
-            .stdin(File::options().read(true).write(true).open(terminal_path).unwrap())
+            .stdin(terminal)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -30,7 +96,6 @@ fn server_on_terminal_prints_a_usage_hint() {
             assert!(hint.contains(words), "{hint}");
         }
         // It still serves, line by line.
-        let mut typed = File::from(controller);
         let mut output = BufReader::new(server.stdout.take().unwrap());
         for id in 1..3 {
             let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});

@@ -1,6 +1,7 @@
 //! HTTP over TLS.
 
 use core::time::Duration;
+use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
@@ -9,7 +10,7 @@ use mcp_blocking::{Call, Cx, HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server};
 
-use crate::http::ServingProcess;
+use crate::http::{ServingProcess, stderr_of_server};
 use crate::support::{PROBE, run};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
@@ -76,6 +77,31 @@ fn all_runtimes_and_the_bridge_serve_over_tls() {
     }
     let bridge = ServingProcess::bridge(&[&tls[..], &["--", PROBE, "serve"]].concat());
     run(&["ping", &bridge.url.replace("127.0.0.1", "localhost")], &trusts).assert_code(0);
+}
+
+#[test]
+fn server_with_tls_at_routable_address_says_that_it_encrypts() {
+    let [chain, key] = ["server", "key"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
+    let stderr = stderr_of_server(&["serve", "--http", "0.0.0.0:0", "--tls-cert", &chain, "--tls-key", &key]);
+    assert!(stderr.contains("TLS encrypts the connections") && !stderr.contains("no TLS"), "{stderr}");
+}
+
+#[test]
+fn refused_connection_is_not_reported_as_a_tls_failure() {
+    for host in ["127.0.0.1", "localhost"] {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+        let url = format!("https://{host}:{}/mcp", free.port());
+        for command in [
+            &["inspect"][..],
+            &["inspect", "--runtime", "threads"],
+            &["inspect", "--runtime", "smol"],
+            &["check"],
+        ] {
+            let done = run(&[command, &[&url]].concat(), &[]).assert_code(3);
+            assert!(!done.stderr.contains("TLS"), "{done}");
+            done.assert_stderr(&[&url, "refused", "is the server running, and is this its host and port?"]);
+        }
+    }
 }
 
 #[test]

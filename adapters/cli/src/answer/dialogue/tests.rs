@@ -28,13 +28,16 @@ fn ask_scripted(question: &str, typed: &[&str]) -> (String, String) {
     let request = serde_json::from_str::<InputRequest<'_>>(question).expect("a question").into_owned();
     let lines = typed.iter().copied().map(str::to_owned).collect();
     let mut dialogue = Dialogue::new(ScriptedTerminal { lines, shown: String::new() }, "my-server");
-    let answer = dialogue.ask(Some("who\u{1b}"), &request).expect("something for a person");
-    if let Some(answer) = &answer {
-        request.check_response(answer).expect("an answer that fits");
-    }
+    let answer = match dialogue.ask(Some("who\u{1b}"), &request) {
+        DialogueOutcome::Answered(answer) => {
+            request.check_response(&answer).expect("an answer that fits");
+            serde_json::to_string(&answer).expect("JSON")
+        }
+        DialogueOutcome::Refused => "refused".into(),
+        DialogueOutcome::Failed(why) => format!("failed: {why}"),
+        DialogueOutcome::NotAsked => panic!("something for a person"),
+    };
     assert!(dialogue.terminal.lines.is_empty(), "not all was read: {}", dialogue.terminal.shown);
-    let answer =
-        answer.map_or_else(|| "refused".into(), |answer| serde_json::to_string(&answer).expect("JSON"));
     (answer, dialogue.terminal.shown)
 }
 
@@ -62,16 +65,16 @@ fn form_is_filled_in_field_by_field() {
        Your name
        As on the door
   > 
-  ✗ must be filled in
+  ✗ `name` must be filled in (attempt 1 of 5)
   > A
-  ✗ must have 2 characters or more
+  ✗ `name` must have 2 characters or more (attempt 2 of 5)
   > Alice
 
   2/4  age (a whole number, 0 or more; optional)
   [30] > minus one
-  ✗ must be a number
+  ✗ `age` must be a number (attempt 1 of 5)
   [30] > -1
-  ✗ must be 0 or more
+  ✗ `age` must be 0 or more (attempt 2 of 5)
   [30] > 
 
   3/4  pier (one of these; optional)
@@ -90,6 +93,24 @@ fn form_is_filled_in_field_by_field() {
   Send it? [y]es, [e]dit, [d]ecline, [c]ancel: y
 ";
     assert_eq!(shown, want);
+}
+
+// covers: ELIC-020
+#[test]
+fn form_filled_in_wrongly_too_often_fails_with_the_field() {
+    let (answer, shown) = ask_scripted(FORM, &["Alice", "a", "b", "-1", "1.5", "x"]);
+    assert_eq!(answer, "failed: the form was filled in wrongly 5 times: `age` must be a number");
+    assert!(shown.contains("`age` must be 0 or more (attempt 3 of 5)"), "{shown}");
+    // Each field has its own attempts, and the end of the input is a cancellation, not an attempt.
+    let (answer, _) =
+        ask_scripted(FORM, &["A", "A", "A", "A", "Alice", "a", "a", "a", "a", "7", "", "", "y"]);
+    assert_eq!(answer, r#"{"action":"accept","content":{"age":7,"news":true,"name":"Alice"}}"#);
+    assert_eq!(ask_scripted(FORM, &["A", "A", "A", "A"]).0, r#"{"action":"cancel"}"#);
+    // A default that does not fit its own form is refused like a typed value.
+    let odd = FORM.replace("\"default\":30", "\"default\":-7");
+    let (answer, shown) = ask_scripted(&odd, &["Alice", "", "", "", "", ""]);
+    assert_eq!(answer, "failed: the form was filled in wrongly 5 times: `age` must be 0 or more");
+    assert!(shown.contains("[-7] > "), "{shown}");
 }
 
 #[test]

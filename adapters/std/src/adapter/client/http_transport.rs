@@ -230,8 +230,11 @@ impl HttpTransport {
                 continue;
             }
             let Some(socket) = self.sockets.get_mut(index) else { break };
-            // If flushing fails, the next read returns the error.
-            let _ = socket.transport.try_flush();
+            // Before TCP is connected, a write would take the error that tells why the connection failed.
+            if socket.connecting.as_ref().is_none_or(|connecting| connecting.is_tcp_connected) {
+                // If flushing fails, the next read returns the error.
+                let _ = socket.transport.try_flush();
+            }
             while socket.connecting.is_none() && !self.connections.transmit(socket.id).is_empty() {
                 match socket.transport.write(self.connections.transmit(socket.id)) {
                     Ok(0) => break,

@@ -1,0 +1,81 @@
+//! Options that name a server, shared by all commands that connect to one.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// A server and what to send to it: a program with its environment, or a URL with its header fields.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Passes on an environment variable, or sets one (may be repeated).
+    ///
+    /// Without it, the server gets only PATH, HOME and similar variables.
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Sends this bearer token with each HTTP request.
+    ///
+    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
+    /// or @PATH to read it from a file.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
+    /// Sends this header field with each HTTP request (may be repeated).
+    ///
+    /// The value can be env:NAME or @PATH, as for --bearer. It is never printed. Fields that the protocol sets itself
+    /// are refused.
+    // A string, because an error of clap would print the value.
+    #[arg(long, value_name = "NAME:VALUE")]
+    pub(crate) header: Vec<String>,
+    /// Takes the server from a configuration file of an MCP client.
+    ///
+    /// That is a JSON file with `mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code). ${env:NAME} and
+    /// ${NAME} in it are environment variables.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Names the server in the configuration file.
+    ///
+    /// Not needed if the file has only one.
+    #[arg(long = "server", value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
+    /// Server: a program with its arguments, or a URL.
+    ///
+    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
+    /// http://127.0.0.1:8080/mcp, needs no -- before it.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Returns the URL given in place of a server command, if any.
+pub(crate) fn url(command: &[OsString]) -> Option<&str> {
+    match command {
+        [only] => only.to_str().filter(|text| is_url(text)),
+        _ => None,
+    }
+}
+
+/// Returns whether a word is an `http` or `https` URL.
+pub(crate) fn is_url(word: &str) -> bool {
+    let begins =
+        |scheme: &str| word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    begins("http://") || begins("https://")
+}
+
+/// Moves a URL to the position of the server command, behind `--`.
+///
+/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. For the
+/// others, only `--allow-origin` has a value that starts like a URL; that value is skipped.
+pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
+    if serves || words.iter().any(|word| word == "--") {
+        return words;
+    }
+    let is_origin =
+        |at: usize| at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|w| w == "--allow-origin");
+    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_url));
+    if let Some((at, _)) = urls.rfind(|(at, _)| !is_origin(*at)) {
+        let url = words.remove(at);
+        words.extend(["--".into(), url]);
+    }
+    words
+}

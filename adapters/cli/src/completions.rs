@@ -1,0 +1,29 @@
+//! The `completions` command: prints a completion script for a shell.
+
+use clap::{Command, CommandFactory as _};
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::failure::CommandFailure;
+use crate::output::print;
+
+pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CommandFailure> {
+    let mut command = without_hidden(&Cli::command());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "mcp-probe", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    // The bash generator escapes the hyphen of this program's name in two ways (clap issue 6421).
+    print(&script.replace("mcp__subcmd__probe", "mcp__probe"))
+}
+
+/// Returns the command without hidden options, which the generators would offer.
+fn without_hidden(command: &Command) -> Command {
+    let mut shown = Command::new(command.get_name().to_owned());
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_owned());
+    }
+    shown = shown.args(command.get_arguments().filter(|arg| !arg.is_hide_set()));
+    shown.subcommands(command.get_subcommands().map(without_hidden))
+}

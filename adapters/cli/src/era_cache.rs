@@ -1,0 +1,197 @@
+//! Remembers which servers on stdio are legacy servers that ignore the probe.
+//!
+//! Such a server costs the timeout of the probe on every start. Other servers answer it at once and are not remembered.
+//! The cache is a file of hashes in the cache folder of the user. Without it everything works, only slower.
+
+use core::hash::{Hash, Hasher as _};
+use core::time::Duration;
+use std::env;
+use std::fs::{self, File};
+use std::hash::DefaultHasher;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Instant, SystemTime};
+
+use mcp_blocking::Error;
+use mcp_proto::client::{KnownEra, Peer};
+use mcp_proto::{Era, RawJson, VersionSet};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::CommandFailure;
+use crate::server::Server;
+use crate::session::probe_timeout;
+
+/// What is remembered about one command.
+pub(crate) struct EraMemory {
+    /// File of the cache.
+    file: PathBuf,
+    /// Hash of the command.
+    command: String,
+}
+
+/// Content of the file, newest entry first.
+#[derive(Default, Serialize, Deserialize)]
+struct CacheFile {
+    legacy: Vec<CacheEntry>,
+}
+
+/// A legacy server that ignores the probe.
+#[derive(Serialize, Deserialize)]
+struct CacheEntry {
+    command: String,
+    /// Hash of the identity that the server reports. Another one means another version, perhaps of another era.
+    server: String,
+    /// Seconds since 1970 from which the entry no longer counts.
+    expires: u64,
+}
+
+/// A connected client whose server may turn out to have changed.
+pub(crate) trait Reopen: Sized {
+    fn peer(&self) -> &Peer;
+
+    /// Closes the connection and ends the server.
+    fn close(self);
+}
+
+impl EraMemory {
+    /// Returns the memory for a server, or `None` if there is nothing to remember: only a server on stdio is probed for
+    /// some time, and only by a client that speaks both eras.
+    pub(crate) fn new(server: &Server, versions: VersionSet) -> Option<Self> {
+        let is_dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
+        let command = server.command_hash().filter(|_| is_dual)?;
+        Some(Self { file: cache_folder()?.join("mcp-probe").join("eras.json"), command })
+    }
+
+    /// Returns the hash of the identity of the remembered server.
+    fn recall(&self) -> Option<String> {
+        let now = unix_time();
+        let entries = read(&self.file).legacy.into_iter();
+        let mut known = entries.filter(|entry| entry.command == self.command && entry.expires > now);
+        known.next().map(|entry| entry.server)
+    }
+
+    /// Remembers a server. Replaces its entry, and drops the oldest entry beyond [`MAX_ENTRIES`].
+    fn remember(&self, server: String) {
+        let expires = unix_time() + MAX_AGE.as_secs();
+        self.update(|entries| {
+            entries.insert(0, CacheEntry { command: self.command.clone(), server, expires })
+        });
+    }
+
+    fn forget(&self) {
+        self.update(|_| {});
+    }
+
+    /// Removes the entry of the command, changes the rest, and writes the file. Failures change nothing.
+    fn update(&self, change: impl FnOnce(&mut Vec<CacheEntry>)) {
+        let mut cache = read(&self.file);
+        cache.legacy.retain(|entry| entry.command != self.command);
+        change(&mut cache.legacy);
+        cache.legacy.truncate(MAX_ENTRIES);
+        let _ = write(&self.file, &cache);
+    }
+}
+
+/// Opens a connection by `open`, which takes the known era and the connect timeout. Repeats it once without the known
+/// era if the server turns out to have changed. Both attempts together take about `connect_timeout`.
+///
+/// # Errors
+///
+/// Fails as `open` does.
+pub(crate) fn open<C: Reopen>(
+    memory: Option<&EraMemory>,
+    connect_timeout: Duration,
+    open: &mut dyn FnMut(Option<KnownEra>, Duration) -> Result<Result<C, Error>, CommandFailure>,
+) -> Result<Result<C, Error>, CommandFailure> {
+    let Some(memory) = memory else { return open(None, connect_timeout) };
+    let begun = Instant::now();
+    if let Some(known) = memory.recall() {
+        match open(Some(KnownEra::Legacy), connect_timeout)? {
+            Ok(client) if client.peer().era() == Era::Legacy && identity_hash(client.peer()) == known => {
+                return Ok(Ok(client));
+            }
+            // The client has found the other era by itself (VER-042).
+            Ok(client) if client.peer().era() == Era::Modern => {
+                memory.forget();
+                return Ok(Ok(client));
+            }
+            // Another version of the server may speak both eras, so it is probed.
+            Ok(client) => client.close(),
+            Err(Error::Closed(_)) => {}
+            Err(other) => return Ok(Err(other)),
+        }
+        memory.forget();
+    }
+    let left = connect_timeout.saturating_sub(begun.elapsed()).max(MIN_RETRY_TIME.min(connect_timeout));
+    let begun = Instant::now();
+    let opened = open(None, left)?;
+    if let Ok(client) = &opened {
+        if client.peer().era() == Era::Legacy && begun.elapsed() >= probe_timeout(left) {
+            memory.remember(identity_hash(client.peer()));
+        }
+    }
+    Ok(opened)
+}
+
+/// Returns the hash of what a server says about itself.
+fn identity_hash(peer: &Peer) -> String {
+    hash_text(&peer.info.as_ref().map(RawJson::as_str))
+}
+
+/// Returns the hash of a value as text. The file holds hashes because commands may contain secrets.
+///
+/// The hash may change with the compiler, which only makes entries unknown.
+pub(crate) fn hash_text(value: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Reads the file. A missing, damaged or overlong file is an empty cache, which the next change replaces.
+fn read(path: &Path) -> CacheFile {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// Replaces the file at once, so that another process never reads a part of it.
+fn write(path: &Path, cache: &CacheFile) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)?;
+    let temporary = folder.join(format!("eras.json.{}", process::id()));
+    let written = serde_json::to_vec(cache)
+        .map_err(io::Error::from)
+        .and_then(|bytes| fs::write(&temporary, bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Returns the cache folder of the user, if the system has one. Relative paths are ignored, as XDG demands.
+fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if cfg!(windows) {
+        return folder("LOCALAPPDATA");
+    }
+    let at_home = if cfg!(target_vendor = "apple") { "Library/Caches" } else { ".cache" };
+    folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(at_home)))
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Maximum number of entries. The oldest one is dropped, which costs its server a probe.
+const MAX_ENTRIES: usize = 128;
+/// Maximum size of the file in bytes, far above that of [`MAX_ENTRIES`] entries.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+/// Maximum age of an entry. Then the server is probed again, in case it has learnt another era under the same version.
+const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
+/// Minimum connect timeout of a second attempt.
+const MIN_RETRY_TIME: Duration = Duration::from_secs(1);

@@ -1,0 +1,346 @@
+//! The server that the command line names, and how to reach it.
+
+mod config_file;
+mod jsonc;
+mod variables;
+
+use std::env::{self, VarError};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use mcp_blocking::Error;
+use mcp_proto::http::client::{Config, Credential, Url};
+use mcp_proto::http::fields::AUTHORIZATION;
+use mcp_std::adapter::client::{Connector, Options};
+use mcp_std::process::{Program, Stderr};
+
+use crate::args::{self, ServerArgs, StderrChoice};
+use crate::failure::CommandFailure;
+use crate::paint::Paint;
+use crate::session::print_stderr;
+use crate::{era_cache, escape};
+use config_file::{ConfigEntry, ConfiguredServer};
+
+/// A server to start or to connect to.
+pub(crate) enum Server {
+    Program(ServerProgram),
+    Remote(RemoteServer),
+}
+
+/// A server on stdio.
+pub(crate) struct ServerProgram {
+    program: OsString,
+    args: Vec<OsString>,
+    /// Variables in order. One without a value is passed on.
+    env: Vec<(String, Option<String>)>,
+    /// Working directory, unless it is that of this process.
+    directory: Option<PathBuf>,
+    /// Name in a configuration file. It stands for the command, whose arguments may contain secrets from variables.
+    name: Option<String>,
+}
+
+/// A server over HTTP.
+pub(crate) struct RemoteServer {
+    url: String,
+    fields: Vec<HeaderField>,
+}
+
+/// A header field that each request carries. Its value is secret.
+struct HeaderField {
+    name: String,
+    value: String,
+    /// Origin of the field, for error messages.
+    source: String,
+}
+
+impl Server {
+    /// Returns the server that the options name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is named, if an option does not apply to it, or if a header field is invalid.
+    pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
+        let mut server = match (&args.config, args::url(&args.command)) {
+            (Some(path), _) => Self::from_config(args, path)?,
+            (None, _) if args.server_name.is_some() => {
+                return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
+            }
+            (None, Some(url)) => Self::Remote(RemoteServer { url: url.to_owned(), fields: Vec::new() }),
+            (None, None) if args.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
+            (None, None) => Self::from_command(args.command.iter().cloned()),
+        };
+        match &mut server {
+            Self::Program(_) if args.bearer.is_some() => {
+                return Err(CommandFailure::usage("--bearer needs a server over HTTP: give its URL"));
+            }
+            Self::Program(_) if !args.header.is_empty() => {
+                return Err(CommandFailure::usage("--header needs a server over HTTP: give its URL"));
+            }
+            Self::Program(program) => {
+                program.env.extend(args.env.iter().map(|variable| match variable.split_once('=') {
+                    Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                    None => (variable.clone(), None),
+                }))
+            }
+            Self::Remote(remote) => {
+                remote.add_options(args)?;
+                remote.config()?;
+            }
+        }
+        Ok(server)
+    }
+
+    /// Returns the server of a configuration file.
+    fn from_config(args: &ServerArgs, path: &Path) -> Result<Self, CommandFailure> {
+        if !args.command.is_empty() {
+            return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
+        }
+        let ConfiguredServer { name, entry, at } = config_file::load(path, args.server_name.as_deref())?;
+        Ok(match entry {
+            ConfigEntry::Program { command, args, env, directory } => Self::Program(ServerProgram {
+                program: command.into(),
+                args: args.into_iter().map(Into::into).collect(),
+                env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+                directory: directory.map(Into::into),
+                name: Some(name),
+            }),
+            ConfigEntry::Remote { url, headers } => {
+                if !args::is_url(&url) {
+                    return Err(at.member("url").failure("must be an http or https URL"));
+                }
+                let at = at.member("headers");
+                let fields = headers.into_iter().map(|(name, value)| {
+                    let source = at.member(&name).describe();
+                    HeaderField { name, value, source }
+                });
+                Self::Remote(RemoteServer { url, fields: fields.collect() })
+            }
+        })
+    }
+
+    /// Creates a server on stdio from a command, which must not be empty.
+    pub(crate) fn from_command(words: impl Iterator<Item = OsString>) -> Self {
+        let mut args: Vec<_> = words.collect();
+        let program = if args.is_empty() { OsString::new() } else { args.remove(0) };
+        Self::Program(ServerProgram { program, args, env: Vec::new(), directory: None, name: None })
+    }
+
+    /// Returns whether the server is reached over HTTP.
+    pub(crate) const fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+
+    /// Returns the name of the server for display: its command or its URL, escaped and shortened.
+    pub(crate) fn display_name(&self) -> String {
+        let name = match self {
+            Self::Remote(remote) => remote.display_name(),
+            Self::Program(ServerProgram { name: Some(name), .. }) => name.clone(),
+            Self::Program(program) => {
+                let words: Vec<_> = program.words().map(OsStr::to_string_lossy).collect();
+                words.join(" ")
+            }
+        };
+        let short: String = name.chars().take(MAX_NAME_CHARS).collect();
+        let more = if short.len() < name.len() { " …" } else { "" };
+        format!("{}{more}", escape::line(&short))
+    }
+
+    /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
+    /// do not count.
+    pub(crate) fn command_hash(&self) -> Option<String> {
+        let Self::Program(ServerProgram { program, args, env, directory, .. }) = self else { return None };
+        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+        let here = env::current_dir().ok();
+        Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+    }
+
+    /// Returns the names of the header fields that each request carries.
+    pub(crate) fn field_names(&self) -> Vec<String> {
+        match self {
+            Self::Program(_) => Vec::new(),
+            Self::Remote(remote) => remote.fields.iter().map(|field| field.name.clone()).collect(),
+        }
+    }
+}
+
+impl ServerProgram {
+    /// Returns the program to start.
+    pub(crate) fn program(&self, stderr: StderrChoice) -> Program {
+        let stderr = match stderr {
+            StderrChoice::Show => {
+                let paint = Paint::for_stderr();
+                Stderr::lines(move |line| {
+                    print_stderr(&format!("{} {}", paint.dim("server:"), escape::line(line)))
+                })
+            }
+            StderrChoice::Inherit => Stderr::Inherit,
+            StderrChoice::Capture => Stderr::Capture,
+            StderrChoice::Null => Stderr::Null,
+        };
+        let mut program = Program::new(resolve_program(&self.program)).args(&self.args).stderr(stderr);
+        if let Some(directory) = &self.directory {
+            program = program.current_dir(directory);
+        }
+        for (name, value) in &self.env {
+            program = match value {
+                Some(value) => program.env(name, value),
+                None => program.inherit_env([name]),
+            };
+        }
+        program
+    }
+
+    /// Returns the words of the command.
+    fn words(&self) -> impl Iterator<Item = &OsStr> {
+        core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))
+    }
+}
+
+impl RemoteServer {
+    /// Returns the URL without secrets, for messages.
+    pub(crate) fn display_name(&self) -> String {
+        Url::redacted(&self.url)
+    }
+
+    /// Returns the configuration of a client, with all header fields.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL or a header field is invalid. The message contains no value (SEC-019).
+    pub(crate) fn config(&self) -> Result<Config, CommandFailure> {
+        let shown = self.display_name();
+        let mut config = Config::new(&self.url)
+            .map_err(|why| CommandFailure::usage(format!("cannot connect to {shown}: {why}")))?;
+        for HeaderField { name, value, source } in &self.fields {
+            let added = config.field(name, value.as_bytes());
+            config = added.map_err(|why| CommandFailure::usage(format!("{source}: {why}")))?;
+        }
+        Ok(config)
+    }
+
+    /// Returns the header fields: name and value.
+    pub(crate) fn into_fields(self) -> Vec<(String, String)> {
+        self.fields.into_iter().map(|field| (field.name, field.value)).collect()
+    }
+
+    /// Adds the header fields of the command line. They replace others with the same name.
+    fn add_options(&mut self, args: &ServerArgs) -> Result<(), CommandFailure> {
+        let mut fields =
+            args.header.iter().map(|text| HeaderField::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(bearer) = &args.bearer {
+            if fields.iter().any(|field| field.name.eq_ignore_ascii_case(AUTHORIZATION)) {
+                return Err(CommandFailure::usage("--bearer and --header Authorization exclude each other"));
+            }
+            fields.push(HeaderField::bearer(bearer)?);
+        }
+        self.fields.retain(|old| !fields.iter().any(|new| new.name.eq_ignore_ascii_case(&old.name)));
+        self.fields.append(&mut fields);
+        Ok(())
+    }
+}
+
+impl HeaderField {
+    /// Parses the value of `--header`. No error message contains it (SEC-019).
+    fn parse(text: &str) -> Result<Self, CommandFailure> {
+        let Some((name, value)) = text.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
+            let why = "--header: must be NAME:VALUE: write \"X-Api-Key: env:API_KEY\"";
+            return Err(CommandFailure::usage(why));
+        };
+        let name = name.trim();
+        let source = format!("--header {name}");
+        let value = read_secret(value.trim(), &source)?;
+        Ok(Self { name: name.to_owned(), value, source })
+    }
+
+    /// Creates the field for the value of `--bearer`.
+    fn bearer(text: &str) -> Result<Self, CommandFailure> {
+        let source = "--bearer".to_owned();
+        let token = read_secret(text, &source)?;
+        Credential::bearer(&token).map_err(|why| CommandFailure::usage(format!("{source}: {why}")))?;
+        Ok(Self { name: AUTHORIZATION.to_owned(), value: format!("Bearer {token}"), source })
+    }
+}
+
+/// A server and how a command uses it.
+pub(crate) struct ServerSpec<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) stderr: StderrChoice,
+    /// Whether heads of HTTP messages are recorded.
+    pub(crate) tap_heads: bool,
+}
+
+impl ServerSpec<'_> {
+    /// Starts the server or connects to it.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, CommandFailure>
+    where
+        C: for<'a> Connector<Connecting<'a> = Result<C, Error>>,
+    {
+        self.open(options)
+    }
+
+    /// Does the same as [`Self::connect()`], for clients that open as futures too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command line is wrong.
+    pub(crate) fn open<C: Connector>(
+        &self,
+        mut options: Options<C>,
+    ) -> Result<C::Connecting<'static>, CommandFailure> {
+        let remote = match self.server {
+            Server::Program(program) => return Ok(options.spawn(program.program(self.stderr))),
+            Server::Remote(remote) => remote,
+        };
+        if self.tap_heads {
+            options = options.tap_heads();
+        }
+        Ok(options.connect_http(remote.config()?))
+    }
+}
+
+/// Returns the secret that a value contains or refers to: `env:NAME`, `@PATH`, or itself.
+///
+/// # Errors
+///
+/// Fails if the variable or the file cannot be read. No error message contains the secret (SEC-019).
+fn read_secret(text: &str, source: &str) -> Result<String, CommandFailure> {
+    let found = if let Some(name) = text.strip_prefix("env:") {
+        env::var(name).map_err(|error| format!("the variable {name}: {}", var_error_text(&error)))
+    } else if let Some(path) = text.strip_prefix('@') {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text));
+        read.map(|_| text).map_err(|error| format!("the file {path}: {error}"))
+    } else {
+        return Ok(text.to_owned());
+    };
+    let secret = found.map_err(|why| CommandFailure::usage(format!("{source}: {why}")))?;
+    Ok(secret.trim().to_owned())
+}
+
+/// Describes why a variable cannot be read, without its value.
+pub(crate) const fn var_error_text(error: &VarError) -> &'static str {
+    match error {
+        VarError::NotPresent => "it is not set",
+        VarError::NotUnicode(_) => "its value is not UTF-8",
+    }
+}
+
+/// Replaces `mcp-probe` by the path of this executable, so that it need not be installed.
+fn resolve_program(program: &OsStr) -> OsString {
+    let this = (program == "mcp-probe").then(env::current_exe);
+    this.and_then(Result::ok).map_or_else(|| program.to_owned(), OsString::from)
+}
+
+/// Error text for a command line without a server.
+const NO_SERVER: &str =
+    "no server is given: write its URL, -- CMD with its arguments, or --config FILE --server NAME";
+/// Maximum number of bytes read from a file with a secret. The rest is ignored.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+/// Maximum number of characters shown of a server's command.
+const MAX_NAME_CHARS: usize = 60;

@@ -1,0 +1,137 @@
+//! Arguments of a tool: JSON, and words whose values take the types of the tool's schema.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+
+use mcp_blocking::Error;
+use mcp_proto::RawJson;
+use mcp_proto::client::Kind;
+use serde_json::Value;
+
+use crate::args::{ArgumentValue, CallArgs, JsonSource, NamedArgument, json_object};
+use crate::client::Client;
+use crate::failure::CommandFailure;
+use crate::ordered;
+use crate::request::StartError;
+use crate::schema;
+
+/// Adds the arguments of the command line to the object of `--args`, whose members with the same name they replace.
+///
+/// The tool's schema is fetched only if a value needs it.
+///
+/// # Errors
+///
+/// Fails if a value does not have a type of the schema, or if the list of tools cannot be fetched.
+pub(crate) fn merge(args: &CallArgs, object: &RawJson, client: &mut Client) -> Result<RawJson, StartError> {
+    if args.arguments.is_empty() {
+        return Ok(object.clone());
+    }
+    let needs_schema = args.arguments.iter().any(|argument| matches!(argument.value, ArgumentValue::Text(_)));
+    let schema = if needs_schema { input_schema(client, &args.tool)? } else { None };
+    let mut members = ordered::members(object);
+    for NamedArgument { name, value } in &args.arguments {
+        let value = match value {
+            ArgumentValue::Json(json) => json.clone(),
+            ArgumentValue::Text(text) => {
+                let value = schema::value_from_text(schema.as_ref(), name, text);
+                value.map_err(|why| invalid_value(&args.tool, name, text, &why))?
+            }
+        };
+        members.retain(|(other, _)| other != name);
+        members.push((name.clone(), value));
+    }
+    ordered::object(&members).map_err(|error| CommandFailure::failed(error.to_string()).into())
+}
+
+/// Checks that no argument is given twice.
+///
+/// # Errors
+///
+/// Fails with a usage error that names the argument.
+pub(crate) fn check_unique<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), CommandFailure> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(CommandFailure::usage(format!("the argument `{name}` is given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns a JSON object from its source.
+///
+/// # Errors
+///
+/// Fails if the source cannot be read, is too large, or is not a JSON object.
+pub(crate) fn read_object(source: &JsonSource) -> Result<RawJson, CommandFailure> {
+    let (name, input): (String, io::Result<Box<dyn Read>>) = match source {
+        JsonSource::Json(json) => return Ok(json.clone()),
+        JsonSource::File(path) => {
+            (format!("@{}", path.display()), File::open(path).map(|file| Box::new(file) as _))
+        }
+        JsonSource::Stdin => ("-".to_owned(), Ok(Box::new(io::stdin().lock()))),
+    };
+    let wrong = |why: &str| CommandFailure::usage(format!("--args {name}: {why}"));
+    let mut text = String::new();
+    let read = input.and_then(|input| input.take(MAX_ARGS_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|error| wrong(&error.to_string()))?;
+    if text.len() as u64 > MAX_ARGS_BYTES {
+        return Err(wrong(&format!("is larger than {MAX_ARGS_BYTES} bytes")));
+    }
+    json_object(&text).map_err(|why| wrong(&why))
+}
+
+/// Returns the input schema of a tool, or `None` if the server does not list it.
+fn input_schema(client: &mut Client, tool: &str) -> Result<Option<RawJson>, Error> {
+    let tools = client.list(Kind::Tool)?;
+    let named = |entry: &&RawJson| {
+        entry.member("name").and_then(|name| name.string()).is_some_and(|name| name == tool)
+    };
+    Ok(tools.iter().find(named).and_then(|entry| entry.member("inputSchema")))
+}
+
+fn invalid_value(tool: &str, name: &str, text: &str, why: &str) -> CommandFailure {
+    let short: String = text.chars().take(MAX_VALUE_CHARS).collect();
+    let more = if short.len() < text.len() { " …" } else { "" };
+    let value = Value::from(short);
+    CommandFailure::usage(format!("tool `{tool}`: the argument `{name}` {why}, but is {value}{more}"))
+        .with_hint(format!("{name}:=JSON sends a value of any type; `mcp-probe inspect` shows the types"))
+}
+
+/// Returns a hint if words behind `--` look like arguments of the tool.
+pub(crate) fn misplaced_hint(args: &CallArgs) -> Option<String> {
+    let is_empty =
+        args.arguments.is_empty() && matches!(&args.args, JsonSource::Json(json) if json.as_str() == "{}");
+    let words: Vec<_> = args
+        .request_args
+        .target
+        .server
+        .command
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default())
+        .collect();
+    // `env NAME=VALUE PROGRAM` and `docker run -e NAME=VALUE` are commands.
+    let is_value = |at: usize| at.checked_sub(1).is_some_and(|at| words[at].starts_with('-'));
+    let found = words
+        .iter()
+        .enumerate()
+        .find(|(at, word)| **word == "--args" || (is_assignment(word) && !is_value(*at)));
+    let word = found.map(|(_, word)| *word).filter(|_| is_empty && words.first() != Some(&"env"))?;
+    let variable = if word == "--args" { "" } else { ", and a variable of the server as --env NAME=VALUE" };
+    Some(format!(
+        "`{word}` behind -- is for the server's command: write arguments of the tool before --{variable}"
+    ))
+}
+
+/// Returns whether a word has the form `NAME=VALUE` or `NAME:=JSON`.
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name.strip_suffix(':').unwrap_or(name));
+    let fits = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    name.is_some_and(|name| !name.is_empty() && fits(name))
+}
+
+/// Maximum size of the arguments from a file or from stdin, in bytes. Larger input is refused.
+const MAX_ARGS_BYTES: u64 = 16 << 20;
+/// Maximum number of characters shown of a value.
+const MAX_VALUE_CHARS: usize = 100;

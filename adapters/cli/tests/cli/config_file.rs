@@ -1,0 +1,208 @@
+//! Servers from configuration files of MCP clients.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::recording_server::RecordingServer;
+use crate::support::{PROBE, ProbeOutput, probe, run};
+
+/// A temporary directory that is removed when this is dropped.
+pub(crate) struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("mcp-probe-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file and returns its path.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn probe_config(command: &[&str], config: &str, server: &str) -> ProbeOutput {
+    let environment =
+        [("PROBE_PATH", PROBE), ("PROBE_ERA", "legacy"), ("PROBE_SECRET", "hunter2"), ("PROBE_EMPTY", "")];
+    run(&[command, &["--config", config, "--server", server]].concat(), &environment)
+}
+
+#[test]
+fn server_is_started_from_each_form_of_file() {
+    let directory = TemporaryDirectory::new();
+    let entry = json!({"command": PROBE, "args": ["serve", "--era", "legacy"]});
+    let commented = format!(
+        "// Servers\n{{\n  \"inputs\": [],\n  \"servers\": {{\n    /* one */ \"demo\": {},\n  }},\n}}\n",
+        json!({"type": "stdio", "command": PROBE, "args": ["serve", "--era", "legacy"]})
+    );
+    let files = [
+        (
+            "claude_desktop_config.json",
+            json!({"theme": "dark", "mcpServers": {"other": {}, "demo": entry}}).to_string(),
+        ),
+        (".vscode/mcp.json", commented),
+        ("settings.json", json!({"mcp": {"servers": {"demo": entry}}}).to_string()),
+        (
+            ".cursor/mcp.json",
+            json!({"mcpServers": {"demo": {
+            "command": "${PROBE_PATH}", "args": ["serve", "--era", "${env:PROBE_ERA}"]}}})
+            .to_string(),
+        ),
+        (
+            "default.json",
+            json!({"mcpServers": {"demo": {
+            "command": "mcp-probe", "args": ["serve", "--era", "${PROBE_EMPTY:-legacy}"]}}})
+            .to_string(),
+        ),
+    ];
+    for (name, text) in files {
+        let file = directory.write(name, &text);
+        let done = probe_config(&["inspect", "--json"], &file, "demo").assert_ok();
+        assert_eq!(done.json()["era"], "legacy", "{name}: {done}");
+        assert_eq!(done.stderr, "", "{name}");
+    }
+    // The name of the only server may be left out.
+    let file = directory.write("one.json", &json!({"mcpServers": {"demo": entry}}).to_string());
+    probe(&["ping", "-n", "1", "--config", &file]).assert_ok();
+}
+
+#[cfg(unix)]
+#[test]
+fn server_gets_its_environment_and_directory() {
+    let directory = TemporaryDirectory::new();
+    let script = "echo \"<$SET> <$FROM> <$COUNT> <$MORE> <$PROBE_ERA> <$(pwd)>\" >&2; exec \"$0\" serve";
+    let entry = json!({
+        "command": "sh", "args": ["-c", script, PROBE],
+        "env": {"SET": "a=b", "FROM": "${PROBE_SECRET}", "COUNT": 3, "MORE": "file"},
+        "cwd": "${workspaceFolder}/inner",
+    });
+    let file = directory.write(".vscode/mcp.json", &json!({"servers": {"sh": entry}}).to_string());
+    fs::create_dir(directory.path().join("inner")).expect("a directory");
+    let inner = fs::canonicalize(directory.path().join("inner")).expect("a path");
+    let done = probe_config(&["ping", "-n", "1", "--env", "MORE=line"], &file, "sh").assert_ok();
+    done.assert_stderr(&[&format!("<a=b> <hunter2> <3> <line> <> <{}>", inner.display())]);
+}
+
+// covers: SEC-019
+#[test]
+fn remote_server_gets_its_header_fields() {
+    let directory = TemporaryDirectory::new();
+    let server = RecordingServer::new(404);
+    let entry = json!({
+        "type": "http", "url": server.url.replace("/mcp", "/${PROBE_ERA}"),
+        "headers": {"Authorization": "Bearer ${env:PROBE_SECRET}", "X-Team": "blue", "X-Other": "kept"},
+    });
+    let file = directory.write("mcp.json", &json!({"mcpServers": {"remote": entry}}).to_string());
+    for command in [&["ping"][..], &["check", "--timeout", "1s"]] {
+        let args = [command, &["--trace", "--header", "x-team: red"]].concat();
+        let done = probe_config(&args, &file, "remote");
+        let heads = server.take_heads();
+        assert!(!heads.is_empty(), "{done}");
+        for head in heads {
+            for want in
+                ["POST /legacy ", "Authorization: Bearer hunter2\r\n", "x-team: red\r\n", "X-Other: kept\r\n"]
+            {
+                assert!(head.contains(want) || !head.starts_with("POST"), "no {want:?}: {head}");
+            }
+            assert!(!head.contains("blue"), "{head}");
+        }
+        for secret in ["hunter2", "red\n", "kept"] {
+            assert!(!done.stderr.contains(secret) && !done.stdout.contains(secret), "{done}");
+        }
+    }
+}
+
+// covers: SEC-019
+#[test]
+fn invalid_file_is_refused_with_file_and_member() {
+    let directory = TemporaryDirectory::new();
+    let entry = |value: Value| json!({"mcpServers": {"a": value, "b": {"command": "x"}}}).to_string();
+    let cases = [
+        ("{\"mcpServers\": {\n \"a\" 1}}".to_owned(), ": is not valid JSON: expected `:` at line 2 column 6"),
+        (json!({"other": 1}).to_string(), ": has no `mcpServers` and no `servers`"),
+        (json!({"mcpServers": []}).to_string(), ": mcpServers: must be an object"),
+        (json!({"servers": {}}).to_string(), ": servers: has no servers"),
+        (
+            json!({"mcpServers": {"b": {}, "c": {}}}).to_string(),
+            "mcpServers: there is no server `a`; there are: b, c",
+        ),
+        (entry(json!("hunter2")), "mcpServers.a: must be an object"),
+        (entry(json!({})), "mcpServers.a: has neither `command` nor `url`"),
+        (entry(json!({"type": "stdio"})), "mcpServers.a: has no `command`"),
+        (entry(json!({"type": "hunter2"})), "mcpServers.a.type: must be stdio, http or sse"),
+        (entry(json!({"command": ["hunter2"]})), "mcpServers.a.command: must be a string"),
+        (entry(json!({"command": "x", "args": "hunter2"})), "mcpServers.a.args: must be an array of strings"),
+        (entry(json!({"command": "x", "args": ["y", 5]})), "mcpServers.a.args[1]: must be a string"),
+        (
+            entry(json!({"command": "x", "env": ["hunter2"]})),
+            "mcpServers.a.env: must be an object of strings",
+        ),
+        (entry(json!({"command": "x", "env": {"K": true}})), "mcpServers.a.env.K: must be a string"),
+        (
+            entry(json!({"command": "${PROBE_NONE}"})),
+            "mcpServers.a.command: the variable PROBE_NONE: it is not set",
+        ),
+        (entry(json!({"command": "x", "args": ["${input:key}"]})), "mcpServers.a.args[0]: ${input:key}"),
+        (entry(json!({"url": "hunter2"})), "mcpServers.a.url: must be an http or https URL"),
+        (entry(json!({"url": 5})), "mcpServers.a.url: must be a string"),
+        (
+            entry(json!({"url": "http://localhost/", "headers": {"Mcp-Name": "hunter2"}})),
+            "mcpServers.a.headers.Mcp-Name: the client sets this field itself",
+        ),
+        (
+            entry(json!({"url": "http://localhost/", "headers": {"X": "hunter2\n"}})),
+            "mcpServers.a.headers.X: the field value has characters that are not allowed",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let file = directory.write("mcp.json", &text);
+        for command in ["inspect", "check", "bridge"] {
+            let done = probe_config(&[command], &file, "a").assert_code(2).assert_stderr(&[&file, wanted]);
+            assert!(!done.stderr.contains("hunter2"), "{done}");
+        }
+    }
+    let file = directory.write("large.json", &" ".repeat((1 << 20) + 1));
+    probe_config(&["ping"], &file, "a")
+        .assert_code(2)
+        .assert_stderr(&[&file, "is larger than 1048576 bytes"]);
+    let file = directory.write("two.json", &entry(json!({"command": "x"})));
+    let choose = "choose a server with --server NAME; there are: a, b";
+    probe(&["ping", "--config", &file]).assert_code(2).assert_stderr(&[&file, choose]);
+    let none = directory.path().join("none.json");
+    let none = none.to_str().expect("UTF-8");
+    probe_config(&["ping"], none, "a").assert_code(2).assert_stderr(&[none]);
+    probe(&["ping", "--server", "a"]).assert_code(2).assert_stderr(&["--config"]);
+    probe(&["ping", "--config", &file, "--", "x"])
+        .assert_code(2)
+        .assert_stderr(&["leave the URL or the command out"]);
+    probe(&["ping", "--config", &file, "http://localhost/"]).assert_code(2);
+    probe(&["ping"]).assert_code(2).assert_stderr(&["its URL", "-- CMD", "--config FILE --server NAME"]);
+}
+
+#[test]
+fn unsupported_member_of_an_entry_is_noted() {
+    let directory = TemporaryDirectory::new();
+    let entry = json!({"command": PROBE, "args": ["serve"], "envFile": "${workspaceFolder}/.env"});
+    let file = directory.write("mcp.json", &json!({"servers": {"demo": entry}}).to_string());
+    let done = probe_config(&["ping", "-n", "1"], &file, "demo").assert_ok();
+    done.assert_stderr(&["note:", &file, "servers.demo.envFile is not read"]);
+}

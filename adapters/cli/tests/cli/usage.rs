@@ -1,0 +1,89 @@
+//! Help, usage lines and shell completion.
+
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+
+#[cfg(unix)]
+use crate::support::PROBE;
+use crate::support::probe;
+
+/// Every command that connects to a server.
+const CLIENT_COMMANDS: [&str; 9] =
+    ["inspect", "call", "check", "read", "prompt", "complete", "listen", "ping", "bridge"];
+
+#[test]
+fn help_command_explains_another_command() {
+    for command in CLIENT_COMMANDS.into_iter().chain(["serve", "demo", "completions"]) {
+        let long = probe(&[command, "--help"]).assert_ok();
+        assert_eq!(probe(&["help", command]).assert_ok().stdout, long.stdout);
+    }
+    assert_eq!(probe(&["help"]).assert_ok().stdout, probe(&["--help"]).assert_ok().stdout);
+    probe(&["help", "inspekt"]).assert_code(2).assert_stderr(&["inspekt"]);
+}
+
+#[test]
+fn usage_lines_show_each_form_of_a_server() {
+    for command in CLIENT_COMMANDS {
+        for help in ["-h", "--help"] {
+            let done = probe(&[command, help]).assert_ok();
+            let usage =
+                done.stdout.split("Usage: ").nth(1).expect("usage").split("\n\n").next().expect("lines");
+            let lines: Vec<_> = usage.lines().map(str::trim).collect();
+            assert!(lines.iter().all(|line| line.starts_with(&format!("mcp-probe {command} "))), "{done}");
+            for ending in [" <URL>", " -- <CMD>...", " --config <FILE> --server <NAME>"] {
+                assert!(lines.iter().any(|line| line.ends_with(ending)), "no {ending:?}: {done}");
+            }
+        }
+    }
+}
+
+#[test]
+fn word_in_place_of_a_server_is_answered_with_both_forms() {
+    for command in [&["inspect"][..], &["ping"], &["check"], &["bridge"], &["read", "a:b"]] {
+        let done = probe(&[command, &["foo"]].concat()).assert_code(2);
+        done.assert_stderr(&[
+            "'foo'",
+            &format!("mcp-probe {} http://HOST:PORT/PATH", command[0]),
+            &format!("mcp-probe {} -- foo", command[0]),
+        ]);
+    }
+    // An option is no server.
+    let done = probe(&["inspect", "--jsn", "--", "foo"]).assert_code(2).assert_stderr(&["--json"]);
+    assert!(!done.stderr.contains("HOST"), "{done}");
+    assert!(!probe(&["serve", "foo"]).assert_code(2).stderr.contains("HOST"));
+}
+
+#[test]
+fn completion_scripts_name_commands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let done = probe(&["completions", shell]).assert_ok();
+        for word in CLIENT_COMMANDS.into_iter().chain(["connect-timeout", "header", "config"]) {
+            assert!(done.stdout.contains(word), "{shell}: no {word}");
+        }
+        assert!(!done.stdout.contains("break"), "{shell}: a hidden option");
+    }
+    probe(&["completions", "cmd"]).assert_code(2).assert_stderr(&["bash", "zsh", "fish"]);
+    probe(&["completions"]).assert_code(2);
+}
+
+#[cfg(unix)]
+#[test]
+fn bash_completes_commands_and_values() {
+    if Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).status().is_err() {
+        eprintln!("NOT CHECKED: bash is not installed");
+        assert!(std::env::var_os("CI").is_none(), "bash is required in CI");
+        return;
+    }
+    let complete = |words: &str| {
+        let script = format!(
+            "source <(\"$0\" completions bash); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             $(complete -p mcp-probe | sed 's/.*-F \\([^ ]*\\).*/\\1/') mcp-probe \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let output = Command::new("bash").args(["-c", &script, PROBE]).output().expect("bash runs");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    };
+    assert_eq!(complete("mcp-probe insp"), "inspect");
+    assert_eq!(complete("mcp-probe inspect --connect"), "--connect-timeout");
+    assert_eq!(complete("mcp-probe inspect --era m"), "modern");
+}
