@@ -201,12 +201,12 @@
 //! struct User;
 //!
 //! impl ClientHandler for User {
-//!     fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+//!     fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
 //!         // Or `ElicitResult::decline()`, `ElicitResult::cancel()`.
 //!         Ok(ElicitResult::accept([("boat", "Aline".into()), ("nights", 3.into())]))
 //!     }
 //!
-//!     fn changed(&mut self, change: &Change) {
+//!     fn changed(&self, change: &Change) {
 //!         println!("{change:?}");
 //!     }
 //! }
@@ -243,7 +243,7 @@
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
 //!     Ok::<_, RpcError>("tea")
 //! });
-//! let mut client = testing::pair(router)?;
+//! let mut client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
 //! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
 //! # Ok::<(), mcp_blocking::Error>(())

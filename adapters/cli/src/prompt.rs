@@ -1,6 +1,6 @@
 //! The `prompt` command: gets a prompt with its arguments filled in.
 
-use mcp_proto::client::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{GetPromptParams, GetPromptResult, Prompt, PromptArgument, RequestParams, Role};
 
 use crate::args;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
 
 /// Returns a hint: the prompts that exist, or the arguments of the one that was named.
 fn hint(client: &mut Client, name: &str) -> Option<String> {
-    if let Some(hint) = request::alternatives(client, Kind::Prompt, "prompt", "name", name) {
+    if let Some(hint) = request::alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
         return Some(hint);
     }
     let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;

@@ -63,7 +63,7 @@ impl Drop for HttpProcess {
 struct ChangeRecorder(Sender<Change>);
 
 impl ClientHandler for ChangeRecorder {
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         let _ = self.0.send(change.clone());
     }
 }
