@@ -12,7 +12,8 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
-use mcp_proto::client::{Cache, Kind, Paginator};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Cache, Paginator};
 use mcp_proto::model::{ElicitParams, ElicitResult, ReadResourceParams, SubscriptionFilter};
 use mcp_proto::{CallOptions, Capabilities, Capability, Era, RpcError};
 use mcp_std::SharedCache;
@@ -131,7 +132,7 @@ fn fresh_result_is_served_from_cache() {
         for _ in 0..3 {
             assert_eq!(tool_names(&mut client), ["1 of 1", "2 of 1"]);
             assert_eq!(client.list_prompts().unwrap().len(), 2);
-            assert_eq!(client.list(Kind::Tool).unwrap().len(), 2);
+            assert_eq!(client.list(EntryKind::Tool).unwrap().len(), 2);
             assert_eq!(read_text(&mut client, "a:b"), "1");
         }
         let once =
@@ -378,7 +379,7 @@ fn endless_list_does_not_fill_cache() {
 struct DeclineElicitation;
 
 impl ClientHandler for DeclineElicitation {
-    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         Ok(ElicitResult::decline())
     }
 }

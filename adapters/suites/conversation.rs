@@ -4,12 +4,14 @@
 
 #![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
 
+use core::cell::RefCell;
+
+use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, SubscriptionKey};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, ElicitUrlParams,
     ListRootsResult, Role, Root, SamplingMessage, SubscriptionFilter, Tool,
 };
-use mcp_proto::router::Kind;
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet,
 };
@@ -106,30 +108,30 @@ mod typed {
 /// Answers elicitations from a script, last entry first, and records changes.
 struct ScriptedUser {
     notes: NoteLog,
-    answers: Vec<Result<ElicitResult, RpcError>>,
+    answers: RefCell<Vec<Result<ElicitResult, RpcError>>>,
 }
 
 impl ClientHandler for ScriptedUser {
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         if let ElicitParams::Url(page) = params {
             self.notes.record(&page.url);
         }
-        self.answers.pop().unwrap_or_else(|| Ok(ElicitResult::cancel()))
+        self.answers.borrow_mut().pop().unwrap_or_else(|| Ok(ElicitResult::cancel()))
     }
 
-    fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         Ok(CreateMessageResult::new(Role::Assistant, "line", "muse"))
     }
 
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Ok(ListRootsResult::new(vec![Root::new("file:///boats")]))
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.notes.record(format!("{change:?}"));
     }
 
-    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, _: SubscriptionKey, error: Option<&CallError>) {
         self.notes.record(format!("ended {error:?}"));
     }
 }
@@ -140,7 +142,7 @@ fn with_user(
     answers: Vec<Result<ElicitResult, RpcError>>,
     talk: impl FnOnce(&mut Client, &NoteLog, &NoteLog) + Send + 'static,
 ) {
-    with_handler(era, |notes| ScriptedUser { notes, answers }, talk);
+    with_handler(era, |notes| ScriptedUser { notes, answers: RefCell::new(answers) }, talk);
 }
 
 fn with_handler<H: ClientHandler + Send + 'static>(
@@ -194,11 +196,11 @@ fn subscribed_client_receives_changes_of_router() {
             let expected = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(uris);
             assert_eq!(honoured, expected, "{era:?}");
             assert_eq!(wait_for_notes(client, interest, 1), ["harbour:tide true"]);
-            let tools = client.list(Kind::Tool).unwrap().len();
+            let tools = client.list(EntryKind::Tool).unwrap().len();
             assert_eq!(call(client, "open"), "open");
             // A subscribed change is delivered without a further request.
             assert_eq!(wait_for_notes(client, notes, 1), ["Tools"], "{era:?}");
-            assert_eq!(client.list(Kind::Tool).unwrap().len(), tools + 1);
+            assert_eq!(client.list(EntryKind::Tool).unwrap().len(), tools + 1);
             assert_eq!(call(client, "moor"), "moored");
             assert_eq!(call(client, "tide"), "1");
             assert_eq!(wait_for_notes(client, notes, 2), ["Resource(\"harbour:tide\")", "Tools"], "{era:?}");
@@ -261,14 +263,14 @@ struct DeferredInputHandler(NoteLog, std::sync::mpsc::Sender<mcp_proto::client::
 
 impl ClientHandler for DeferredInputHandler {
     fn input(
-        &mut self,
+        &self,
         input: &mcp_proto::client::Input,
     ) -> Option<Result<mcp_proto::model::InputResponse<'static>, RpcError>> {
         self.1.send(input.clone()).unwrap();
         None
     }
 
-    fn input_withdrawn(&mut self, _: mcp_proto::client::InputId) {
+    fn input_withdrawn(&self, _: mcp_proto::client::InputId) {
         self.0.record("gone");
     }
 }
@@ -314,7 +316,7 @@ fn deferred_input_is_answered_refused_or_withdrawn_later() {
 struct SubscriptionEndRecorder(NoteLog);
 
 impl ClientHandler for SubscriptionEndRecorder {
-    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, _: SubscriptionKey, error: Option<&CallError>) {
         self.0.record(format!("ended: {error:?}"));
     }
 }
@@ -373,11 +375,11 @@ fn subscribe_succeeds_when_subscription_ends_at_once() {
 fn refused_input_ends_call_without_further_requests() {
     struct RefusingHandler(NoteLog);
     impl ClientHandler for RefusingHandler {
-        fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+        fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
             self.0.record("sample");
             Err(RpcError::internal("no"))
         }
-        fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+        fn roots(&self) -> Result<ListRootsResult, RpcError> {
             self.0.record("roots");
             Err(RpcError::internal("no"))
         }

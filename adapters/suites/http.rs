@@ -4,6 +4,7 @@
 
 #![allow(unused_mut, unreachable_pub, dead_code, reason = "each adapter uses a part of it")]
 
+use core::cell::RefCell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -274,22 +275,22 @@ impl_handler! {
     }
 }
 
-struct CredentialHandler(Vec<&'static str>, NoteLog);
+struct CredentialHandler(RefCell<Vec<&'static str>>, NoteLog);
 
 impl ClientHandler for CredentialHandler {
-    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let content = RawJson::new(r#"{"name":"Ada"}"#).unwrap();
         Ok(ElicitResult::accept(
             content.parse::<mcp_proto::model::Map<mcp_proto::model::ElicitValue>>().expect("a map"),
         ))
     }
 
-    fn challenge(&mut self, challenge: &Challenge) -> Option<Credential> {
+    fn challenge(&self, challenge: &Challenge) -> Option<Credential> {
         self.1.record(format!("{} {}", challenge.status, challenge.credentials_tried));
-        self.0.pop().map(|token| Credential::bearer(token).unwrap())
+        self.0.borrow_mut().pop().map(|token| Credential::bearer(token).unwrap())
     }
 
-    fn head(&mut self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         self.1.record(record.text.clone());
     }
 }
@@ -309,7 +310,8 @@ fn client_retries_challenges_until_handler_accepts_token() {
             let config = client_config(version_set(era))
                 .capabilities(Capabilities::new().with(Capability::ElicitationForm));
             let options = Options::new(config).tap_heads();
-            let options = options.handler(CredentialHandler(vec!["good", "weak", "panic"], notes.clone()));
+            let options = options
+                .handler(CredentialHandler(RefCell::new(vec!["good", "weak", "panic"]), notes.clone()));
             let mut client = options.connect_http(http).expect("the third token is good");
             let greeting = client.call_tool("greet", &json!({})).unwrap();
             assert_eq!(text(&greeting), r#"{"name":"Ada"} for alice"#);

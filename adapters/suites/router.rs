@@ -6,11 +6,12 @@
 
 use std::sync::mpsc;
 
+use mcp_proto::EntryKind;
 use mcp_proto::client::Config;
 use mcp_proto::model::*;
 use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
 use mcp_proto::router::{
-    Hook, HookContext, HookOutcome, Kind, SchemaError, SchemaValidator, Validate, Violations, suggest,
+    Hook, HookContext, HookOutcome, SchemaError, SchemaValidator, Validate, Violations, suggest,
 };
 use mcp_proto::{CallOptions, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ fn router(failures: mpsc::Sender<String>) -> Router {
         "Removes add",
         handler!(move |_: &mut Cx<'_>, _: Value| {
             updates.schedule(|router| {
-                router.core().remove(Kind::Tool, "add");
+                router.core().remove(EntryKind::Tool, "add");
             });
         }),
     );

@@ -99,7 +99,7 @@ fn sleep_takes_no_real_time_and_ends_at_call_timeout() {
     for era in ERAS {
         let (events, received) = mpsc::channel();
         let begun = RealInstant::now();
-        let mut client = testing::pair_with(options(era), router(events)).unwrap();
+        let mut client = testing::pair(router(events), options(era)).unwrap();
         assert_eq!(client.peer().era(), era);
         let before = client.now();
         let result =
@@ -136,7 +136,7 @@ fn sleep_takes_no_real_time_and_ends_at_call_timeout() {
 #[test]
 fn progress_resets_call_timeout() {
     for era in ERAS {
-        let mut client = testing::pair_with(options(era), router(mpsc::channel().0)).unwrap();
+        let mut client = testing::pair(router(mpsc::channel().0), options(era)).unwrap();
         let mut seen = Vec::new();
         let mut strict = CallOptions::new();
         strict.progress_resets_timeout = false;
@@ -157,7 +157,7 @@ fn progress_resets_call_timeout() {
 pub(crate) struct AcceptElicitation;
 
 impl ClientHandler for AcceptElicitation {
-    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         Ok(ElicitResult::accept(Map::new()))
     }
 }
@@ -166,7 +166,7 @@ impl ClientHandler for AcceptElicitation {
 fn client_handler_answers_elicitation() {
     for era in ERAS {
         let mut client =
-            testing::pair_with(options(era).handler(AcceptElicitation), router(mpsc::channel().0)).unwrap();
+            testing::pair(router(mpsc::channel().0), options(era).handler(AcceptElicitation)).unwrap();
         let result = client.call_tool("asks", &json!({})).unwrap();
         assert_eq!(text(&result), "booked", "{era:?}");
         assert_eq!(client.list_tools().unwrap().len(), 4);

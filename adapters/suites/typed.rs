@@ -10,7 +10,8 @@ mod scripted_server;
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_proto::client::{Kind, SchemaError, SchemaValidator, Validate, Violations};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{SchemaError, SchemaValidator, Validate, Violations};
 use mcp_proto::model::{
     CallToolParams, CompleteParams, CompletionArgument, CompletionContext, PromptReference,
     ReadResourceParams, RequestParams, ResourceContents, ResourceTemplateReference,
@@ -26,11 +27,11 @@ use crate::support::{ERAS, NoteLog, with_timeout};
 
 /// Records skipped entries and unusable schemas.
 impl ClientHandler for NoteLog {
-    fn unreadable_entry(&mut self, kind: Kind, entry: &RawJson, why: &str) {
+    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, why: &str) {
         self.record(format!("{kind} {entry}: {why}"));
     }
 
-    fn unusable_schema(&mut self, tool: &str, why: &SchemaError) {
+    fn unusable_schema(&self, tool: &str, why: &SchemaError) {
         self.record(format!("{tool}: {why}"));
     }
 }
@@ -175,7 +176,7 @@ fn list_skips_unreadable_entry() {
             assert!(recorded[4].contains("missing field `inputSchema`"), "{}", recorded[4]);
             assert!(recorded[6].contains("`annotations.readOnlyHint`: "), "{}", recorded[6]);
             assert!(recorded[7].contains("`icons"), "{}", recorded[7]);
-            assert_eq!(client.list(Kind::Tool).unwrap().len(), 11, "as they came");
+            assert_eq!(client.list(EntryKind::Tool).unwrap().len(), 11, "as they came");
             assert!(notes.take().is_empty());
             finish((client, serving));
         }
@@ -360,7 +361,7 @@ fn client_validates_results_against_listed_output_schemas() {
             client.send(&CallToolParams::new("broken")).unwrap();
             client.set_validator(TypeValidator);
             client.call_tool("broken", &json!({})).unwrap();
-            client.list(Kind::Tool).unwrap();
+            client.list(EntryKind::Tool).unwrap();
             assert!(matches!(client.call_tool("broken", &json!({})), Err(Error::OutputSchemaViolation(_))));
             finish((client, serving));
         }

@@ -218,7 +218,7 @@ pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseErr
 pub use identity::{Capabilities, Implementation};
 pub use json::EncodeError;
 pub use limits::{Limit, Limits};
-pub use methods::Capability;
+pub use methods::{Capability, EntryKind};
 pub use outbox::Outbox;
 pub use raw::{InvalidJson, RawJson};
 pub use rpc::envelope::MalformedMessage;

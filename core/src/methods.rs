@@ -109,7 +109,7 @@ impl core::fmt::Display for Capability {
 /// A kind of entry that a server lists (PAGE-001).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum EntryKind {
     /// A tool, by name.
     Tool,
     /// A resource, by URI.
@@ -120,7 +120,7 @@ pub enum Kind {
     Prompt,
 }
 
-impl Kind {
+impl EntryKind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt];
 
@@ -156,7 +156,7 @@ impl Kind {
     }
 }
 
-impl core::fmt::Display for Kind {
+impl core::fmt::Display for EntryKind {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Tool => "tool",

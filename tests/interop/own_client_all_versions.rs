@@ -25,7 +25,7 @@ struct RecordingUser {
 }
 
 impl ClientHandler for RecordingUser {
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let ElicitParams::Form(form) = params else { return Ok(ElicitResult::accept(Map::new())) };
         let fields = &form.requested_schema.properties;
         let known: [(&str, ElicitValue); 8] = [
@@ -43,19 +43,19 @@ impl ClientHandler for RecordingUser {
         Ok(ElicitResult::accept(form.requested_schema.fill_defaults(values)))
     }
 
-    fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         Ok(CreateMessageResult::new(Role::Assistant, "Paris", "muse"))
     }
 
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Ok(ListRootsResult::new(vec![Root::new("file:///home").name("home")]))
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.changes.lock().expect("no panic under this lock").push(change.clone());
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         self.records.lock().expect("no panic under this lock").push(record.clone());
     }
 }

@@ -19,7 +19,7 @@ use crate::tap_records;
 struct RecordLog(Arc<Mutex<Vec<TapRecord>>>);
 
 impl ClientHandler for RecordLog {
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         self.0.lock().expect("no panic under this lock").push(record.clone());
     }
 }

@@ -3,10 +3,11 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use mcp_proto::EntryKind;
 use mcp_proto::client::{self, Cache, CacheKey, CacheScope, Event, Paginator};
 use mcp_proto::model::{ReadResourceParams, RequestParams, Resource, Tool};
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::router::{CacheHint, CallTarget, IntoReadResult, Kind, Route, Router};
+use mcp_proto::router::{CacheHint, CallTarget, IntoReadResult, Route, Router};
 use mcp_proto::{CallKey, CallOptions, Change, Instant, RawJson, Version, VersionSet, server};
 
 use crate::common::secs;
@@ -31,7 +32,7 @@ impl CachedConnection {
             router.tool(tool_definition(name), "").expect("a tool");
         }
         router.resource(Resource::new("note://1", "one"), "milk").expect("a resource");
-        router.page_size(2).cache_list(Kind::Tool, CacheHint::public(secs(10)));
+        router.page_size(2).cache_list(EntryKind::Tool, CacheHint::public(secs(10)));
         router.cache_resource("note://1", CacheHint::private(secs(5))).expect("a resource");
         let config = client::Config::new("test", "1").versions(VersionSet::only(version));
         let mut client = Client::new(Arc::new(config.clone()), Instant::ZERO);
@@ -117,13 +118,16 @@ impl CachedConnection {
     /// Lists all tools: their names, and the number of requests that reached the server.
     fn tools(&mut self) -> (String, usize) {
         let before = self.request_count;
-        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        let mut pages = Paginator::new(EntryKind::Tool, 1 << 20);
         loop {
             let cursor = pages.cursor().map(str::to_owned);
-            let (page, is_cached) = self.cached_call(CacheKey::List(Kind::Tool, cursor.clone()), |ends| {
-                let engine = ends.client.engine();
-                engine.list(ends.now, Kind::Tool, cursor.as_deref(), &CallOptions::new()).expect("a call")
-            });
+            let (page, is_cached) =
+                self.cached_call(CacheKey::List(EntryKind::Tool, cursor.clone()), |ends| {
+                    let engine = ends.client.engine();
+                    engine
+                        .list(ends.now, EntryKind::Tool, cursor.as_deref(), &CallOptions::new())
+                        .expect("a call")
+                });
             let more = if is_cached { pages.take_cached(&page) } else { pages.take(&page) };
             if !more.expect("a page") {
                 break;
@@ -188,14 +192,14 @@ fn cache_keeps_results_for_the_time_the_server_allows() {
 fn cached_list_is_fetched_again_after_change_notification_or_expiry() {
     let mut ends = CachedConnection::new(Version::V2026_07_28);
     assert_eq!(ends.tools(), ("abcde".into(), 3));
-    ends.router.remove(Kind::Tool, "b");
+    ends.router.remove(EntryKind::Tool, "b");
     ends.router.tool(tool_definition("f"), "").expect("a tool");
     assert_eq!(ends.tools(), ("abcde".into(), 0), "no change has been announced");
     ends.cache.handle_change(&ends.cache_scope, &Change::Tools);
     assert_eq!(ends.tools(), ("acdef".into(), 3));
     // Pages expire at different times: the first is fetched again and leads to pages that are still fresh.
-    ends.cache.invalidate_list(&ends.cache_scope, Kind::Tool);
-    let first = ends.cached_call(CacheKey::List(Kind::Tool, None), |ends| {
+    ends.cache.invalidate_list(&ends.cache_scope, EntryKind::Tool);
+    let first = ends.cached_call(CacheKey::List(EntryKind::Tool, None), |ends| {
         ends.client.engine().list_tools(ends.now, None, &CallOptions::new()).expect("a call")
     });
     assert!(!first.1);

@@ -1,9 +1,10 @@
 //! Model types in context: capabilities, extensions, pages, and results that require input.
 
+use mcp_proto::EntryKind;
 use mcp_proto::meta::is_extension_id;
 use mcp_proto::model::*;
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::router::{CacheHint, Kind, Route, Router};
+use mcp_proto::router::{CacheHint, Route, Router};
 use mcp_proto::server::Event;
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Instant, RawJson, RpcError, UseError, Version,
@@ -131,7 +132,8 @@ fn client_can_list_all_pages_of_a_router() {
         list_pages(&router, &mut client_end, &mut server_end);
         let (mut names, mut sizes, mut cursor) = (Vec::new(), Vec::new(), None::<String>);
         loop {
-            let key = client_end.engine().list(NOW, Kind::Prompt, cursor.as_deref(), &CallOptions::new());
+            let key =
+                client_end.engine().list(NOW, EntryKind::Prompt, cursor.as_deref(), &CallOptions::new());
             key.expect("the server has prompts");
             let request = to_value(&RawJson::new(client_end.transmit().to_vec()).expect("one message"));
             assert_eq!(request["params"]["cursor"].as_str(), cursor.as_deref());
@@ -149,13 +151,16 @@ fn client_can_list_all_pages_of_a_router() {
         assert_eq!(names, (0..10).map(|i| format!("p{i}")).collect::<Vec<_>>());
         // An invalid cursor is an error, and the connection stays usable.
         for invalid in ["", "3.00000000", "zzz"] {
-            client_end.engine().list(NOW, Kind::Prompt, Some(invalid), &CallOptions::new()).expect("sent");
+            client_end
+                .engine()
+                .list(NOW, EntryKind::Prompt, Some(invalid), &CallOptions::new())
+                .expect("sent");
             match expect_outcome(list_pages(&router, &mut client_end, &mut server_end)) {
                 Err(CallError::Rpc(error)) => assert_eq!(error.code, -32602, "{invalid}"),
                 other => panic!("{other:?}"),
             }
         }
-        client_end.engine().list(NOW, Kind::Prompt, None, &CallOptions::new()).expect("sent");
+        client_end.engine().list(NOW, EntryKind::Prompt, None, &CallOptions::new()).expect("sent");
         assert!(expect_outcome(list_pages(&router, &mut client_end, &mut server_end)).is_ok());
     }
 }
@@ -173,11 +178,11 @@ fn cursor_of_another_server_is_refused() {
     let (one, mut two) = (many_prompts(), many_prompts());
     two.info(Implementation::new("tide-server", "2.1.1"));
     let (mut client_end, mut server_end) = connect(&one);
-    client_end.engine().list(NOW, Kind::Prompt, None, &CallOptions::new()).expect("sent");
+    client_end.engine().list(NOW, EntryKind::Prompt, None, &CallOptions::new()).expect("sent");
     let page = expect_outcome(list_pages(&one, &mut client_end, &mut server_end)).expect("a page");
     let cursor = page.member("nextCursor").and_then(|cursor| cursor.string()).expect("more");
     let (mut client_end, mut server_end) = connect(&two);
-    client_end.engine().list(NOW, Kind::Prompt, Some(&cursor), &CallOptions::new()).expect("sent");
+    client_end.engine().list(NOW, EntryKind::Prompt, Some(&cursor), &CallOptions::new()).expect("sent");
     match expect_outcome(list_pages(&two, &mut client_end, &mut server_end)) {
         Err(CallError::Rpc(error)) => assert_eq!(error.code, -32602),
         other => panic!("{other:?}"),
@@ -185,10 +190,10 @@ fn cursor_of_another_server_is_refused() {
     // A restarted server accepts its earlier cursors, even when the entries before it are gone.
     let mut again = many_prompts();
     for i in 0..9 {
-        again.remove(Kind::Prompt, &format!("p{i}"));
+        again.remove(EntryKind::Prompt, &format!("p{i}"));
     }
     let (mut client_end, mut server_end) = connect(&again);
-    client_end.engine().list(NOW, Kind::Prompt, Some(&cursor), &CallOptions::new()).expect("sent");
+    client_end.engine().list(NOW, EntryKind::Prompt, Some(&cursor), &CallOptions::new()).expect("sent");
     let page = expect_outcome(list_pages(&again, &mut client_end, &mut server_end)).expect("a page");
     assert_eq!(page.parse::<ListPromptsResult>().expect("a page").prompts[0].name, "p9");
 }
@@ -246,7 +251,7 @@ fn disabled_list_changed_sends_no_notifications() {
         let tool = |name: &str| Tool::new(name, raw(&json!({"type": "object"})));
         router.tool(tool("a"), ()).expect("a tool");
         router.disable_list_changed();
-        router.cache_list(Kind::Tool, CacheHint::public(secs(60)));
+        router.cache_list(EntryKind::Tool, CacheHint::public(secs(60)));
         let versions = VersionSet::only(version);
         let mut client_end = Client::new(alloc::sync::Arc::new(client(versions)), NOW);
         let mut server_end = Server::new(alloc::sync::Arc::new(router.config().versions(versions)), NOW);
@@ -258,12 +263,12 @@ fn disabled_list_changed_sends_no_notifications() {
         let tools = to_value(&peer.expect("ready").capabilities)["tools"].clone();
         assert_eq!(tools, json!({}), "`listChanged` is not declared");
         router.tool(tool("b"), ()).expect("a tool");
-        router.remove(Kind::Tool, "a");
+        router.remove(EntryKind::Tool, "a");
         assert!(
             list_pages(&router, &mut client_end, &mut server_end).is_empty(),
             "no change notification is sent"
         );
-        client_end.engine().list(NOW, Kind::Tool, None, &CallOptions::new()).expect("sent");
+        client_end.engine().list(NOW, EntryKind::Tool, None, &CallOptions::new()).expect("sent");
         let list = expect_outcome(list_pages(&router, &mut client_end, &mut server_end)).expect("a list");
         let list = list.parse::<ListToolsResult>().expect("a list");
         assert_eq!(list.tools.len(), 1, "a list request returns the new tool");

@@ -23,6 +23,7 @@ use std::path::Path;
 use self::log::{LogSection, TestOutcome};
 use self::targets::{CitedTest, CitedTests};
 
+mod documents;
 mod log;
 mod source;
 mod targets;
@@ -88,11 +89,6 @@ impl Requirements {
     }
 
     fn new(spec_map: &str, uncovered: &str, tests: CitedTests) -> Result<Self, String> {
-        let rows = |text: &str| -> Vec<(usize, Vec<String>)> {
-            let lines =
-                text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-            lines.map(|(index, line)| (index + 1, line.split('\t').map(str::to_owned).collect())).collect()
-        };
         let mut requirements: Vec<Requirement> = Vec::new();
         // The first row names the columns.
         for (line, row) in rows(spec_map).into_iter().skip(1) {
@@ -202,6 +198,12 @@ impl Requirements {
         }
         text
     }
+}
+
+/// Returns the rows of a table with their lines: columns are separated by tabs, comments begin with `#`.
+fn rows(text: &str) -> Vec<(usize, Vec<String>)> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|(index, line)| (index + 1, line.split('\t').map(str::to_owned).collect())).collect()
 }
 
 fn name(test: &CitedTest) -> String {

@@ -1,10 +1,5 @@
 //! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime.
 //!
-//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
-//! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads
-//! exist for I/O on Windows, where pipes cannot be polled, and briefly to resolve host names and to flush stdout.
-//! `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
-//!
 //! # A server
 //!
 //! A [`Router`] dispatches calls to closures by name. The schema of a tool's arguments comes from a Rust type (feature
@@ -27,8 +22,16 @@
 //! }
 //! ```
 //!
-//! A router also holds resources, resource templates, prompts and completions. [`RouterUpdates`] adds and removes
-//! entries while the server runs.
+//! The documentation of [`Router`] has an example of each kind of entry: [tools with titles and
+//! annotations](Router::tool_with), [resources](Router::resource), [templates](Router::resource_template),
+//! [prompts](Router::prompt) and [completions](Router::completion), and of the [errors of
+//! handlers](Router#errors-of-handlers). [`RouterUpdates`] adds and removes entries while the server runs. The server
+//! `tests/notes` in the repository uses all of it with a database.
+//!
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
+//! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads
+//! exist for I/O on Windows, where pipes cannot be polled, and briefly to resolve host names and to flush stdout.
+//! `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
 //!
 //! # Running handlers
 //!
@@ -39,6 +42,50 @@
 //!
 //! Use `mcp-threads` if a handler may block: its handlers are `Fn + Send + Sync` and run in parallel on a bounded pool
 //! of workers, and its HTTP server can use several threads. Use `mcp-smol` if handlers are `async`.
+//!
+//! Handlers share state by [`Rc`](std::rc::Rc) and [`RefCell`](core::cell::RefCell):
+//!
+//! ```
+//! use std::cell::RefCell;
+//! use std::rc::Rc;
+//!
+//! use mcp_blocking::mcp_proto::{RawJson, model::{Resource, Tool}};
+//! use mcp_blocking::Router;
+//!
+//! let log = Rc::new(RefCell::new(Vec::<String>::new()));
+//! let mut router = Router::new("ship", "1.0");
+//! let entries = log.clone();
+//! router.resource(Resource::new("ship://log", "log"), move |_, _| entries.borrow().join("\n"));
+//! let note = Tool::new("note", RawJson::new(r#"{"type":"object"}"#)?).description("Writes the arguments to the log");
+//! router.tool_with(note, move |_, entry: serde_json::Value| log.borrow_mut().push(entry.to_string()));
+//! # router.check().unwrap();
+//! # Ok::<(), mcp_blocking::mcp_proto::InvalidJson>(())
+//! ```
+//!
+//! # News from another thread
+//!
+//! A [`Handle`] sends commands to a running server from any thread: publish a change, use the engine, shut down.
+//! Subscribers are told of a published change.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use mcp_blocking::mcp_proto::{Change, model::Resource};
+//! use mcp_blocking::{Router, Server};
+//!
+//! let mut router = Router::new("harbour", "1.0");
+//! router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
+//! router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
+//! let mut server = Server::stdio(router.config()?, router)?;
+//! let handle = server.handle()?;
+//! std::thread::spawn(move || {
+//!     while handle.publish(&Change::Resource("harbour://tide".into())).is_ok() {
+//!         std::thread::sleep(Duration::from_secs(60));
+//!     }
+//! });
+//! server.run()?;
+//! # Ok::<(), mcp_blocking::Error>(())
+//! ```
 //!
 //! # A client
 //!
@@ -155,12 +202,12 @@
 //! struct User;
 //!
 //! impl ClientHandler for User {
-//!     fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+//!     fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
 //!         // Or `ElicitResult::decline()`, `ElicitResult::cancel()`.
 //!         Ok(ElicitResult::accept([("boat", "Aline".into()), ("nights", 3.into())]))
 //!     }
 //!
-//!     fn changed(&mut self, change: &Change) {
+//!     fn changed(&self, change: &Change) {
 //!         println!("{change:?}");
 //!     }
 //! }
@@ -197,7 +244,7 @@
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
 //!     Ok::<_, RpcError>("tea")
 //! });
-//! let mut client = testing::pair(router)?;
+//! let mut client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
 //! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
 //! # Ok::<(), mcp_blocking::Error>(())
@@ -259,6 +306,11 @@
 //! - If a server process dies, the [error](Error) has its exit status and, with [`Stderr::Capture`], the end of its
 //!   stderr. No server process outlives its [`Client`].
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
+//!
+//! # Platforms
+//!
+//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The page
+//! of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 //!
 //! # Features
 //!

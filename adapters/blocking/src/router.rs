@@ -98,7 +98,8 @@ mcp_std::router! {
     ///
     /// An entry that cannot be registered (an invalid name, a duplicate name) is recorded. [`check`](Self::check)
     /// reports it, and serving fails with it. Handlers run on the loop's thread, one at a time.
-    handlers: FnMut, callbacks: FnMut, bounds: [], changes: [], pointer: Rc, async: [], await: []
+    handlers: FnMut, callbacks: FnMut, bounds: [], changes: [], pointer: Rc, async: [], await: [],
+    examples: ["use mcp_blocking::{Cx, Router, mcp_proto};", "|"]
 }
 
 impl Router {

@@ -3,7 +3,7 @@
 use mcp_proto::server::Config;
 use mcp_std::Error;
 use mcp_std::adapter::server::{Handler, Server};
-use mcp_std::io::{Duplex, Stdio};
+use mcp_std::io::Duplex;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
@@ -28,9 +28,7 @@ use mcp_std::io::{Duplex, Stdio};
 /// - [`Error::Closed`] if the client sent too many faulty messages
 ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
 pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
-    let mut server = Server::new(config, Stdio::guarded()?, handler);
-    server.defer_buffer_release();
-    server.run()
+    Server::stdio(config, handler)?.run()
 }
 
 /// Serves one client on any byte stream until the client closes its sending side or disconnects.

@@ -12,7 +12,7 @@
 //!     Ok::<_, RpcError>("high")
 //! });
 //!
-//! let mut client = testing::pair(router)?;
+//! let mut client = testing::pair(router, Default::default())?;
 //! let start = client.now();
 //! let hour = Duration::from_secs(60 * 60);
 //! let options = CallOptions::new().timeout(hour).total_timeout(hour);
@@ -43,7 +43,6 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use mcp_proto::client;
 use mcp_proto::server::Config;
 use mcp_std::Error;
 use mcp_std::adapter::client::{ClientSetup, Inline, StreamConnector, TestConnection, TestPeer, TestServer};
@@ -51,33 +50,27 @@ use mcp_std::adapter::server::Handler;
 
 use crate::{Client, Options};
 
-/// Connects a client to a router. They use the newest revision that both support.
-///
-/// # Errors
-///
-/// - [`Error::Register`] if an entry of the router could not be registered.
-/// - [`Error::Closed`] if client and server have no revision in common.
-pub fn pair(router: impl TestServer) -> Result<Client, Error> {
-    let config = client::Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    pair_with(Client::options(config), router)
-}
-
-/// Connects a client with these [`Options`] (handler, revisions, limits) to a router.
+/// Connects a client with these [`Options`] (handler, revisions, limits) to a router. They use the newest revision that
+/// both support.
 ///
 /// ```
 /// # use mcp_blocking::{Client, Router, mcp_proto, testing};
 /// use mcp_proto::{VersionSet, client::Config};
 ///
+/// let client = testing::pair(Router::new("harbour", "1.0"), Default::default())?;
+/// assert_eq!(client.peer().version.to_string(), "2026-07-28");
+///
 /// let legacy = Config::new("test", "1.0").versions(VersionSet::LEGACY);
-/// let client = testing::pair_with(Client::options(legacy), Router::new("harbour", "1.0"))?;
+/// let client = testing::pair(Router::new("harbour", "1.0"), Client::options(legacy))?;
 /// assert_eq!(client.peer().version.to_string(), "2025-11-25");
 /// # Ok::<(), mcp_blocking::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// As [`pair`].
-pub fn pair_with(options: Options, router: impl TestServer) -> Result<Client, Error> {
+/// - [`Error::Register`] if an entry of the router could not be registered.
+/// - [`Error::Closed`] if client and server have no revision in common.
+pub fn pair(router: impl TestServer, options: Options) -> Result<Client, Error> {
     let (config, peer) = router.into_test_peer()?;
     options.connect(Server { config, peer })
 }

@@ -22,7 +22,7 @@ use support::{
 
 /// Answers `mine/…` requests and records all callbacks.
 impl ClientHandler for NoteLog {
-    fn request(&mut self, request: &client::ServerRequest) -> Result<RawJson, RpcError> {
+    fn request(&self, request: &client::ServerRequest) -> Result<RawJson, RpcError> {
         self.record(format!("request {}", request.method));
         match &*request.method {
             "mine/answer" => Ok(RawJson::new(r#"{"n":42}"#).unwrap()),
@@ -32,19 +32,19 @@ impl ClientHandler for NoteLog {
         }
     }
 
-    fn notification(&mut self, notification: &client::Notification) {
+    fn notification(&self, notification: &client::Notification) {
         self.record(format!("notification {}", notification.method));
     }
 
-    fn progress(&mut self, _: CallKey, progress: &Progress) {
+    fn progress(&self, _: CallKey, progress: &Progress) {
         self.record(format!("progress {}", progress.progress));
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.record(format!("odd {diagnostic:?}"));
     }
 
-    fn tap(&mut self, record: &mcp_proto::tap::TapRecord) {
+    fn tap(&self, record: &mcp_proto::tap::TapRecord) {
         let text = String::from_utf8_lossy(&record.bytes).into_owned();
         self.record(format!("{:?} {text}", record.direction));
     }

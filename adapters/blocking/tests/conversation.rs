@@ -36,7 +36,7 @@ fn change_between_calls_is_published_after_next_call() {
         });
         struct ChangeRecorder(NoteLog);
         impl ClientHandler for ChangeRecorder {
-            fn changed(&mut self, change: &Change) {
+            fn changed(&self, change: &Change) {
                 self.0.record(format!("{change:?}"));
             }
         }

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_millis(400);
 struct SlowElicitation;
 
 impl ClientHandler for SlowElicitation {
-    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         thread::sleep(TIMEOUT * 2);
         Ok(ElicitResult::accept(Map::new()))
     }

@@ -1,7 +1,7 @@
 //! The `call` command: calls one tool.
 
+use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
-use mcp_proto::client::Kind;
 use mcp_proto::model::{CallToolParams, CallToolResult};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let command = RequestCommand::<CallToolParams<'_>> {
         noun: "a tool",
         show: format_result,
-        hint: &|client| request::alternatives(client, Kind::Tool, "tool", "name", tool),
+        hint: &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
     };
     let result = request::run(
         &args.request_args,

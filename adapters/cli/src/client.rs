@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_smol::block_on;
@@ -179,7 +180,7 @@ impl Client {
         with_client!(self, client => client.read_resource(uri))
     }
 
-    pub(crate) fn list(&mut self, kind: Kind) -> Result<Vec<RawJson>, Error> {
+    pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         with_client!(self, client => client.list(kind))
     }
 

@@ -1,6 +1,6 @@
 //! The `complete` command: completes an argument of a prompt or a variable of a resource template.
 
-use mcp_proto::client::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{
     CompleteParams, CompleteResult, CompletionArgument, CompletionContext, CompletionReference, Map,
     PromptReference, RequestParams, ResourceTemplateReference,
@@ -40,10 +40,10 @@ pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
 fn hint(client: &mut Client, reference: &args::CompletionReference, argument: &str) -> Option<String> {
     match reference {
         args::CompletionReference::Template(template) => {
-            request::alternatives(client, Kind::ResourceTemplate, "template", "uriTemplate", template)
+            request::alternatives(client, EntryKind::ResourceTemplate, "template", "uriTemplate", template)
         }
         args::CompletionReference::Prompt(name) => {
-            if let Some(hint) = request::alternatives(client, Kind::Prompt, "prompt", "name", name) {
+            if let Some(hint) = request::alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
                 return Some(hint);
             }
             let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == *name)?;

@@ -1,6 +1,6 @@
 //! The `prompt` command: gets a prompt with its arguments filled in.
 
-use mcp_proto::client::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{GetPromptParams, GetPromptResult, Map, Prompt, PromptArgument, RequestParams, Role};
 
 use crate::args;
@@ -54,7 +54,7 @@ fn collect_arguments(args: &args::PromptArgs) -> Result<Map<String>, CommandFail
 
 /// Returns a hint: the prompts that exist, or the arguments of the one that was named.
 fn hint(client: &mut Client, name: &str) -> Option<String> {
-    if let Some(hint) = request::alternatives(client, Kind::Prompt, "prompt", "name", name) {
+    if let Some(hint) = request::alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
         return Some(hint);
     }
     let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;

@@ -1,6 +1,6 @@
 //! The `read` command: reads a resource.
 
-use mcp_proto::client::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{ReadResourceParams, ReadResourceResult, RequestParams, ResourceContents};
 
 use crate::args;
@@ -25,8 +25,8 @@ pub(crate) fn run(args: &args::ReadArgs) -> Result<(), CommandFailure> {
 
 /// Returns a hint: the resources and resource templates that exist.
 fn hint(client: &mut Client, uri: &str) -> Option<String> {
-    let hint = request::alternatives(client, Kind::Resource, "resource", "uri", uri)?;
-    let templates = client.list(Kind::ResourceTemplate).unwrap_or_default();
+    let hint = request::alternatives(client, EntryKind::Resource, "resource", "uri", uri)?;
+    let templates = client.list(EntryKind::ResourceTemplate).unwrap_or_default();
     let templates: Vec<_> =
         templates.iter().filter_map(|entry| entry.member("uriTemplate")?.string()).take(20).collect();
     if templates.is_empty() {

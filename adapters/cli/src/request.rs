@@ -1,7 +1,7 @@
 //! One request and its answer: the common part of `call`, `read`, `prompt` and `complete`.
 
 use mcp_blocking::Error;
-use mcp_proto::client::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
@@ -144,7 +144,7 @@ fn requires_input_capability(error: &RpcError) -> bool {
 /// `what` is the noun for an entry ("tool"). `member` is the member that holds its name.
 pub(crate) fn alternatives(
     client: &mut Client,
-    kind: Kind,
+    kind: EntryKind,
     what: &str,
     member: &str,
     asked: &str,

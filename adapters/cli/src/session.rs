@@ -1,10 +1,12 @@
 //! Client sessions: from the command line to a connection.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Input, Kind, LogMessage, Peer, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
@@ -107,9 +109,9 @@ impl ClientSession {
             is_remote: server.is_remote(),
             head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
-            noise_notes: LimitedNotes(MAX_NOISE_LINES),
+            noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
             log_level: target.log.clone(),
-            responder,
+            responder: responder.map(RefCell::new),
             changes: changes.clone(),
         };
         let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace };
@@ -212,34 +214,34 @@ struct SessionHandler {
     is_remote: bool,
     head_redaction: HeadRedaction,
     paint: Paint,
-    noise_notes: LimitedNotes,
+    noise_notes: RefCell<LimitedNotes>,
     /// Lowest level of log messages that are shown.
     log_level: Option<LoggingLevel>,
-    responder: Option<InputResponder>,
+    responder: Option<RefCell<InputResponder>>,
     changes: ReceivedChanges,
 }
 
 impl ClientHandler for SessionHandler {
-    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
-        Some(match &mut self.responder {
-            Some(responder) => responder.answer(input),
+    fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+        Some(match &self.responder {
+            Some(responder) => responder.borrow_mut().answer(input),
             None => Err(RpcError::internal("the client has no handler for this request")),
         })
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.changes.add(ChangeEvent::Changed(change.clone()));
     }
 
-    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, _: SubscriptionKey, error: Option<&CallError>) {
         self.changes.add(ChangeEvent::Ended(error.cloned()));
     }
 
-    fn elicitation_complete(&mut self, id: &str) {
+    fn elicitation_complete(&self, id: &str) {
         print_note(&format!("the server reports that the elicitation by web page is complete (`{id}`)"));
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         // Legacy servers may send any level; an unknown one counts as the most severe.
         if self.log_level.as_ref().is_some_and(|minimum| {
             log.level.severity() >= minimum.severity() || log.level.severity().is_none()
@@ -248,31 +250,34 @@ impl ClientHandler for SessionHandler {
         }
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
                 let what =
                     if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
-                self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
+                self.noise_notes
+                    .borrow_mut()
+                    .note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
             // A tool that is left out must be reported (XHDR-012).
-            Diagnostic::InvalidTool { .. } => self.noise_notes.note(&diagnostic.to_string()),
+            Diagnostic::InvalidTool { .. } => self.noise_notes.borrow_mut().note(&diagnostic.to_string()),
             other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
             _ => {}
         }
     }
 
-    fn unreadable_entry(&mut self, kind: Kind, _: &RawJson, reason: &str) {
+    fn unreadable_entry(&self, kind: EntryKind, _: &RawJson, reason: &str) {
         self.noise_notes
+            .borrow_mut()
             .note(&format!("an entry of the server's {} cannot be read: {reason}", kind.list_member()));
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         print_stderr(&trace::format_record(record, self.paint));
     }
 
-    fn head(&mut self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
     }
 }

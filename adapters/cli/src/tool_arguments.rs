@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use mcp_blocking::Error;
+use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
-use mcp_proto::client::Kind;
 use serde_json::Value;
 
 use crate::args::{ArgumentValue, CallArgs, JsonSource, NamedArgument, json_object};
@@ -84,7 +84,7 @@ pub(crate) fn read_object(source: &JsonSource) -> Result<RawJson, CommandFailure
 
 /// Returns the input schema of a tool, or `None` if the server does not list it.
 fn input_schema(client: &mut Client, tool: &str) -> Result<Option<RawJson>, Error> {
-    let tools = client.list(Kind::Tool)?;
+    let tools = client.list(EntryKind::Tool)?;
     let named = |entry: &&RawJson| {
         entry.member("name").and_then(|name| name.string()).is_some_and(|name| name == tool)
     };

@@ -1,11 +1,5 @@
 //! Model Context Protocol servers and clients as plain futures, on smol or any other executor.
 //!
-//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate waits for
-//! them with [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: the task that awaits one
-//! of its futures drives it, and [`block_on`](block_on()) is the cheapest way to await one. Only additional
-//! [shards](#http) of an HTTP server have threads of their own. `mcp-blocking` offers the same API as blocking calls,
-//! `mcp-threads` with a pool of workers. The crate page of `mcp-blocking` explains what all three have in common.
-//!
 //! # A server
 //!
 //! A [`Router`] dispatches calls to `async` closures by name. The schema of a tool's arguments comes from a Rust type
@@ -28,13 +22,74 @@
 //! }
 //! ```
 //!
+//! The documentation of [`Router`] has an example of each kind of entry: [tools with titles and
+//! annotations](Router::tool_with), [resources](Router::resource), [templates](Router::resource_template),
+//! [prompts](Router::prompt) and [completions](Router::completion), and of the [errors of
+//! handlers](Router#errors-of-handlers). [`RouterUpdates`] adds and removes entries while the server runs. The server
+//! `tests/notes` in the repository uses all of it with a database.
+//!
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate waits for
+//! them with [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: the task that awaits one
+//! of its futures drives it, and [`block_on`](block_on()) is the cheapest way to await one. Only additional
+//! [shards](#http) of an HTTP server have threads of their own. `mcp-blocking` offers the same API as blocking calls,
+//! `mcp-threads` with a pool of workers. The crate page of `mcp-blocking` explains what all three have in common.
+//!
 //! # Running handlers
 //!
 //! Handlers run concurrently inside the server's future. What they hold need not be `Send`; if it is, the server's
 //! future is `Send`. A handler that computes for a long time without awaiting delays its server: move such work to a
 //! thread, for example with `blocking::unblock`. The future of a cancelled call is dropped.
 //!
-//! [`Handle`] sends commands to a running server from any thread: shut down, publish a change, use the engine.
+//! Handlers share state by [`Rc`](std::rc::Rc) and [`RefCell`](core::cell::RefCell). No borrow may last across an
+//! `.await`, because other handlers run meanwhile.
+//!
+//! ```
+//! use std::cell::RefCell;
+//! use std::rc::Rc;
+//!
+//! use mcp_smol::mcp_proto::{RawJson, model::{Resource, Tool}, router::ResourceTarget};
+//! use mcp_smol::{Cx, Router};
+//!
+//! let log = Rc::new(RefCell::new(Vec::<String>::new()));
+//! let mut router = Router::new("ship", "1.0");
+//! let entries = log.clone();
+//! let read = async move |_: &mut Cx<'_>, _: &ResourceTarget<'_>| entries.borrow().join("\n");
+//! router.resource(Resource::new("ship://log", "log"), read);
+//! let note = Tool::new("note", RawJson::new(r#"{"type":"object"}"#)?).description("Writes the arguments to the log");
+//! router.tool_with(note, async move |_: &mut Cx<'_>, entry: serde_json::Value| {
+//!     log.borrow_mut().push(entry.to_string());
+//! });
+//! # router.check().unwrap();
+//! # Ok::<(), mcp_smol::mcp_proto::InvalidJson>(())
+//! ```
+//!
+//! # News from another thread
+//!
+//! A [`Handle`] sends commands to a running server from any thread: publish a change, use the engine, shut down.
+//! Subscribers are told of a published change.
+//!
+//! ```no_run
+//! # #[cfg(unix)] {
+//! use std::time::Duration;
+//!
+//! use mcp_smol::mcp_proto::{Change, model::Resource, router::ResourceTarget};
+//! use mcp_smol::{Cx, Router, Server};
+//!
+//! let mut router = Router::new("harbour", "1.0");
+//! let read = async |_: &mut Cx<'_>, _: &ResourceTarget<'_>| "high";
+//! router.resource(Resource::new("harbour://tide", "tide"), read);
+//! router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
+//! let server = Server::stdio(router.config()?, router)?;
+//! let handle = server.handle();
+//! std::thread::spawn(move || {
+//!     while handle.publish(&Change::Resource("harbour://tide".into())).is_ok() {
+//!         std::thread::sleep(Duration::from_secs(60));
+//!     }
+//! });
+//! mcp_smol::block_on(server.run())?;
+//! # }
+//! # Ok::<(), mcp_smol::Error>(())
+//! ```
 //!
 //! # A client
 //!
@@ -184,9 +239,8 @@
 //!
 //! # Platforms
 //!
-//! [`serve`] works wherever `async-io` does. Stdin and stdout are watched on Unix. Over HTTP, the reactor watches all
-//! connections at once on Linux. On other Unix systems an HTTP server checks them every 10 ms, and HTTP clients are not
-//! supported yet.
+//! [`serve`] and [`Client::connect`] work wherever `async-io` does, the rest on Unix only. HTTP clients need Linux. The
+//! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -119,7 +119,8 @@ mcp_std::router! {
     ///
     /// Handlers run concurrently on one thread. A call sees the router as it was when the call arrived. Keep mutable
     /// state in cells. With several threads, each has a router of its own (`HttpServer::shards_with`).
-    handlers: AsyncFn, callbacks: Fn, bounds: [], changes: [], pointer: Rc, async: [async], await: [.await]
+    handlers: AsyncFn, callbacks: Fn, bounds: [], changes: [], pointer: Rc, async: [async], await: [.await],
+    examples: ["use mcp_smol::{Cx, Router, mcp_proto};", "async |"]
 }
 
 impl Router {

@@ -248,7 +248,7 @@ fn progress_reaches_awaiting_task() {
 struct DeferredInputHandler(mpsc::Sender<InputId>);
 
 impl ClientHandler for DeferredInputHandler {
-    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+    fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         self.0.send(input.id).unwrap();
         None
     }
@@ -297,7 +297,7 @@ fn open_input_request_delays_nothing_else() {
 fn change_is_delivered_while_client_runs() {
     struct ChangeRecorder(mpsc::Sender<Change>);
     impl ClientHandler for ChangeRecorder {
-        fn changed(&mut self, change: &Change) {
+        fn changed(&self, change: &Change) {
             let _ = self.0.send(change.clone());
         }
     }

@@ -67,7 +67,7 @@ fn oneshot() -> (impl FnOnce(&'static str) + Send, impl Future<Output = &'static
 #[test]
 fn virtual_time_waits_for_real_events() {
     for era in ERAS {
-        let mut client = testing::pair_with(options(era), router()).unwrap();
+        let mut client = testing::pair(router(), options(era)).unwrap();
         let before = client.now();
         assert_eq!(text(&client.call_tool("thread", &json!({})).unwrap()), "done");
         assert_eq!(text(&client.call_tool("timer", &json!({})).unwrap()), "late");

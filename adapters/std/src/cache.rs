@@ -5,7 +5,8 @@ use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::Change;
-use mcp_proto::client::{Cache, CacheKey, CacheScope, CacheTicket, Kind};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Cache, CacheKey, CacheScope, CacheTicket};
 use mcp_proto::{Instant, RawJson};
 
 use crate::Clock;
@@ -60,7 +61,7 @@ impl SharedCache {
     }
 
     /// Calls [`Cache::invalidate_list`].
-    pub fn invalidate_list(&self, scope: &CacheScope, kind: Kind) {
+    pub fn invalidate_list(&self, scope: &CacheScope, kind: EntryKind) {
         self.lock().0.invalidate_list(scope, kind);
     }
 

@@ -27,10 +27,24 @@
 //!
 //! # Platforms
 //!
-//! On Unix each wait is one `poll(2)`, or on Linux one `epoll_wait(2)` for many sockets. I/O needs no threads;
-//! short-lived threads resolve host names and flush stdout, and the feature `signals` starts one. Where pipes cannot be
-//! polled (Windows), the same types run two threads per stream; [`io::Listener`] and connecting sockets return
-//! `Unsupported` there. Process groups, signals and the stdout guard exist on Unix only.
+//! Of this crate and of the adapters:
+//!
+//! | | Linux | other Unix | Windows |
+//! |---|---|---|---|
+//! | stdin and stdout ([`io::Stdio`]) | one `poll(2)` per wait | one `poll(2)` per wait | two threads |
+//! | servers on stdio with `mcp-smol` | yes | yes | no `serve_stdio`; `serve` takes any asynchronous stream |
+//! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol` |
+//! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | it alone is killed |
+//! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
+//! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
+//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; `mcp-smol` looks every 10 ms | `Unsupported` |
+//! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol` | `Unsupported` |
+//! | shards pinned to cores | yes | no effect | no effect |
+//! | `on_terminate` (feature `signals`) | yes | yes | no |
+//!
+//! Where the table names no thread, this crate and `mcp-blocking` start only short-lived ones, which resolve host names
+//! and flush stdout, and one for the feature `signals`. `.ci/run` tests on Linux, and type-checks for
+//! `x86_64-apple-darwin` and `x86_64-pc-windows-gnu`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -1,9 +1,5 @@
 //! Model Context Protocol servers and clients on threads: handlers on a pool of workers, calls from any thread.
 //!
-//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
-//! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-smol` with futures. The
-//! crate page of `mcp-blocking` explains what all three have in common.
-//!
 //! # A server
 //!
 //! A [`Router`] dispatches calls to closures by name. The schema of a tool's arguments comes from a Rust type (feature
@@ -33,6 +29,16 @@
 //! }
 //! ```
 //!
+//! The documentation of [`Router`] has an example of each kind of entry: [tools with titles and
+//! annotations](Router::tool_with), [resources](Router::resource), [templates](Router::resource_template),
+//! [prompts](Router::prompt) and [completions](Router::completion), and of the [errors of
+//! handlers](Router#errors-of-handlers). [`RouterUpdates`] adds and removes entries while the server runs. The server
+//! `tests/notes` in the repository uses all of it with a database.
+//!
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
+//! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-smol` with futures. The
+//! crate page of `mcp-blocking` explains what all three have in common.
+//!
 //! # Running handlers
 //!
 //! One thread reads and writes. Handlers run on [workers](Server::workers), several at a time, so closures are `Fn`,
@@ -40,7 +46,48 @@
 //! never returns occupies its worker until the process ends; call [`Cx::checkpoint`], [`Cx::sleep`] or [`Cx::progress`]
 //! with `?` to stop when the call was cancelled.
 //!
-//! [`Handle`] sends commands to a running server from any thread: shut down, publish a change, use the engine.
+//! Handlers share state by [`Arc`](std::sync::Arc) and [`Mutex`](std::sync::Mutex):
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//!
+//! use mcp_threads::mcp_proto::{RawJson, model::{Resource, Tool}};
+//! use mcp_threads::Router;
+//!
+//! let log = Arc::new(Mutex::new(Vec::<String>::new()));
+//! let mut router = Router::new("ship", "1.0");
+//! let entries = log.clone();
+//! router.resource(Resource::new("ship://log", "log"), move |_, _| entries.lock().unwrap().join("\n"));
+//! let note = Tool::new("note", RawJson::new(r#"{"type":"object"}"#)?).description("Writes the arguments to the log");
+//! router.tool_with(note, move |_, entry: serde_json::Value| log.lock().unwrap().push(entry.to_string()));
+//! # router.check().unwrap();
+//! # Ok::<(), mcp_threads::mcp_proto::InvalidJson>(())
+//! ```
+//!
+//! # News from another thread
+//!
+//! A [`Handle`] sends commands to a running server from any thread: publish a change, use the engine, shut down.
+//! Subscribers are told of a published change.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use mcp_threads::mcp_proto::{Change, model::Resource};
+//! use mcp_threads::{Router, Server};
+//!
+//! let mut router = Router::new("harbour", "1.0");
+//! router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
+//! router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
+//! let mut server = Server::stdio(router.config()?, router)?;
+//! let handle = server.handle()?;
+//! std::thread::spawn(move || {
+//!     while handle.publish(&Change::Resource("harbour://tide".into())).is_ok() {
+//!         std::thread::sleep(Duration::from_secs(60));
+//!     }
+//! });
+//! server.run()?;
+//! # Ok::<(), mcp_threads::Error>(())
+//! ```
 //!
 //! # A client
 //!
@@ -166,6 +213,11 @@
 //! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls received before it within the
 //!   grace period, and returns.
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
+//!
+//! # Platforms
+//!
+//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The page
+//! of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 //!
 //! # Features
 //!

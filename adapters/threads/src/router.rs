@@ -95,7 +95,8 @@ mcp_std::router! {
     /// reports it, and serving fails with it.
     ///
     /// Handlers run on the server's workers, several at a time. A call sees the router as it was when the call arrived.
-    handlers: Fn, callbacks: Fn, bounds: [+ Send + Sync], changes: [+ Send], pointer: Arc, async: [], await: []
+    handlers: Fn, callbacks: Fn, bounds: [+ Send + Sync], changes: [+ Send], pointer: Arc, async: [], await: [],
+    examples: ["use mcp_threads::{Cx, Router, mcp_proto};", "|"]
 }
 
 impl Router {

@@ -105,9 +105,8 @@ impl<H: Handler> Server<Stdio, H> {
     ///
     /// [`Error::Io`] if stdin or stdout is not available.
     pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
-        let mut server = Self::new(config, Stdio::guarded()?, handler);
-        server.inner.defer_buffer_release();
-        Ok(server)
+        let inner = serve::Server::stdio(config, SharedHandler(Arc::new(handler)))?;
+        Ok(Self { inner, workers: default_workers(), is_started: false })
     }
 }
 

@@ -105,7 +105,7 @@ fn dropped_or_late_call_is_cancelled_at_server() {
 fn progress_reaches_waiting_thread_or_handler() {
     struct ProgressRecorder(mpsc::Sender<f64>);
     impl ClientHandler for ProgressRecorder {
-        fn progress(&mut self, _: mcp_proto::CallKey, progress: &Progress) {
+        fn progress(&self, _: mcp_proto::CallKey, progress: &Progress) {
             let _ = self.0.send(progress.progress);
         }
     }
@@ -137,7 +137,7 @@ struct GatedInputHandler {
 }
 
 impl ClientHandler for GatedInputHandler {
-    fn input(&mut self, _: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+    fn input(&self, _: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         self.started.send(()).unwrap();
         self.release.recv_timeout(DEADLINE).unwrap();
         Some(Ok(ElicitResult::accept(Map::new()).into()))
@@ -187,7 +187,7 @@ struct GatedLogHandler {
 }
 
 impl ClientHandler for GatedLogHandler {
-    fn log(&mut self, _: &client::LogMessage) {
+    fn log(&self, _: &client::LogMessage) {
         *self.log_count.lock().unwrap() += 1;
         let _ = self.started.send(());
         let _ = self.release.recv_timeout(DEADLINE);
@@ -239,7 +239,7 @@ fn full_callback_queue_pauses_reading() {
 fn change_is_delivered_without_a_call() {
     struct ChangeRecorder(mpsc::Sender<Change>);
     impl ClientHandler for ChangeRecorder {
-        fn changed(&mut self, change: &Change) {
+        fn changed(&self, change: &Change) {
             let _ = self.0.send(change.clone());
         }
     }

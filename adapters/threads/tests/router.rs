@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use mcp_blocking::Client;
-use mcp_proto::router::Kind;
+use mcp_proto::EntryKind;
 use mcp_proto::{CallOptions, client};
 use mcp_threads::{Cx, Router};
 use serde_json::json;
@@ -35,8 +35,8 @@ fn update_applies_while_removed_tool_still_runs() {
         let updates = router.updates();
         router.tool("replace", "Takes `slow` away, and itself", move |_: &mut Cx<'_>, ()| {
             updates.schedule(|router| {
-                router.core().remove(Kind::Tool, "slow");
-                router.core().remove(Kind::Tool, "replace");
+                router.core().remove(EntryKind::Tool, "slow");
+                router.core().remove(EntryKind::Tool, "replace");
                 router.tool("new", "Is there now", |_: &mut Cx<'_>, ()| "new");
             });
             "replaced"

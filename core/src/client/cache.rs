@@ -12,7 +12,7 @@ use super::config::Config;
 use super::event::Peer;
 use crate::change::Change;
 use crate::json::object_members;
-use crate::methods::{self, Kind};
+use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
 use crate::time::Instant;
 
@@ -66,7 +66,7 @@ struct CacheEntry {
 /// The results that a change makes outdated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Invalidation {
-    List(Kind),
+    List(EntryKind),
     /// A resource, and those that it is part of (RES-013).
     Resource(String),
     Resources,
@@ -91,7 +91,7 @@ impl Invalidation {
 #[non_exhaustive]
 pub enum CacheKey {
     /// A page of a list, by its cursor.
-    List(Kind, Option<String>),
+    List(EntryKind, Option<String>),
     /// The contents of a resource, by its URI.
     Read(String),
 }
@@ -103,7 +103,7 @@ impl CacheKey {
     /// responses and state (CACHE-004, CACHE-011). `_meta` is ignored (CACHE-020).
     #[must_use]
     pub fn from_request<T: Serialize + ?Sized>(method: &str, params: &T) -> Option<Self> {
-        let list = Kind::ALL.into_iter().find(|kind| kind.list_method() == method);
+        let list = EntryKind::ALL.into_iter().find(|kind| kind.list_method() == method);
         let name: &[u8] = match list {
             Some(_) => b"cursor",
             None if method == methods::RESOURCES_READ => b"uri",
@@ -315,11 +315,11 @@ impl Cache {
     /// Removes the results that a change makes outdated (CACHE-014).
     pub fn handle_change(&mut self, scope: &CacheScope, change: &Change) {
         match change {
-            Change::Tools => self.invalidate(scope, Invalidation::List(Kind::Tool)),
-            Change::Prompts => self.invalidate(scope, Invalidation::List(Kind::Prompt)),
+            Change::Tools => self.invalidate(scope, Invalidation::List(EntryKind::Tool)),
+            Change::Prompts => self.invalidate(scope, Invalidation::List(EntryKind::Prompt)),
             Change::Resources => {
-                self.invalidate(scope, Invalidation::List(Kind::Resource));
-                self.invalidate(scope, Invalidation::List(Kind::ResourceTemplate));
+                self.invalidate(scope, Invalidation::List(EntryKind::Resource));
+                self.invalidate(scope, Invalidation::List(EntryKind::ResourceTemplate));
             }
             // A very long URI is not remembered, so all resources are invalidated instead.
             Change::Resource(uri) if uri.len() > Self::MAX_URI => {
@@ -330,7 +330,7 @@ impl Cache {
     }
 
     /// Removes all pages of a list, for example after a cursor was refused (CACHE-018).
-    pub fn invalidate_list(&mut self, scope: &CacheScope, kind: Kind) {
+    pub fn invalidate_list(&mut self, scope: &CacheScope, kind: EntryKind) {
         self.invalidate(scope, Invalidation::List(kind));
     }
 

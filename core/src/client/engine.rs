@@ -22,7 +22,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::{OBJECT_MARKER, Serializer};
 use crate::limits::Limit;
-use crate::methods::{self, Kind};
+use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
 use crate::rpc::RpcError;
 use crate::shape;
@@ -430,7 +430,7 @@ impl Engine {
     pub fn list(
         &mut self,
         now: Instant,
-        kind: Kind,
+        kind: EntryKind,
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
@@ -453,7 +453,7 @@ impl Engine {
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        self.list(now, Kind::Tool, cursor, options)
+        self.list(now, EntryKind::Tool, cursor, options)
     }
 
     /// Cancels a call. It ends with [`CallError::Cancelled`] (CANC-003, CANC-012, CANC-016).

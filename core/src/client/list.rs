@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::error::CallError;
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 use crate::raw::RawJson;
 use crate::rpc::code;
 
@@ -25,7 +25,7 @@ impl ResultPage {
     ///
     /// Returns `None` if the result has no such list.
     #[must_use]
-    pub fn from_result(kind: Kind, result: &RawJson) -> Option<Self> {
+    pub fn from_result(kind: EntryKind, result: &RawJson) -> Option<Self> {
         let entries = result.member(kind.list_member())?.elements()?;
         Some(Self { entries, next_cursor: result.member("nextCursor").and_then(|c| c.string()) })
     }
@@ -38,7 +38,7 @@ impl ResultPage {
 /// when the byte limit is exceeded. All entries received until then are kept.
 #[derive(Clone, Debug)]
 pub struct Paginator {
-    kind: Kind,
+    kind: EntryKind,
     /// Cursors of all requested pages except the first; the last one is current.
     cursors: Vec<String>,
     entries: Vec<RawJson>,
@@ -55,7 +55,7 @@ impl Paginator {
 
     /// Creates a paginator for results of `max_bytes` in total. The page that exceeds this is the last one.
     #[must_use]
-    pub const fn new(kind: Kind, max_bytes: usize) -> Self {
+    pub const fn new(kind: EntryKind, max_bytes: usize) -> Self {
         Self {
             kind,
             cursors: Vec::new(),
@@ -68,7 +68,7 @@ impl Paginator {
 
     /// Returns the kind of the list.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> EntryKind {
         self.kind
     }
 
@@ -133,7 +133,7 @@ impl Paginator {
 /// The error for a result without the requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the result has no list `{}`", .0.list_member())]
-pub struct MissingListError(pub Kind);
+pub struct MissingListError(pub EntryKind);
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +146,7 @@ mod tests {
     fn refused_cursor_of_cached_page_restarts_the_list_once() {
         let page = raw(r#"{"tools":[1],"nextCursor":"a"}"#);
         let refused = CallError::Rpc(RpcError::invalid_params("no such cursor"));
-        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        let mut pages = Paginator::new(EntryKind::Tool, 1 << 20);
         assert_eq!(pages.take_cached(&page), Ok(true));
         assert!(!pages.restart(&CallError::TimedOut) && pages.restart(&refused));
         assert_eq!((pages.cursor(), pages.clone().into_entries().len()), (None, 0));
@@ -162,7 +162,7 @@ mod tests {
     // covers: PAGE-003, PAGE-004, PAGE-007
     #[test]
     fn list_continues_if_a_cursor_is_present_even_if_empty() {
-        let page = |text: &'static str| ResultPage::from_result(Kind::Tool, &raw(text));
+        let page = |text: &'static str| ResultPage::from_result(EntryKind::Tool, &raw(text));
         let ResultPage { entries: tools, next_cursor: next } =
             page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
         assert_eq!((tools.len(), tools[0].as_str(), next.as_deref()), (2, r#"{"name":"a"}"#, Some("")));
@@ -176,24 +176,24 @@ mod tests {
     #[test]
     fn paginator_stops_at_end_repeated_cursor_and_limits() {
         let page = |next: &str| raw(format!(r#"{{"tools":[1],"nextCursor":"{next}"}}"#));
-        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        let mut pages = Paginator::new(EntryKind::Tool, 1 << 20);
         assert_eq!(pages.cursor(), None);
         assert_eq!(pages.take(&page("")), Ok(true));
         assert_eq!(pages.cursor(), Some(""));
         assert_eq!(pages.take(&page("a")), Ok(true));
-        assert_eq!(pages.take(&raw(r#"{"prompts":[]}"#)), Err(MissingListError(Kind::Tool)));
+        assert_eq!(pages.take(&raw(r#"{"prompts":[]}"#)), Err(MissingListError(EntryKind::Tool)));
         assert_eq!(pages.cursor(), Some("a"));
         assert_eq!(pages.take(&page("")), Ok(false), "a repeated cursor ends the list");
         assert_eq!(pages.into_entries().len(), 3);
 
-        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        let mut pages = Paginator::new(EntryKind::Tool, 1 << 20);
         let requested = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
         assert_eq!(
             (requested, pages.into_entries().len()),
             (Some(Paginator::MAX_PAGES), Paginator::MAX_PAGES)
         );
 
-        let mut pages = Paginator::new(Kind::Tool, 2 * page("1").as_bytes().len());
+        let mut pages = Paginator::new(EntryKind::Tool, 2 * page("1").as_bytes().len());
         let requested = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
         assert_eq!(
             (requested, pages.into_entries().len()),

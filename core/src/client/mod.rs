@@ -37,6 +37,5 @@ pub use subscribe::SubscriptionKey;
 
 pub use schemas::{OutputMismatch, OutputSchemas};
 
-pub use crate::methods::Kind;
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
 pub use crate::version::{KnownEra, ParseKnownEraError};

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use super::input::{Chunking, FuzzInput};
 use super::wire;
-use crate::client::{Config, Event, InputId, Kind, KnownEra, SubscriptionKey};
+use crate::client::{Config, Event, InputId, KnownEra, SubscriptionKey};
+use crate::methods::EntryKind;
 use crate::model::{LoggingLevel, SubscriptionFilter};
 use crate::pipe::{Client, Pipe};
 use crate::testing::Rng;
@@ -173,7 +174,7 @@ impl ClientPipeRun<'_> {
         let made = [
             engine.call_tool(now, "a\n\"b\"", &BTreeMap::from([("x", 1)]), &options),
             engine.call(now, "x/z", &BTreeMap::from([("y", "z")]), &CallOptions::new().with_meta(meta)),
-            engine.list(now, Kind::Resource, Some("c"), &CallOptions::new()),
+            engine.list(now, EntryKind::Resource, Some("c"), &CallOptions::new()),
             engine.ping(now, &options),
         ];
         for made in &made {

@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use super::input::FuzzInput;
 use super::wire;
-use crate::client::{self, Kind};
+use crate::client::{self};
+use crate::methods::EntryKind;
 use crate::pipe::{Client, Pipe, Server};
 use crate::server;
 use crate::{
@@ -164,7 +165,9 @@ impl PairRun {
         let (now, engine) = (self.now, self.client.engine());
         let made = match how >> 1 & 3 {
             0 => engine.call_tool(now, "t", &BTreeMap::from([("x", how)]), &options),
-            1 => engine.list(now, [Kind::Tool, Kind::Prompt][usize::from(how >> 7)], None, &options),
+            1 => {
+                engine.list(now, [EntryKind::Tool, EntryKind::Prompt][usize::from(how >> 7)], None, &options)
+            }
             2 => engine.ping(now, &options),
             _ => engine.call(now, "x/z", &BTreeMap::from([("x", how)]), &options),
         };

@@ -8,7 +8,7 @@ use super::into_static::IntoStatic;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
 use super::tools::{CallToolParams, CallToolResult, Tool};
-use crate::methods::{self, Kind};
+use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
 
 /// Parameters of a method, with its name and its result type.
@@ -65,20 +65,20 @@ requests! {
 /// Entry of a list.
 pub trait ListItem: Serialize + DeserializeOwned {
     /// The list that it belongs to.
-    const KIND: Kind;
+    const KIND: EntryKind;
 }
 
 impl ListItem for Tool {
-    const KIND: Kind = Kind::Tool;
+    const KIND: EntryKind = EntryKind::Tool;
 }
 impl ListItem for Resource {
-    const KIND: Kind = Kind::Resource;
+    const KIND: EntryKind = EntryKind::Resource;
 }
 impl ListItem for ResourceTemplate {
-    const KIND: Kind = Kind::ResourceTemplate;
+    const KIND: EntryKind = EntryKind::ResourceTemplate;
 }
 impl ListItem for Prompt {
-    const KIND: Kind = Kind::Prompt;
+    const KIND: EntryKind = EntryKind::Prompt;
 }
 
 #[cfg(test)]

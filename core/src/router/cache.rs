@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
 use super::route::RouterAnswer;
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 use crate::server::PreparedResult;
 use crate::version::Version;
 
@@ -22,7 +22,7 @@ pub struct PageCache {
 /// Everything that determines the bytes of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct PageKey {
-    kind: Kind,
+    kind: EntryKind,
     generation: u64,
     after: u64,
     size: usize,

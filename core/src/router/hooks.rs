@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 use crate::rpc::RpcError;
 use crate::server::Call;
 
@@ -78,7 +78,7 @@ impl<'a> HookContext<'a> {
 #[non_exhaustive]
 pub enum Subject<'a> {
     /// A page of a list.
-    List(Kind),
+    List(EntryKind),
     /// A tool, by name.
     Tool(&'a str),
     /// A resource, by URI.

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::tests::*;
 use super::*;
-use crate::methods::Capability;
+use crate::methods::{Capability, EntryKind};
 
 // covers: TOOL-001, TOOL-002, TOOL-004, TOOL-005, RES-001, RES-002, RES-003, RES-004, PROMPT-001, PROMPT-002
 // covers: PROMPT-003, COMP-001
@@ -42,7 +42,7 @@ fn registered_entries_are_declared_and_listed_in_order() {
 #[test]
 fn cursor_survives_list_changes_between_pages() {
     let mut router = TestRouter::new("pages", "1");
-    router.page_size_of(Kind::Tool, 3);
+    router.page_size_of(EntryKind::Tool, 3);
     for i in 0..10 {
         router.tool(tool(&format!("t{i}")), target_text).expect("a tool");
         router.prompt(Prompt::new(format!("p{i}")), target_text).expect("a prompt");
@@ -62,8 +62,8 @@ fn cursor_survives_list_changes_between_pages() {
         }
         // The entry at the cursor is removed, the one behind it is hidden, another is added.
         if seen.len() == 3 {
-            router.remove(Kind::Tool, "t2");
-            router.enable(Kind::Tool, "t3", false).expect("it is there");
+            router.remove(EntryKind::Tool, "t2");
+            router.enable(EntryKind::Tool, "t3", false).expect("it is there");
             router.tool(tool("new"), target_text).expect("a tool");
         }
     }
@@ -92,7 +92,7 @@ fn cursor_survives_list_changes_between_pages() {
 #[test]
 fn cache_hints_are_written_in_modern_revisions_only() {
     let mut router = sample();
-    router.page_size(2).cache_list(Kind::Tool, CacheHint::public(Duration::from_secs(60)));
+    router.page_size(2).cache_list(EntryKind::Tool, CacheHint::public(Duration::from_secs(60)));
     router.cache_resource("test://static", CacheHint::private(Duration::from_secs(5))).expect("known");
     router.cache_resource("file:///{+path}", CacheHint::private(Duration::ZERO)).expect("known");
     assert!(router.cache_resource("none://here", CacheHint::private(Duration::ZERO)).is_err());
@@ -127,7 +127,7 @@ fn unchanged_list_page_is_serialized_once() {
     let size = pages(&harness);
     assert_eq!(harness.ask(&router, "tools/list", json!({}))["result"], first);
     assert_eq!(pages(&harness), size);
-    router.remove(Kind::Tool, "mid");
+    router.remove(EntryKind::Tool, "mid");
     assert_eq!(names(&harness.ask(&router, "tools/list", json!({})), "tools"), ["zeta", "alpha"]);
     assert!(pages(&harness) < size, "the old page is gone");
 }

@@ -82,5 +82,4 @@ pub use route::{
 };
 pub use tool_checks::{InvalidArguments, InvalidToolOutput};
 
-pub use crate::methods::Kind;
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};

@@ -6,7 +6,7 @@ use alloc::string::String;
 use super::hooks::Hook;
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
 use super::registry::{Router, refuse_duplicate};
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 
 impl<H, M: Hook> Router<H, M> {
     /// Moves all entries of another router behind the entries of this one.
@@ -29,25 +29,25 @@ impl<H, M: Hook> Router<H, M> {
         let prefixed = |name: &str| format!("{prefix}.{name}");
         for name in inner.tools.names().map(prefixed) {
             check_tool_name(&name).map_err(|reason| RegisterError::Name {
-                kind: Kind::Tool,
+                kind: EntryKind::Tool,
                 name: name.clone(),
                 reason,
             })?;
-            refuse_duplicate(Kind::Tool, &name, self.tools.contains(&name))?;
+            refuse_duplicate(EntryKind::Tool, &name, self.tools.contains(&name))?;
         }
         for name in inner.prompts.names().map(prefixed) {
             check_prompt_name(&name).map_err(|reason| RegisterError::Name {
-                kind: Kind::Prompt,
+                kind: EntryKind::Prompt,
                 name: name.clone(),
                 reason,
             })?;
-            refuse_duplicate(Kind::Prompt, &name, self.prompts.contains(&name))?;
+            refuse_duplicate(EntryKind::Prompt, &name, self.prompts.contains(&name))?;
         }
         for uri in inner.resources.names() {
-            refuse_duplicate(Kind::Resource, uri, self.resources.contains(uri))?;
+            refuse_duplicate(EntryKind::Resource, uri, self.resources.contains(uri))?;
         }
         for template in inner.templates.names() {
-            refuse_duplicate(Kind::ResourceTemplate, template, self.templates.contains(template))?;
+            refuse_duplicate(EntryKind::ResourceTemplate, template, self.templates.contains(template))?;
         }
 
         self.prepare(&mut inner)?;
@@ -61,25 +61,25 @@ impl<H, M: Hook> Router<H, M> {
             tool.name = prefixed(&name);
             registration.scope += base;
             self.tools.append(&prefixed(&name), tool, shown, registration);
-            changed |= ChangedLists::from_kind(Kind::Tool);
+            changed |= ChangedLists::from_kind(EntryKind::Tool);
         }
         for (uri, resource, shown, mut registration) in inner.resources.into_ordered() {
             registration.scope += base;
             self.resources.append(&uri, resource, shown, registration);
-            changed |= ChangedLists::from_kind(Kind::Resource);
+            changed |= ChangedLists::from_kind(EntryKind::Resource);
         }
         for (name, family, shown, mut registration) in inner.templates.into_ordered() {
             registration.scope += base;
             let literal_prefix = String::from(registration.extra.template.literal_prefix());
             let number = self.templates.append(&name, family, shown, registration);
             self.prefixes.insert(&literal_prefix, number);
-            changed |= ChangedLists::from_kind(Kind::ResourceTemplate);
+            changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
         }
         for (name, mut prompt, shown, mut registration) in inner.prompts.into_ordered() {
             prompt.name = prefixed(&name);
             registration.scope += base;
             self.prompts.append(&prefixed(&name), prompt, shown, registration);
-            changed |= ChangedLists::from_kind(Kind::Prompt);
+            changed |= ChangedLists::from_kind(EntryKind::Prompt);
         }
         Ok(changed)
     }

@@ -10,7 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Catalog;
 use super::template::{HASH_SEED, extend_hash};
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
 
 /// Lifetime of a result in the cache of a client, and the parties that may share it (since 2026-07-28; CACHE-001).
@@ -77,7 +77,7 @@ pub struct CatalogPage<'a, T> {
 /// Position of a page in its list, and the settings it is written with.
 #[derive(Clone, Copy)]
 pub(super) struct PagePosition {
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) after: u64,
     pub(super) size: usize,
     pub(super) cursors: CursorCodec,
@@ -157,14 +157,14 @@ impl CursorCodec {
         Self { salt: extend_hash(HASH_SEED, name.bytes().chain([0]).chain(version.bytes())) }
     }
 
-    pub(super) fn encode(self, kind: Kind, number: u64) -> String {
+    pub(super) fn encode(self, kind: EntryKind, number: u64) -> String {
         let bytes = [kind as u8].into_iter().chain(number.to_be_bytes());
         let check = extend_hash(self.salt, bytes) >> 32;
         format!("{number:x}.{check:08x}")
     }
 
     /// Returns the number in a cursor, or `None` if this codec did not make the cursor.
-    pub(super) fn decode(self, kind: Kind, text: &str) -> Option<u64> {
+    pub(super) fn decode(self, kind: EntryKind, text: &str) -> Option<u64> {
         let (number, _) = text.split_once('.')?;
         let number = u64::from_str_radix(number, 16).ok()?;
         (self.encode(kind, number) == text).then_some(number)
@@ -179,17 +179,17 @@ mod tests {
     #[test]
     fn cursor_of_other_list_or_server_is_refused() {
         let codec = CursorCodec::new("n", "1");
-        let cursor = codec.encode(Kind::Tool, 300);
+        let cursor = codec.encode(EntryKind::Tool, 300);
         assert!(cursor.len() < 16, "{cursor}");
-        assert_eq!(codec.decode(Kind::Tool, &cursor), Some(300));
-        assert_eq!(codec.decode(Kind::Prompt, &cursor), None);
-        assert_eq!(CursorCodec::new("n", "2").decode(Kind::Tool, &cursor), None);
+        assert_eq!(codec.decode(EntryKind::Tool, &cursor), Some(300));
+        assert_eq!(codec.decode(EntryKind::Prompt, &cursor), None);
+        assert_eq!(CursorCodec::new("n", "2").decode(EntryKind::Tool, &cursor), None);
         let changed = cursor.replace("12c", "12d");
         let odd = ["", ".", "12c", "0", "é.", "-1.0", "+12c.00000000", "ffffffffffffffffffff.0", &changed];
         for text in
             odd.into_iter().chain([&*cursor.to_uppercase(), &*format!("0{cursor}"), &*format!("{cursor} ")])
         {
-            assert!(codec.decode(Kind::Tool, text).is_none() || text == cursor, "{text}");
+            assert!(codec.decode(EntryKind::Tool, text).is_none() || text == cursor, "{text}");
         }
         assert_eq!(CacheHint::private(Duration::MAX).ttl_ms(), i64::MAX);
     }

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::template::{TemplateError, UriError};
-use crate::methods::Kind;
+use crate::methods::EntryKind;
 use crate::validate::SchemaError;
 
 /// Set of the lists of a router that have changed, for change notifications (TOOL-019, RES-012, PROMPT-009).
@@ -17,13 +17,13 @@ impl ChangedLists {
 
     /// Returns the set that contains only the list of `kind`.
     #[must_use]
-    pub const fn from_kind(kind: Kind) -> Self {
+    pub const fn from_kind(kind: EntryKind) -> Self {
         Self(1 << kind as u8)
     }
 
     /// Returns whether the list of `kind` has changed.
     #[must_use]
-    pub const fn contains(self, kind: Kind) -> bool {
+    pub const fn contains(self, kind: EntryKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
 
@@ -50,7 +50,7 @@ impl core::ops::BitOrAssign for ChangedLists {
 
 impl fmt::Debug for ChangedLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(Kind::ALL.into_iter().filter(|kind| self.contains(*kind))).finish()
+        f.debug_set().entries(EntryKind::ALL.into_iter().filter(|kind| self.contains(*kind))).finish()
     }
 }
 
@@ -62,7 +62,7 @@ pub enum RegisterError {
     #[error("the {kind} `{name}` cannot be registered: {reason}")]
     Name {
         /// Kind of the entry.
-        kind: Kind,
+        kind: EntryKind,
         /// The refused name.
         name: String,
         /// Rule that the name breaks.
@@ -72,7 +72,7 @@ pub enum RegisterError {
     #[error("the {kind} `{name}` is registered already")]
     Duplicate {
         /// Kind of the entry.
-        kind: Kind,
+        kind: EntryKind,
         /// Name, URI or template of the entry.
         name: String,
     },
@@ -80,7 +80,7 @@ pub enum RegisterError {
     #[error("the {kind} `{name}` is not registered")]
     Unknown {
         /// Kind of the entry.
-        kind: Kind,
+        kind: EntryKind,
         /// The requested name, URI or template.
         name: String,
     },
@@ -177,8 +177,8 @@ mod tests {
     fn changed_lists_combine() {
         let mut changed = ChangedLists::NONE;
         assert!(changed.is_empty());
-        changed |= ChangedLists::from_kind(Kind::Tool) | ChangedLists::from_kind(Kind::Prompt);
-        assert!(changed.contains(Kind::Prompt) && !changed.contains(Kind::Resource));
+        changed |= ChangedLists::from_kind(EntryKind::Tool) | ChangedLists::from_kind(EntryKind::Prompt);
+        assert!(changed.contains(EntryKind::Prompt) && !changed.contains(EntryKind::Resource));
         assert_eq!(format!("{changed:?}"), "{Tool, Prompt}");
     }
 }

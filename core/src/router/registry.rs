@@ -14,7 +14,7 @@ use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison
 use super::tool_checks::ToolChecks;
 use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
-use crate::methods::{Capability, Kind};
+use crate::methods::{Capability, EntryKind};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
 use crate::validate::SchemaValidator;
@@ -136,7 +136,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Sets the maximum number of entries per page of one list, as [`page_size`](Self::page_size) does for all.
-    pub fn page_size_of(&mut self, list: Kind, entries: usize) -> &mut Self {
+    pub fn page_size_of(&mut self, list: EntryKind, entries: usize) -> &mut Self {
         if let Some(size) = self.page_sizes.get_mut(list as usize) {
             *size = entries.max(1);
         }
@@ -144,7 +144,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Sets the cache hint of a list, for all of its pages (CACHE-017).
-    pub fn cache_list(&mut self, list: Kind, hint: CacheHint) -> &mut Self {
+    pub fn cache_list(&mut self, list: EntryKind, hint: CacheHint) -> &mut Self {
         if let Some(slot) = self.hints.get_mut(list as usize) {
             *slot = Some(hint);
         }
@@ -165,7 +165,7 @@ impl<H, M: Hook> Router<H, M> {
         } else if let Some((_, family)) = self.templates.extra_mut(uri) {
             family.cache = Some(hint);
         } else {
-            return Err(unknown_item(Kind::Resource, uri));
+            return Err(unknown_item(EntryKind::Resource, uri));
         }
         Ok(self)
     }
@@ -181,7 +181,7 @@ impl<H, M: Hook> Router<H, M> {
         policy: VariablePolicy,
     ) -> Result<&mut Self, RegisterError> {
         let found = self.templates.extra_mut(template);
-        let (_, family) = found.ok_or_else(|| unknown_item(Kind::ResourceTemplate, template))?;
+        let (_, family) = found.ok_or_else(|| unknown_item(EntryKind::ResourceTemplate, template))?;
         family.policy = policy;
         Ok(self)
     }
@@ -231,7 +231,7 @@ impl<H, M: Hook> Router<H, M> {
     /// - [`RegisterError::Duplicate`]: a tool with this name is registered already.
     /// - [`RegisterError::Schema`]: a schema of the tool cannot be used.
     pub fn tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
-        refuse_duplicate(Kind::Tool, &tool.name, self.tools.contains(&tool.name))?;
+        refuse_duplicate(EntryKind::Tool, &tool.name, self.tools.contains(&tool.name))?;
         self.replace_tool(tool, handler)
     }
 
@@ -241,11 +241,11 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// As [`tool`](Self::tool), except for `Duplicate`.
     pub fn replace_tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
-        check_tool_name(&tool.name).map_err(|reason| invalid_name(Kind::Tool, &tool.name, reason))?;
+        check_tool_name(&tool.name).map_err(|reason| invalid_name(EntryKind::Tool, &tool.name, reason))?;
         let checks = compile_checks(&tool, self.validator.as_deref())?;
         let name = tool.name.clone();
         self.tools.put(&name, tool, handler, |_| checks);
-        Ok(ChangedLists::from_kind(Kind::Tool))
+        Ok(ChangedLists::from_kind(EntryKind::Tool))
     }
 
     /// Registers a resource under a new URI.
@@ -258,7 +258,7 @@ impl<H, M: Hook> Router<H, M> {
     /// - [`RegisterError::Duplicate`]: a resource with this URI is registered already.
     pub fn resource(&mut self, resource: Resource, handler: H) -> Result<ChangedLists, RegisterError> {
         let taken = self.resources.contains(&normalized_uri(&resource)?);
-        refuse_duplicate(Kind::Resource, &resource.uri, taken)?;
+        refuse_duplicate(EntryKind::Resource, &resource.uri, taken)?;
         self.replace_resource(resource, handler)
     }
 
@@ -274,7 +274,7 @@ impl<H, M: Hook> Router<H, M> {
     ) -> Result<ChangedLists, RegisterError> {
         let uri = normalized_uri(&resource)?.into_owned();
         self.resources.put(&uri, resource, handler, Option::flatten);
-        Ok(ChangedLists::from_kind(Kind::Resource))
+        Ok(ChangedLists::from_kind(EntryKind::Resource))
     }
 
     /// Registers a new resource template: a family of resources with one handler.
@@ -297,7 +297,7 @@ impl<H, M: Hook> Router<H, M> {
         handler: H,
     ) -> Result<ChangedLists, RegisterError> {
         refuse_duplicate(
-            Kind::ResourceTemplate,
+            EntryKind::ResourceTemplate,
             &family.uri_template,
             self.templates.contains(&family.uri_template),
         )?;
@@ -329,7 +329,7 @@ impl<H, M: Hook> Router<H, M> {
         if new {
             self.prefixes.insert(&prefix, number);
         }
-        Ok(ChangedLists::from_kind(Kind::ResourceTemplate))
+        Ok(ChangedLists::from_kind(EntryKind::ResourceTemplate))
     }
 
     /// Registers a prompt under a new name.
@@ -340,7 +340,7 @@ impl<H, M: Hook> Router<H, M> {
     /// - [`RegisterError::Duplicate`]: a prompt with this name is registered already.
     /// - [`RegisterError::Argument`]: two arguments have the same name.
     pub fn prompt(&mut self, prompt: Prompt, handler: H) -> Result<ChangedLists, RegisterError> {
-        refuse_duplicate(Kind::Prompt, &prompt.name, self.prompts.contains(&prompt.name))?;
+        refuse_duplicate(EntryKind::Prompt, &prompt.name, self.prompts.contains(&prompt.name))?;
         self.replace_prompt(prompt, handler)
     }
 
@@ -352,10 +352,11 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// As [`prompt`](Self::prompt), except for `Duplicate`.
     pub fn replace_prompt(&mut self, prompt: Prompt, handler: H) -> Result<ChangedLists, RegisterError> {
-        check_prompt_name(&prompt.name).map_err(|reason| invalid_name(Kind::Prompt, &prompt.name, reason))?;
+        check_prompt_name(&prompt.name)
+            .map_err(|reason| invalid_name(EntryKind::Prompt, &prompt.name, reason))?;
         for (i, argument) in prompt.arguments.iter().enumerate() {
             check_prompt_name(&argument.name)
-                .map_err(|reason| invalid_name(Kind::Prompt, &argument.name, reason))?;
+                .map_err(|reason| invalid_name(EntryKind::Prompt, &argument.name, reason))?;
             if prompt.arguments.iter().take(i).any(|other| other.name == argument.name) {
                 let (owner, argument) = (prompt.name.clone(), argument.name.clone());
                 return Err(RegisterError::Argument { owner, argument, is_duplicate: true });
@@ -367,7 +368,7 @@ impl<H, M: Hook> Router<H, M> {
             let kept = old.into_iter().flatten();
             kept.filter(|(argument, _)| arguments.iter().any(|a| **a == **argument)).collect()
         });
-        Ok(ChangedLists::from_kind(Kind::Prompt))
+        Ok(ChangedLists::from_kind(EntryKind::Prompt))
     }
 
     /// Sets the completion handler of an argument of a prompt, or of a variable of a template.
@@ -387,17 +388,19 @@ impl<H, M: Hook> Router<H, M> {
         let (owner, found) = match reference.into() {
             CompletionReference::Prompt(prompt) => {
                 let found = self.prompts.extra_mut(&prompt.name);
-                let (item, completions) = found.ok_or_else(|| unknown_item(Kind::Prompt, &prompt.name))?;
+                let (item, completions) =
+                    found.ok_or_else(|| unknown_item(EntryKind::Prompt, &prompt.name))?;
                 let known = item.arguments.iter().any(|a| a.name == argument);
                 (prompt.name.into_owned(), known.then_some(completions))
             }
             CompletionReference::Resource(family) => {
                 let found = self.templates.extra_mut(&family.uri);
-                let (_, extra) = found.ok_or_else(|| unknown_item(Kind::ResourceTemplate, &family.uri))?;
+                let (_, extra) =
+                    found.ok_or_else(|| unknown_item(EntryKind::ResourceTemplate, &family.uri))?;
                 let known = extra.template.variables().any(|name| name == argument);
                 (family.uri.into_owned(), known.then_some(&mut extra.completions))
             }
-            CompletionReference::Other(raw) => return Err(unknown_item(Kind::Prompt, raw.as_str())),
+            CompletionReference::Other(raw) => return Err(unknown_item(EntryKind::Prompt, raw.as_str())),
         };
         let missing = || RegisterError::Argument { owner, argument: argument.into(), is_duplicate: false };
         let completions = found.ok_or_else(missing)?;
@@ -407,18 +410,20 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Removes an entry and its completions; nothing changes if it is not registered.
-    pub fn remove(&mut self, kind: Kind, name: &str) -> ChangedLists {
+    pub fn remove(&mut self, kind: EntryKind, name: &str) -> ChangedLists {
         let removed = match kind {
-            Kind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
-            Kind::Resource => {
+            EntryKind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
+            EntryKind::Resource => {
                 let uri = comparison_key(name, MAX_URI).unwrap_or_default();
                 self.resources.remove(&uri).is_some_and(|(_, shown, _)| shown)
             }
-            Kind::ResourceTemplate => self.templates.remove(name).is_some_and(|(number, shown, rest)| {
-                self.prefixes.remove(rest.extra.template.literal_prefix(), number);
-                shown
-            }),
-            Kind::Prompt => self.prompts.remove(name).is_some_and(|(_, shown, _)| shown),
+            EntryKind::ResourceTemplate => {
+                self.templates.remove(name).is_some_and(|(number, shown, rest)| {
+                    self.prefixes.remove(rest.extra.template.literal_prefix(), number);
+                    shown
+                })
+            }
+            EntryKind::Prompt => self.prompts.remove(name).is_some_and(|(_, shown, _)| shown),
         };
         if removed { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
     }
@@ -428,15 +433,20 @@ impl<H, M: Hook> Router<H, M> {
     /// # Errors
     ///
     /// [`RegisterError::Unknown`] if it is not registered.
-    pub fn enable(&mut self, kind: Kind, name: &str, enabled: bool) -> Result<ChangedLists, RegisterError> {
+    pub fn enable(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        enabled: bool,
+    ) -> Result<ChangedLists, RegisterError> {
         let changed = match kind {
-            Kind::Tool => self.tools.enable(name, enabled),
-            Kind::Resource => {
+            EntryKind::Tool => self.tools.enable(name, enabled),
+            EntryKind::Resource => {
                 let uri = comparison_key(name, MAX_URI).unwrap_or_default();
                 self.resources.enable(&uri, enabled)
             }
-            Kind::ResourceTemplate => self.templates.enable(name, enabled),
-            Kind::Prompt => self.prompts.enable(name, enabled),
+            EntryKind::ResourceTemplate => self.templates.enable(name, enabled),
+            EntryKind::Prompt => self.prompts.enable(name, enabled),
         };
         match changed {
             Some(true) => Ok(ChangedLists::from_kind(kind)),
@@ -521,15 +531,15 @@ fn prepare_checks<H>(
     Ok(())
 }
 
-fn unknown_item(kind: Kind, name: &str) -> RegisterError {
+fn unknown_item(kind: EntryKind, name: &str) -> RegisterError {
     RegisterError::Unknown { kind, name: name.into() }
 }
 
-fn invalid_name(kind: Kind, name: &str, reason: &'static str) -> RegisterError {
+fn invalid_name(kind: EntryKind, name: &str, reason: &'static str) -> RegisterError {
     RegisterError::Name { kind, name: name.into(), reason }
 }
 
-pub(super) fn refuse_duplicate(kind: Kind, name: &str, taken: bool) -> Result<(), RegisterError> {
+pub(super) fn refuse_duplicate(kind: EntryKind, name: &str, taken: bool) -> Result<(), RegisterError> {
     if taken { Err(RegisterError::Duplicate { kind, name: name.into() }) } else { Ok(()) }
 }
 

@@ -6,6 +6,7 @@ use core::cell::RefCell;
 
 use super::tests::*;
 use super::*;
+use crate::methods::EntryKind;
 use crate::model::CallToolResult;
 use crate::router::template::VariablePolicy;
 
@@ -45,7 +46,7 @@ fn refused_registration_names_entry_and_changes_nothing() {
     assert!(router.prompt(Prompt::new(""), target_text).is_err());
     assert!(router.completion(PromptReference::new("greet"), "nope", target_text).is_err());
     assert!(router.completion(PromptReference::new("nope"), "a", target_text).is_err());
-    assert!(router.enable(Kind::Prompt, "nope", true).is_err());
+    assert!(router.enable(EntryKind::Prompt, "nope", true).is_err());
     assert!(router.variable_policy("nope", VariablePolicy::default()).is_err());
     let mut harness = RouterHarness::new(&router);
     assert_eq!(names(&harness.ask(&router, "tools/list", json!({})), "tools").len(), 3);
@@ -58,17 +59,20 @@ fn modification_returns_changed_lists() {
     let mut router = sample();
     assert_eq!(
         router.replace_tool(tool("alpha").title("A"), target_text),
-        Ok(ChangedLists::from_kind(Kind::Tool))
+        Ok(ChangedLists::from_kind(EntryKind::Tool))
     );
-    assert_eq!(router.enable(Kind::Tool, "mid", true), Ok(ChangedLists::NONE));
-    assert_eq!(router.enable(Kind::Tool, "mid", false), Ok(ChangedLists::from_kind(Kind::Tool)));
-    assert_eq!(router.remove(Kind::Tool, "mid"), ChangedLists::NONE, "it was hidden");
-    assert_eq!(router.remove(Kind::Resource, "test://%73tatic"), ChangedLists::from_kind(Kind::Resource));
-    assert_eq!(router.remove(Kind::Resource, "test://static"), ChangedLists::NONE);
+    assert_eq!(router.enable(EntryKind::Tool, "mid", true), Ok(ChangedLists::NONE));
+    assert_eq!(router.enable(EntryKind::Tool, "mid", false), Ok(ChangedLists::from_kind(EntryKind::Tool)));
+    assert_eq!(router.remove(EntryKind::Tool, "mid"), ChangedLists::NONE, "it was hidden");
+    assert_eq!(
+        router.remove(EntryKind::Resource, "test://%73tatic"),
+        ChangedLists::from_kind(EntryKind::Resource)
+    );
+    assert_eq!(router.remove(EntryKind::Resource, "test://static"), ChangedLists::NONE);
     let family = "test://template/{id}/data";
     assert_eq!(
-        router.enable(Kind::ResourceTemplate, family, false),
-        Ok(ChangedLists::from_kind(Kind::ResourceTemplate))
+        router.enable(EntryKind::ResourceTemplate, family, false),
+        Ok(ChangedLists::from_kind(EntryKind::ResourceTemplate))
     );
     let mut harness = RouterHarness::new(&router);
     let read = json!({"uri": "test://template/1/data"});
@@ -76,12 +80,12 @@ fn modification_returns_changed_lists() {
         text(&harness.ask(&router, "resources/read", read.clone())).contains("[rest="),
         "the next template"
     );
-    router.enable(Kind::ResourceTemplate, family, true).expect("it is there");
+    router.enable(EntryKind::ResourceTemplate, family, true).expect("it is there");
     router.replace_resource_template(ResourceTemplate::new(family, "new"), target_text).expect("a template");
     assert!(text(&harness.ask(&router, "resources/read", read.clone())).contains("[id=1]"));
     assert_eq!(
-        router.remove(Kind::ResourceTemplate, family),
-        ChangedLists::from_kind(Kind::ResourceTemplate)
+        router.remove(EntryKind::ResourceTemplate, family),
+        ChangedLists::from_kind(EntryKind::ResourceTemplate)
     );
     assert!(text(&harness.ask(&router, "resources/read", read)).contains("[rest="));
     assert_eq!(
@@ -90,7 +94,7 @@ fn modification_returns_changed_lists() {
         "its old position"
     );
     router.replace_prompt(Prompt::new("greet"), target_text).expect("a prompt");
-    assert_eq!(router.remove(Kind::Prompt, "greet"), ChangedLists::from_kind(Kind::Prompt));
+    assert_eq!(router.remove(EntryKind::Prompt, "greet"), ChangedLists::from_kind(EntryKind::Prompt));
     assert_eq!(code(&harness.ask(&router, "prompts/get", json!({"name": "greet"}))), -32602);
 }
 
@@ -128,16 +132,16 @@ fn nested_router_keeps_hooks_and_gets_prefix() {
     innermost.hook(hook("c", None));
     let mut inner = sample();
     inner.hook(hook("b", Some("in.mid")));
-    inner.enable(Kind::Tool, "zeta", false).expect("it is there");
+    inner.enable(EntryKind::Tool, "zeta", false).expect("it is there");
     inner.nest("deep", innermost).expect("no clash");
     let mut outer = TestRouter::new("outer", "1");
     outer.hook(hook("a", None));
     outer.tool(tool("own"), target_text).expect("a tool");
     let changed = outer.nest("in", inner).expect("no clash");
     assert!(
-        changed.contains(Kind::Tool)
-            && changed.contains(Kind::ResourceTemplate)
-            && changed.contains(Kind::Prompt)
+        changed.contains(EntryKind::Tool)
+            && changed.contains(EntryKind::ResourceTemplate)
+            && changed.contains(EntryKind::Prompt)
     );
 
     let mut harness = RouterHarness::new(&outer);
@@ -168,8 +172,8 @@ fn nested_router_keeps_hooks_and_gets_prefix() {
     clash.tool(tool("fresh"), target_text).expect("a tool");
     clash.resource(Resource::new("test://static", "static"), target_text).expect("a resource");
     let error = outer.nest("x", clash).expect_err("the URI is taken");
-    assert_eq!(error, RegisterError::Duplicate { kind: Kind::Resource, name: "test://static".into() });
-    assert_eq!(outer.remove(Kind::Tool, "x.fresh"), ChangedLists::NONE, "nothing has changed");
+    assert_eq!(error, RegisterError::Duplicate { kind: EntryKind::Resource, name: "test://static".into() });
+    assert_eq!(outer.remove(EntryKind::Tool, "x.fresh"), ChangedLists::NONE, "nothing has changed");
     let mut bad = TestRouter::new("x", "1");
     bad.tool(tool("t"), target_text).expect("a tool");
     assert!(outer.nest("a b", bad).is_err(), "no name has a space");

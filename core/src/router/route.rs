@@ -15,7 +15,7 @@ use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
 use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
-use crate::methods::{self, Kind};
+use crate::methods::{self, EntryKind};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
@@ -228,7 +228,7 @@ impl<'a, H> Resolution<'a, H> {
         Self { subject: Subject::Unknown, scope: ROOT_SCOPE, action: RouteAction::Refuse(error) }
     }
 
-    const fn list(kind: Kind, action: RouteAction<'a, H>) -> Self {
+    const fn list(kind: EntryKind, action: RouteAction<'a, H>) -> Self {
         Self { subject: Subject::List(kind), scope: ROOT_SCOPE, action }
     }
 }
@@ -242,21 +242,21 @@ impl<H, M: Hook> Router<H, M> {
         let found = match call.method() {
             methods::TOOLS_CALL => self.resolve_tool(call),
             methods::TOOLS_LIST => {
-                self.resolve_list(call, Kind::Tool, &self.tools.catalog, RouterAnswer::Tools)
+                self.resolve_list(call, EntryKind::Tool, &self.tools.catalog, RouterAnswer::Tools)
             }
             methods::RESOURCES_READ => self.resolve_resource(call),
             methods::RESOURCES_LIST => {
-                self.resolve_list(call, Kind::Resource, &self.resources.catalog, RouterAnswer::Resources)
+                self.resolve_list(call, EntryKind::Resource, &self.resources.catalog, RouterAnswer::Resources)
             }
             methods::TEMPLATES_LIST => self.resolve_list(
                 call,
-                Kind::ResourceTemplate,
+                EntryKind::ResourceTemplate,
                 &self.templates.catalog,
                 RouterAnswer::ResourceTemplates,
             ),
             methods::PROMPTS_GET => self.resolve_prompt(call),
             methods::PROMPTS_LIST => {
-                self.resolve_list(call, Kind::Prompt, &self.prompts.catalog, RouterAnswer::Prompts)
+                self.resolve_list(call, EntryKind::Prompt, &self.prompts.catalog, RouterAnswer::Prompts)
             }
             methods::COMPLETE if self.has_completions() => self.resolve_completion(call),
             _ => return Route::Fallback,
@@ -289,7 +289,7 @@ impl<H, M: Hook> Router<H, M> {
     fn resolve_list<'a, T>(
         &'a self,
         call: &Call,
-        kind: Kind,
+        kind: EntryKind,
         catalog: &'a Catalog<T>,
         answer: impl FnOnce(CatalogPage<'a, T>) -> RouterAnswer<'a>,
     ) -> Resolution<'a, H> {
@@ -302,7 +302,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Returns the requested page (PAGE-008, PAGE-011) of a list whose largest assigned number is `last`.
-    fn page_position(&self, call: &Call, kind: Kind, last: u64) -> Result<PagePosition, RpcError> {
+    fn page_position(&self, call: &Call, kind: EntryKind, last: u64) -> Result<PagePosition, RpcError> {
         let mut after = 0;
         if let Some(cursor) = param(call, "cursor").filter(|c| c.as_bytes() != b"null") {
             let text =

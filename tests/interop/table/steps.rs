@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use mcp_blocking::Error;
-use mcp_proto::client::{Kind, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::SubscriptionKey;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_proto::tap::Direction;
 use mcp_tests::adapters::{AdapterClient, AdapterKind, ServerLocation};
@@ -211,8 +212,8 @@ impl TableSession<'_> {
     /// Lists all entries and returns the number of pages.
     fn list(&mut self, config: &Value) -> Result<usize, String> {
         let (kind, method, key) = match config["of"].as_str() {
-            Some("tools") => (Kind::Tool, "tools/list", "name"),
-            _ => (Kind::Resource, "resources/list", "uri"),
+            Some("tools") => (EntryKind::Tool, "tools/list", "name"),
+            _ => (EntryKind::Resource, "resources/list", "uri"),
         };
         let previous_count = self.user.count(Direction::Out, method);
         let entries = self.client.list(kind).map_err(error_text)?;

@@ -72,38 +72,38 @@ impl TestUser {
 }
 
 impl ClientHandler for TestUser {
-    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let mut seen = self.lock();
         seen.form_count += 1;
         Ok(serde_json::from_str(&seen.answer.to_string()).expect("an answer of table.json"))
     }
 
-    fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         self.lock().sampling_count += 1;
         Ok(CreateMessageResult::new(Role::Assistant, "Good day", "muse"))
     }
 
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         let mut seen = self.lock();
         seen.roots_count += 1;
         Ok(ListRootsResult::new(vec![Root::new(seen.root.clone()).name("table")]))
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         if let Change::Resource(uri) = change {
             self.lock().changed.push(uri.to_string());
         }
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         self.lock().logs.push(log.level.clone());
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.lock().diagnostics.push(format!("{diagnostic:?}"));
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         let message = serde_json::from_slice(&record.bytes).unwrap_or_default();
         let mut seen = self.lock();
         match record.direction {

@@ -5,8 +5,8 @@
 mod connection;
 mod values;
 
+use mcp_proto::EntryKind;
 use mcp_proto::model::*;
-use mcp_proto::router::Kind;
 use mcp_proto::{CallError, CallOptions, RawJson, UseError, Version};
 use mcp_tests::harness::build::{raw, to_value};
 use mcp_tests::revision_table::{RevisionTable, normalize_numbers};
@@ -65,10 +65,10 @@ impl DowngradeRun<'_> {
             self.result(name, &want, &outcome);
             let back = outcome.expect("a list");
             match list {
-                Kind::Tool => read::<ListToolsResult>(&back),
-                Kind::Resource => read::<ListResourcesResult>(&back),
-                Kind::ResourceTemplate => read::<ListResourceTemplatesResult>(&back),
-                Kind::Prompt => read::<ListPromptsResult>(&back),
+                EntryKind::Tool => read::<ListToolsResult>(&back),
+                EntryKind::Resource => read::<ListResourcesResult>(&back),
+                EntryKind::ResourceTemplate => read::<ListResourceTemplatesResult>(&back),
+                EntryKind::Prompt => read::<ListPromptsResult>(&back),
                 other => panic!("{other:?}"),
             }
         }

@@ -1,7 +1,8 @@
 //! The values of the two applications: every kind of content, and every member that a later revision added.
 
+use mcp_proto::EntryKind;
 use mcp_proto::model::*;
-use mcp_proto::router::{CacheHint, Kind, Router};
+use mcp_proto::router::{CacheHint, Router};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, Version, VersionSet, client, server};
 use mcp_tests::harness::build::{raw, to_value};
@@ -78,7 +79,7 @@ fn prompt() -> Prompt {
 }
 
 /// The lists with the type of their results, the member and all entries.
-pub(super) fn lists() -> [(Kind, &'static str, &'static str, Value); 4] {
+pub(super) fn lists() -> [(EntryKind, &'static str, &'static str, Value); 4] {
     let all = |items: Result<RawJson, _>| to_value(&items.expect("JSON"));
     let mut listed = all(RawJson::encode(&tools()));
     let tests = tool_results().into_iter().map(|(name, _)| String::from(name));
@@ -89,15 +90,15 @@ pub(super) fn lists() -> [(Kind, &'static str, &'static str, Value); 4] {
         .expect("a list")
         .extend(more.map(|n| json!({ "name": n, "inputSchema": { "type": "object" } })));
     [
-        (Kind::Tool, "ListToolsResult", "tools", listed),
-        (Kind::Resource, "ListResourcesResult", "resources", all(RawJson::encode(&[resource()]))),
+        (EntryKind::Tool, "ListToolsResult", "tools", listed),
+        (EntryKind::Resource, "ListResourcesResult", "resources", all(RawJson::encode(&[resource()]))),
         (
-            Kind::ResourceTemplate,
+            EntryKind::ResourceTemplate,
             "ListResourceTemplatesResult",
             "resourceTemplates",
             all(RawJson::encode(&[template()])),
         ),
-        (Kind::Prompt, "ListPromptsResult", "prompts", all(RawJson::encode(&[prompt()]))),
+        (EntryKind::Prompt, "ListPromptsResult", "prompts", all(RawJson::encode(&[prompt()]))),
     ]
 }
 
@@ -201,7 +202,7 @@ pub(super) fn router() -> Router<PreparedAnswer> {
         (PromptReference::new("all"), ResourceTemplateReference::new("berth://{pier}/{number}"));
     router.completion(prompt, "harbour", PreparedAnswer::Complete(completed())).expect("a prompt");
     router.completion(template, "number", PreparedAnswer::Complete(completed())).expect("a template");
-    for kind in [Kind::Tool, Kind::Resource, Kind::ResourceTemplate, Kind::Prompt] {
+    for kind in [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Prompt] {
         router.cache_list(kind, CacheHint::public(secs(60)));
     }
     router

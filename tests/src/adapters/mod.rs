@@ -9,7 +9,8 @@ use core::time::Duration;
 use std::process::Command;
 
 use mcp_blocking::{ClientHandler, Error, Program, Stderr};
-use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use serde_json::Value;
 
@@ -89,7 +90,7 @@ pub trait AdapterClient {
     fn call_tool(&mut self, name: &str, arguments: &Value) -> Result<(), Error>;
 
     /// Returns all entries of a list, from all pages.
-    fn list(&mut self, kind: Kind) -> Result<Vec<Value>, Error>;
+    fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error>;
 
     /// Calls a tool with progress and cancels the call when `is_due` returns `true`; returns a result that came before.
     fn cancel_call(

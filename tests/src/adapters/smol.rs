@@ -7,7 +7,8 @@ use std::time::Instant;
 use async_io::{Timer, block_on};
 use futures_lite::future;
 use mcp_proto::CallOptions;
-use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_smol::{Client as Handle, ClientHandler, Error};
 use mcp_std::process::ShutdownStage;
@@ -53,7 +54,7 @@ impl AdapterClient for SmolClient {
         block_on(self.0.call_tool(name, arguments)).map(drop)
     }
 
-    fn list(&mut self, kind: Kind) -> Result<Vec<Value>, Error> {
+    fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error> {
         Ok(block_on(self.0.list(kind))?.iter().map(to_value).collect())
     }
 

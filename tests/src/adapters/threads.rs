@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::thread;
 
 use mcp_proto::CallOptions;
-use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_std::process::ShutdownStage;
 use mcp_threads::{Client as Handle, ClientHandler, Error};
@@ -48,7 +49,7 @@ impl AdapterClient for ThreadsClient {
         self.0.call_tool(name, arguments).map(drop)
     }
 
-    fn list(&mut self, kind: Kind) -> Result<Vec<Value>, Error> {
+    fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error> {
         Ok(self.0.list(kind)?.iter().map(to_value).collect())
     }
 

@@ -14,7 +14,8 @@ use std::net::TcpStream;
 use std::process::ExitCode;
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Kind};
+use mcp_proto::EntryKind;
+use mcp_proto::client::Config;
 use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map};
 use mcp_proto::{
     CallError, Capabilities, Capability, Fault, HttpError, HttpResponse, RpcError, UseError, Version,
@@ -29,7 +30,7 @@ type ScenarioResult = Result<(), Box<dyn core::error::Error>>;
 struct AcceptingHandler;
 
 impl ClientHandler for AcceptingHandler {
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let ElicitParams::Form(form) = params else { return Ok(ElicitResult::decline()) };
         let mut content = form.requested_schema.fill_defaults(Map::new());
         if form.requested_schema.properties.get("confirmed").is_some() {
@@ -77,18 +78,18 @@ fn run(runtime: AdapterKind, scenario: &str, url: &str) -> ScenarioResult {
     let mut client = connect(runtime, url)?;
     match scenario {
         "tools_call" => {
-            client.list(Kind::Tool)?;
+            client.list(EntryKind::Tool)?;
             client.call_tool("add_numbers", &json!({"a": 1, "b": 2}))?;
         }
         "elicitation-sep1034-client-defaults" => {
-            client.list(Kind::Tool)?;
+            client.list(EntryKind::Tool)?;
             client.call_tool("test_client_elicitation_defaults", &json!({}))?;
         }
         "sse-retry" => {
             client.call_tool("test_reconnection", &json!({}))?;
         }
         "json-schema-2020-12-preservation" => {
-            let tools = client.list(Kind::Tool)?;
+            let tools = client.list(EntryKind::Tool)?;
             let tool = tools
                 .iter()
                 .find(|t| t["name"] == "json_schema_2020_12_tool")
@@ -96,40 +97,42 @@ fn run(runtime: AdapterKind, scenario: &str, url: &str) -> ScenarioResult {
             client.call_tool("json_schema_echo", &json!({ "schema": tool["inputSchema"] }))?;
         }
         "sep-2322-client-request-state" => {
-            client.list(Kind::Tool)?;
+            client.list(EntryKind::Tool)?;
             for tool in ["echo_state", "no_state", "unrelated", "no_result_type"] {
                 client.call_tool(&format!("test_mrtr_{tool}"), &json!({}))?;
             }
         }
         "http-standard-headers" => {
-            for tool in client.list(Kind::Tool)? {
+            for tool in client.list(EntryKind::Tool)? {
                 client.call_tool(name(&tool)?, &json!({}))?;
             }
-            for resource in client.list(Kind::Resource)? {
+            for resource in client.list(EntryKind::Resource)? {
                 client.request("resources/read", &json!({ "uri": resource["uri"] }), &mut |_| {})?;
             }
-            for prompt in client.list(Kind::Prompt)? {
+            for prompt in client.list(EntryKind::Prompt)? {
                 client.request("prompts/get", &json!({ "name": prompt["name"] }), &mut |_| {})?;
             }
         }
         "http-custom-headers" => {
-            client.list(Kind::Tool)?;
+            client.list(EntryKind::Tool)?;
             let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT")?)?;
             for call in context["toolCalls"].as_array().ok_or("no calls")? {
                 client.call_tool(call["name"].as_str().ok_or("no name")?, &call["arguments"])?;
             }
         }
         "http-invalid-tool-headers" => {
-            for tool in client.list(Kind::Tool)? {
+            for tool in client.list(EntryKind::Tool)? {
                 client.call_tool(name(&tool)?, &json!({"region": "x"}))?;
             }
         }
         // The suite checks the handshake and the requests of these scenarios.
-        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list(Kind::Tool) {
-            // Some of these servers have no tools.
-            Ok(_) | Err(Error::Use(UseError::MissingPeerCapability(_))) => {}
-            Err(error) => return Err(error.into()),
-        },
+        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
+            match client.list(EntryKind::Tool) {
+                // Some of these servers have no tools.
+                Ok(_) | Err(Error::Use(UseError::MissingPeerCapability(_))) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         other => return Err(format!("unknown scenario: {other}").into()),
     }
     client.close()?;
@@ -142,7 +145,7 @@ fn name(entry: &Value) -> Result<&str, &'static str> {
 
 /// Reads the metadata that a server refers to in its challenge, and checks that the flow would stop there.
 fn connect_and_stop_at_authorization(runtime: AdapterKind, flow: &str, url: &str) -> ScenarioResult {
-    let Err(error) = connect(runtime, url).and_then(|mut client| client.list(Kind::Tool)) else {
+    let Err(error) = connect(runtime, url).and_then(|mut client| client.list(EntryKind::Tool)) else {
         return Err("the server did not challenge".into());
     };
     let answer = http_response(&error).ok_or_else(|| format!("no challenge: {error}"))?;

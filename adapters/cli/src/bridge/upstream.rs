@@ -240,28 +240,28 @@ impl EarlyEventHandler {
 }
 
 impl ClientHandler for EarlyEventHandler {
-    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+    fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         self.record(Event::Input(input.clone()));
         None
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.record(Event::Changed { key: None, change: change.clone() });
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         self.record(Event::Log(log.clone()));
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         lock_events(&self.0).diagnostic(diagnostic);
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         lock_events(&self.0).tap(record);
     }
 
-    fn head(&mut self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         lock_events(&self.0).head(record);
     }
 }

@@ -56,7 +56,7 @@ impl WireLog {
 }
 
 impl ClientHandler for WireLog {
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         match params {
             ElicitParams::Form(form) if form.requested_schema.properties.get("name").is_some() => {
                 Ok(ElicitResult::accept([("name", USER_NAME.into())]))
@@ -65,11 +65,11 @@ impl ClientHandler for WireLog {
         }
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.changes.add(ChangeEvent::Changed(change.clone()));
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         // A closed stdout is detected where the tour prints.
         let _ = output::print(&format!(
             " {}\n",

@@ -3,7 +3,8 @@
 mod entries;
 
 use mcp_blocking::Error;
-use mcp_proto::client::{Kind, Peer};
+use mcp_proto::EntryKind;
+use mcp_proto::client::Peer;
 use mcp_proto::model::Implementation;
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, RawJson};
@@ -53,15 +54,15 @@ fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandF
         server: peer.info.clone(),
         capabilities: peer.capabilities.clone(),
         instructions: peer.instructions.clone(),
-        tools: fetch_list(session, Kind::Tool)?,
-        resources: fetch_list(session, Kind::Resource)?,
-        resource_templates: fetch_list(session, Kind::ResourceTemplate)?,
-        prompts: fetch_list(session, Kind::Prompt)?,
+        tools: fetch_list(session, EntryKind::Tool)?,
+        resources: fetch_list(session, EntryKind::Resource)?,
+        resource_templates: fetch_list(session, EntryKind::ResourceTemplate)?,
+        prompts: fetch_list(session, EntryKind::Prompt)?,
     })
 }
 
 /// Fetches a list. It is empty if the server does not declare the capability.
-fn fetch_list(session: &mut ClientSession, list: Kind) -> Result<Vec<RawJson>, CommandFailure> {
+fn fetch_list(session: &mut ClientSession, list: EntryKind) -> Result<Vec<RawJson>, CommandFailure> {
     if !session.client.peer().has(list.capability()) {
         return Ok(Vec::new());
     }
@@ -79,20 +80,20 @@ fn fetch_list(session: &mut ClientSession, list: Kind) -> Result<Vec<RawJson>, C
 /// Function that appends an entry of a list to the output.
 type PushEntry = fn(&mut String, &RawJson, Paint);
 
-const LISTS: [(Kind, &str, PushEntry); 4] = [
-    (Kind::Tool, "tools", entries::push_tool),
-    (Kind::Resource, "resources", entries::push_resource),
-    (Kind::ResourceTemplate, "resource templates", entries::push_template),
-    (Kind::Prompt, "prompts", entries::push_prompt),
+const LISTS: [(EntryKind, &str, PushEntry); 4] = [
+    (EntryKind::Tool, "tools", entries::push_tool),
+    (EntryKind::Resource, "resources", entries::push_resource),
+    (EntryKind::ResourceTemplate, "resource templates", entries::push_template),
+    (EntryKind::Prompt, "prompts", entries::push_prompt),
 ];
 
 impl InspectReport {
-    fn entries(&self, of: Kind) -> &[RawJson] {
+    fn entries(&self, of: EntryKind) -> &[RawJson] {
         match of {
-            Kind::Tool => &self.tools,
-            Kind::Resource => &self.resources,
-            Kind::ResourceTemplate => &self.resource_templates,
-            Kind::Prompt => &self.prompts,
+            EntryKind::Tool => &self.tools,
+            EntryKind::Resource => &self.resources,
+            EntryKind::ResourceTemplate => &self.resource_templates,
+            EntryKind::Prompt => &self.prompts,
             _ => &[],
         }
     }

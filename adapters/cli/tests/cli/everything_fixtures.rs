@@ -41,7 +41,7 @@ struct FixtureUser {
 }
 
 impl ClientHandler for FixtureUser {
-    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+    fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         let request = serde_json::to_value(&*input.request).expect("JSON");
         self.seen.note(json!({"key": input.key.as_deref(), "asked": request}));
         Some(match &*input.request {
@@ -52,7 +52,7 @@ impl ClientHandler for FixtureUser {
         })
     }
 
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let ElicitParams::Form(form) = params else { return Ok(ElicitResult::accept(Map::new())) };
         if self.declines_all {
             return Ok(ElicitResult::decline());
@@ -77,19 +77,19 @@ impl ClientHandler for FixtureUser {
         Ok(ElicitResult::accept(form.requested_schema.fill_defaults(given)))
     }
 
-    fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         Ok(CreateMessageResult::new(Role::Assistant, "Paris", "test-model"))
     }
 
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Ok(ListRootsResult::new(vec![Root::new("file:///test/root").name("Test Root")]))
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         self.seen.note(json!({"log": log.level.as_str(), "data": log.data}));
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.seen.note(match change {
             Change::Resource(uri) => json!({ "changed": uri }),
             list => json!({"changed": format!("{list:?}")}),

@@ -7,8 +7,9 @@ use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
+use mcp_proto::EntryKind;
 use mcp_proto::client::{
-    Input, InputId, Kind, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
+    Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
@@ -162,7 +163,7 @@ pub trait AsyncClientHandler {
     }
 
     /// Receives an entry of a list that cannot be read; see [`ClientHandler::unreadable_entry`].
-    fn unreadable_entry(&self, kind: Kind, entry: &RawJson, reason: &str) {
+    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
         let _ = (kind, entry, reason);
     }
 
@@ -331,48 +332,48 @@ where
         Some(self)
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         self.handler.changed(change);
     }
 
-    fn subscription_ended(&mut self, subscription: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, subscription: SubscriptionKey, error: Option<&CallError>) {
         self.handler.subscription_ended(subscription, error);
     }
 
-    fn elicitation_complete(&mut self, id: &str) {
+    fn elicitation_complete(&self, id: &str) {
         self.handler.elicitation_complete(id);
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         self.handler.log(log);
     }
 
-    fn notification(&mut self, notification: &Notification) {
+    fn notification(&self, notification: &Notification) {
         self.handler.notification(notification);
     }
 
-    fn progress(&mut self, call: CallKey, progress: &Progress) {
+    fn progress(&self, call: CallKey, progress: &Progress) {
         self.handler.progress(call, progress);
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.handler.diagnostic(diagnostic);
     }
 
-    fn unreadable_entry(&mut self, kind: Kind, entry: &RawJson, reason: &str) {
+    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
         self.handler.unreadable_entry(kind, entry, reason);
     }
 
-    fn unusable_schema(&mut self, tool: &str, reason: &SchemaError) {
+    fn unusable_schema(&self, tool: &str, reason: &SchemaError) {
         self.handler.unusable_schema(tool, reason);
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         self.handler.tap(record);
     }
 
     #[cfg(feature = "http")]
-    fn head(&mut self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         self.handler.head(record);
     }
 }

@@ -114,7 +114,7 @@ impl Client {
     ///
     /// As [`spawn_with`](Self::spawn_with).
     pub async fn spawn(program: impl Borrow<Program> + Send) -> Result<Self, Error> {
-        Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program).await
+        Options::default().spawn(program).await
     }
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
@@ -158,7 +158,7 @@ impl Client {
     /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub async fn connect_url(url: &str) -> Result<Self, Error> {
-        Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url).await
+        Options::default().connect_url(url).await
     }
 
     /// Returns the options of a client with this configuration, to be set before it connects.

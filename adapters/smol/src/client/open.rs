@@ -9,6 +9,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 use futures_lite::io::{AsyncRead, AsyncWrite};
+use mcp_proto::client::Config;
 use mcp_std::Error;
 use mcp_std::adapter::client::{
     ClientSetup, ClientTransport, CommandQueue, ConnectionTarget, Connector, ServerIo, StreamConnector,
@@ -40,6 +41,10 @@ impl fmt::Debug for Connecting<'_> {
 
 impl Connector for Client {
     type Connecting<'a> = Connecting<'a>;
+
+    fn default_config() -> Config {
+        Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
 
     fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         Connecting(Box::pin(open(setup, target)))

@@ -9,7 +9,8 @@ use std::thread::{self, JoinHandle};
 
 use async_io::Async;
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_proto::client::{self, InputId, Kind, SchemaValidator, SubscriptionKey};
+use mcp_proto::EntryKind;
+use mcp_proto::client::{self, InputId, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::{
     CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, ReadResourceResult,
     RequestParams, Resource, ResourceTemplate, SubscriptionFilter, Tool,
@@ -178,7 +179,7 @@ macro_rules! forward_blocking {
 
 forward_blocking! {
     fn ping(&self) -> Duration;
-    fn list(&self, kind: Kind) -> Vec<RawJson>;
+    fn list(&self, kind: EntryKind) -> Vec<RawJson>;
     fn list_tools(&self) -> Vec<Tool>;
     fn list_resources(&self) -> Vec<Resource>;
     fn list_resource_templates(&self) -> Vec<ResourceTemplate>;

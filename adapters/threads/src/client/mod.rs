@@ -154,6 +154,10 @@ fn run_loop(
 impl Connector for Client {
     type Connecting<'a> = Result<Self, Error>;
 
+    fn default_config() -> Config {
+        Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
+
     fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         setup.open(target).and_then(Self::try_from)
     }
@@ -179,7 +183,7 @@ impl Client {
     ///
     /// As [`spawn_with`](Self::spawn_with).
     pub fn spawn(program: impl Borrow<Program> + Send) -> Result<Self, Error> {
-        Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program)
+        Options::default().spawn(program)
     }
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
@@ -221,7 +225,7 @@ impl Client {
     /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(url: &str) -> Result<Self, Error> {
-        Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url)
+        Options::default().connect_url(url)
     }
 
     /// Returns the options of a client with this configuration, to be set before it connects.

@@ -29,7 +29,7 @@ fn scope(principal: &str) -> CacheScope {
 }
 
 fn tools_key(cursor: Option<&str>) -> CacheKey {
-    CacheKey::List(Kind::Tool, cursor.map(Into::into))
+    CacheKey::List(EntryKind::Tool, cursor.map(Into::into))
 }
 
 fn resource_key(uri: &str) -> CacheKey {
@@ -97,7 +97,10 @@ fn cache_key_contains_all_parameters_of_the_result() {
     let of = |method, params: &str| CacheKey::from_request(method, &raw(params));
     assert_eq!(of("tools/list", "{}"), Some(tools_key(None)));
     assert_eq!(of("tools/list", r#"{"cursor":""}"#), Some(tools_key(Some(""))));
-    assert_eq!(of("prompts/list", r#"{"cursor":"a"}"#), Some(CacheKey::List(Kind::Prompt, Some("a".into()))));
+    assert_eq!(
+        of("prompts/list", r#"{"cursor":"a"}"#),
+        Some(CacheKey::List(EntryKind::Prompt, Some("a".into())))
+    );
     let spelt = of("resources/read", r#"{"_meta":{"progressToken":1},"\u0075ri":"a\u003ab"}"#);
     assert_eq!(spelt, Some(resource_key("a:b")));
     assert_eq!(spelt, of("resources/read", r#"{"uri":"a:b"}"#));
@@ -134,8 +137,8 @@ fn pages_of_a_list_are_cached_separately() {
     // The page in the middle is requested again by its cursor; the others stay.
     assert_eq!(fresh(&mut cache, 1_500), [true, false, true]);
     assert_eq!(fresh(&mut cache, 4_000), [true, false, false]);
-    assert!(cache.get(at(0), &me, &CacheKey::List(Kind::Prompt, None)).is_none());
-    cache.invalidate_list(&me, Kind::Tool);
+    assert!(cache.get(at(0), &me, &CacheKey::List(EntryKind::Prompt, None)).is_none());
+    cache.invalidate_list(&me, EntryKind::Tool);
     assert!(cache.is_empty());
 }
 
@@ -199,9 +202,9 @@ fn change_invalidates_affected_results() {
     let keys = [
         tools_key(None),
         tools_key(Some("a")),
-        list(Kind::Prompt),
-        list(Kind::Resource),
-        list(Kind::ResourceTemplate),
+        list(EntryKind::Prompt),
+        list(EntryKind::Resource),
+        list(EntryKind::ResourceTemplate),
         resource_key("a:b"),
         resource_key("a:b/c"),
         resource_key("a:x"),

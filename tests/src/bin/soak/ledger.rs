@@ -176,7 +176,7 @@ pub(crate) fn tap_limits() -> Limits {
 pub(crate) struct LedgerTap(CallLedger);
 
 impl ClientHandler for LedgerTap {
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         let mut state = self.0.lock();
         match serde_json::from_slice(&record.bytes) {
             Ok(message) if record.direction == Direction::Out => state.record_sent(&message),
@@ -186,7 +186,7 @@ impl ClientHandler for LedgerTap {
     }
 
     /// Records a diagnostic. A response that crosses its cancellation is expected; all others are problems.
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         let mut state = self.0.lock();
         match diagnostic {
             Diagnostic::LateResponse(id) if state.is_cancelled(&id.to_string()) => state.late += 1,
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn only_cancelled_calls_may_be_answered_late() {
         let ledger = sample_ledger();
-        let mut tap = ledger.tap();
+        let tap = ledger.tap();
         tap.diagnostic(&Diagnostic::LateResponse(2.into()));
         assert_eq!(ledger.check().expect("no problem").late, 1);
         ledger.record_server_report(report(2));

@@ -253,7 +253,7 @@ impl ScriptedClient {
 }
 
 impl ClientHandler for ScriptedClient {
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let name = match params {
             ElicitParams::Form(form) => &form.message,
             ElicitParams::Url(page) => &page.message,
@@ -262,7 +262,7 @@ impl ClientHandler for ScriptedClient {
         self.answer(name, &InputRequest::Elicit(params.clone()))
     }
 
-    fn sample(&mut self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         let name = params.system_prompt.as_deref().unwrap_or_default();
         let read: Value = self.answer(name, &InputRequest::CreateMessage(params.clone()))?;
         let text = read.to_string();
@@ -271,19 +271,19 @@ impl ClientHandler for ScriptedClient {
             .into_owned())
     }
 
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         self.answer("roots", &InputRequest::ListRoots(None))
     }
 
-    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, _: SubscriptionKey, error: Option<&CallError>) {
         self.lock().ended = Some(if error.is_none() { "graceful" } else { "remote" });
     }
 
-    fn elicitation_complete(&mut self, id: &str) {
+    fn elicitation_complete(&self, id: &str) {
         self.lock().completed.push(id.into());
     }
 
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         let what = match change {
             Change::Tools => "tools",
             Change::Resources => "resources",
@@ -294,7 +294,7 @@ impl ClientHandler for ScriptedClient {
         self.lock().changes.push(what.into());
     }
 
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         let data: Value = serde_json::from_str(log.data.as_str()).expect("JSON");
         let mut line = json!({"level": log.level.as_str(), "data": data});
         if let Some(logger) = &log.logger {
@@ -303,15 +303,15 @@ impl ClientHandler for ScriptedClient {
         self.lock().logs.push(line);
     }
 
-    fn notification(&mut self, notification: &Notification) {
+    fn notification(&self, notification: &Notification) {
         self.lock().diagnostics.push(json!({"notification": notification.method}));
     }
 
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         self.wire_log.record(record);
     }
 
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.lock().diagnostics.push(format!("{diagnostic:?}").into());
     }
 }

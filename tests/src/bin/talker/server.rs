@@ -13,11 +13,11 @@ use mcp_blocking::{
     Answered, Call, Cx, Error, Handler, HandlerFailure, HttpServer, InputError, Router, RouterUpdates,
     serve_stdio,
 };
+use mcp_proto::EntryKind;
 use mcp_proto::model::{
     ElicitParams, ElicitResult, ElicitUrlParams, InputRequest, InputResponse, LoggingLevel, Prompt, Resource,
     Tool,
 };
-use mcp_proto::router::Kind;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event, Notification};
 use mcp_proto::tap::TapRecord;
@@ -228,11 +228,11 @@ fn publish_change(cx: &mut Cx<'_>, updates: &RouterUpdates, arguments: &Value) -
     match arguments["what"].as_str().unwrap_or_default() {
         "tools" => updates.schedule(|router| {
             router.tool_with(tool("new"), |_, _: Value| "{}");
-            router.core().remove(Kind::Tool, "new");
+            router.core().remove(EntryKind::Tool, "new");
         }),
         "resources" => updates.schedule(|router| {
             router.resource(Resource::new("note://new", "new"), |_, _| "");
-            router.core().remove(Kind::Resource, "note://new");
+            router.core().remove(EntryKind::Resource, "note://new");
         }),
         "end" => cx.with_engine(|engine, now| engine.end_all_subscriptions(now)).unwrap(),
         "prompts" => cx.publish(&Change::Prompts),

@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
+use mcp_proto::EntryKind;
 use mcp_proto::model::{LoggingLevel, Prompt, Resource, ToolAnnotations};
-use mcp_proto::router::Kind;
 use mcp_proto::router::schema::{self, NoArguments, schemars};
 use mcp_proto::{Capability, Change, RpcError};
 use schemars::JsonSchema;
@@ -135,9 +135,11 @@ fn register_annex(router: &mut Router) {
 }
 
 fn unregister_annex(router: &mut Router) {
-    for (kind, name) in
-        [(Kind::Tool, "annex_bell"), (Kind::Prompt, "annex_tour"), (Kind::Resource, "annex://sign")]
-    {
+    for (kind, name) in [
+        (EntryKind::Tool, "annex_bell"),
+        (EntryKind::Prompt, "annex_tour"),
+        (EntryKind::Resource, "annex://sign"),
+    ] {
         router.core().remove(kind, name);
     }
 }

@@ -14,8 +14,9 @@ mod visits;
 
 use core::time::Duration;
 
+use mcp_proto::EntryKind;
 use mcp_proto::model::Implementation;
-use mcp_proto::router::{CacheHint, Kind};
+use mcp_proto::router::CacheHint;
 
 use super::{Cx, Router};
 use crate::demo::TourStep;
@@ -26,9 +27,9 @@ use crate::serve::clock::{ClockResource, lock};
 /// The caller must poll the returned clock while the server runs.
 pub(super) fn register(router: &mut Router, info: Implementation, broken: Option<TourStep>) -> ClockResource {
     let hint = CacheHint::public(Duration::from_secs(300));
-    router.core().info(info).instructions(INSTRUCTIONS).page_size_of(Kind::Resource, 10);
+    router.core().info(info).instructions(INSTRUCTIONS).page_size_of(EntryKind::Resource, 10);
     // Resources are excluded: notes come and go.
-    for list in [Kind::Tool, Kind::Prompt, Kind::ResourceTemplate] {
+    for list in [EntryKind::Tool, EntryKind::Prompt, EntryKind::ResourceTemplate] {
         router.core().cache_list(list, hint);
     }
     fixtures::register(router);

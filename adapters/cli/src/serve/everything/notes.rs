@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use std::sync::Mutex;
 
 use mcp_proto::Change;
+use mcp_proto::EntryKind;
 use mcp_proto::model::{Resource, ToolAnnotations};
-use mcp_proto::router::Kind;
 use mcp_proto::router::schema::{self, schemars};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -78,7 +78,7 @@ pub(super) fn register(router: &mut Router) {
         handler!(|_, NoteTitle { title }: NoteTitle| {
             lock(&notes).remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
             let uri = note_uri(&title);
-            later.schedule(move |router| _ = router.core().remove(Kind::Resource, &uri));
+            later.schedule(move |router| _ = router.core().remove(EntryKind::Resource, &uri));
             Ok::<_, String>("deleted")
         }),
     );

@@ -5,8 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::task::Waker;
 
+use mcp_proto::EntryKind;
 use mcp_proto::client::{
-    Input, InputId, Kind, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
+    Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
@@ -45,7 +46,7 @@ pub enum Callback {
     /// Calls [`ClientHandler::progress`].
     Progress(CallKey, Progress),
     /// Calls [`ClientHandler::unreadable_entry`].
-    UnreadableEntry(Kind, RawJson, String),
+    UnreadableEntry(EntryKind, RawJson, String),
     /// Calls [`ClientHandler::unusable_schema`].
     UnusableSchema(String, SchemaError),
     /// Calls [`ClientHandler::tap`].

@@ -1,7 +1,8 @@
 //! The callbacks of a client.
 
+use mcp_proto::EntryKind;
 use mcp_proto::client::{
-    Input, InputId, Kind, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
+    Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
@@ -19,15 +20,15 @@ use super::callback::DeferredHandler;
 /// Callbacks of a client, for everything from the server except responses.
 ///
 /// All methods run on the thread that runs a method of the client. They must not take long, because the connection
-/// is not driven meanwhile. A panic is caught. A panic in [`request`](Self::request) or [`input`](Self::input) is
-/// answered with an internal error.
+/// is not driven meanwhile. They take `&self`: keep mutable state in cells, locks or channels. A panic is caught. A
+/// panic in [`request`](Self::request) or [`input`](Self::input) is answered with an internal error.
 pub trait ClientHandler {
     /// Answers a request of a legacy server with a JSON object.
     ///
     /// # Errors
     ///
     /// The error that is sent to the server. The default is "method not found".
-    fn request(&mut self, request: &ServerRequest) -> Result<RawJson, RpcError> {
+    fn request(&self, request: &ServerRequest) -> Result<RawJson, RpcError> {
         Err(RpcError::method_not_found(&request.method))
     }
 
@@ -39,7 +40,7 @@ pub trait ClientHandler {
     ///
     /// `None` leaves the input request open, so that calls, pings and timeouts continue while a user decides. Answer it
     /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) is called first.
-    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+    fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
             InputRequest::CreateMessage(params) => self.sample(params).map(Into::into),
@@ -51,7 +52,7 @@ pub trait ClientHandler {
     /// Reports that an open input request is no longer needed.
     ///
     /// The server withdrew it, or the call that needed it has ended.
-    fn input_withdrawn(&mut self, input: InputId) {
+    fn input_withdrawn(&self, input: InputId) {
         let _ = input;
     }
 
@@ -63,7 +64,7 @@ pub trait ClientHandler {
     /// # Errors
     ///
     /// The error that is sent to the server if no user can be asked. The default always fails.
-    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let _ = params;
         Err(not_handled())
     }
@@ -73,7 +74,7 @@ pub trait ClientHandler {
     /// # Errors
     ///
     /// The error that is sent to the server if the model is not asked. The default always fails.
-    fn sample(&mut self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+    fn sample(&self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         let _ = params;
         Err(not_handled())
     }
@@ -83,69 +84,69 @@ pub trait ClientHandler {
     /// # Errors
     ///
     /// The error that is sent to the server. The default always fails.
-    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Err(not_handled())
     }
 
     /// Reports a change on the server. Several changes of one list or resource may be reported as one.
-    fn changed(&mut self, change: &Change) {
+    fn changed(&self, change: &Change) {
         let _ = change;
     }
 
     /// Reports that a subscription has ended, except by `unsubscribe`.
     ///
     /// Without an error, the server ended it gracefully.
-    fn subscription_ended(&mut self, subscription: SubscriptionKey, error: Option<&CallError>) {
+    fn subscription_ended(&self, subscription: SubscriptionKey, error: Option<&CallError>) {
         let _ = (subscription, error);
     }
 
     /// Reports that the user has finished with a web page, by its `elicitationId` (2025-11-25).
-    fn elicitation_complete(&mut self, id: &str) {
+    fn elicitation_complete(&self, id: &str) {
         let _ = id;
     }
 
     /// Receives a log message of the server.
-    fn log(&mut self, log: &LogMessage) {
+    fn log(&self, log: &LogMessage) {
         let _ = log;
     }
 
     /// Receives a notification that the engine does not handle itself.
-    fn notification(&mut self, notification: &Notification) {
+    fn notification(&self, notification: &Notification) {
         let _ = notification;
     }
 
     /// Reports progress of a call. Calls with a progress callback of their own are not reported here.
-    fn progress(&mut self, call: CallKey, progress: &Progress) {
+    fn progress(&self, call: CallKey, progress: &Progress) {
         let _ = (call, progress);
     }
 
     /// Reports a deviation of the server that was tolerated, for example a banner on its stdout.
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = diagnostic;
     }
 
     /// Reports an entry of a list that was left out because it cannot be read. `reason` names the member.
     ///
     /// Only methods with typed entries report it (`list_tools`, …).
-    fn unreadable_entry(&mut self, kind: Kind, entry: &RawJson, reason: &str) {
+    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
         let _ = (kind, entry, reason);
     }
 
     /// Reports an output schema that cannot be used to check results, once for each schema.
     ///
     /// It requires a [validator](super::Options::validator).
-    fn unusable_schema(&mut self, tool: &str, reason: &SchemaError) {
+    fn unusable_schema(&self, tool: &str, reason: &SchemaError) {
         let _ = (tool, reason);
     }
 
     /// Receives a copy of a received or sent message, if [`Limits::tap_records`](mcp_proto::Limits) enables it.
-    fn tap(&mut self, record: &TapRecord) {
+    fn tap(&self, record: &TapRecord) {
         let _ = record;
     }
 
     /// Receives the head of an HTTP request or response without its secrets, if `Options::tap_heads` enables it.
     #[cfg(feature = "http")]
-    fn head(&mut self, record: &HeadRecord) {
+    fn head(&self, record: &HeadRecord) {
         let _ = record;
     }
 
@@ -154,7 +155,7 @@ pub trait ClientHandler {
     /// It requires [`handle_challenges`](mcp_proto::http::client::Config::handle_challenges). `None`, the
     /// default, fails the calls that wait for the credential.
     #[cfg(feature = "http")]
-    fn challenge(&mut self, challenge: &Challenge) -> Option<Credential> {
+    fn challenge(&self, challenge: &Challenge) -> Option<Credential> {
         let _ = challenge;
         None
     }

@@ -37,7 +37,7 @@ use crate::tls::ClientTls;
 /// struct Log;
 ///
 /// impl ClientHandler for Log {
-///     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+///     fn diagnostic(&self, diagnostic: &Diagnostic) {
 ///         eprintln!("diagnostic: {diagnostic:?}");
 ///     }
 /// }
@@ -84,6 +84,9 @@ pub trait Connector: Sized {
     /// The result of connecting: a client, or a future of one.
     type Connecting<'a>;
 
+    /// Returns the configuration of a client that sets none: the name of the adapter, and no capabilities.
+    fn default_config() -> Config;
+
     /// Starts to connect.
     fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_>;
 
@@ -104,6 +107,13 @@ pub struct ReadyConnection {
     pub connection: Connection,
     /// The server.
     pub peer: Peer,
+}
+
+/// Options of a client with the name of its adapter, every revision and no capabilities.
+impl<C: Connector> Default for Options<C> {
+    fn default() -> Self {
+        Self::new(C::default_config())
+    }
 }
 
 impl<C: Connector> Options<C> {
@@ -398,6 +408,10 @@ impl ClientSetup {
 
 impl Connector for ReadyConnection {
     type Connecting<'a> = Result<Self, Error>;
+
+    fn default_config() -> Config {
+        Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
 
     fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         setup.open(target)

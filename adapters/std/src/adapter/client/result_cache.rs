@@ -7,10 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SharedCache;
 use mcp_proto::Change;
+use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
-use mcp_proto::client::{
-    CacheKey, CacheScope, CacheTicket, Config, Kind, OutputMismatch, OutputSchemas, Peer,
-};
+use mcp_proto::client::{CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer};
 
 /// Settings for the cache of results.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +87,7 @@ impl ResultCache {
     }
 
     /// Removes all pages of one list.
-    pub fn invalidate_list(&self, kind: Kind) {
+    pub fn invalidate_list(&self, kind: EntryKind) {
         if let Some((cache, scope)) = &self.lock().cache {
             cache.invalidate_list(scope, kind);
         }
@@ -102,8 +101,8 @@ impl ResultCache {
     }
 
     /// Remembers the output schemas of a complete list of tools. Lists of other kinds are ignored.
-    pub fn set_tools(&self, kind: Kind, entries: &[RawJson]) {
-        if let (Some(schemas), Kind::Tool) = (&mut self.lock().schemas, kind) {
+    pub fn set_tools(&self, kind: EntryKind, entries: &[RawJson]) {
+        if let (Some(schemas), EntryKind::Tool) = (&mut self.lock().schemas, kind) {
             schemas.set_tools(entries);
         }
     }

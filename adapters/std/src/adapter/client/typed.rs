@@ -552,7 +552,7 @@ macro_rules! client_calls {
         /// As [`call_tool`](Self::call_tool), and [`Error::UnexpectedResult`] if a result does not contain the list.
         pub $($async)? fn list(
             $($receiver)+,
-            kind: ::mcp_proto::client::Kind,
+            kind: ::mcp_proto::EntryKind,
         ) -> Result<Vec<::mcp_proto::RawJson>, $crate::Error> {
             use ::mcp_proto::client::{CacheKey, Paginator};
             let mut pages = Paginator::new(kind, $self.max_list_bytes());

@@ -251,6 +251,7 @@ pub fn complete<L: CallBackend + ?Sized, T: Serialize>(
 /// - `pointer`: the shared pointer for hooks.
 /// - `async`: the token before functions that run handlers.
 /// - `await`: the tokens after the call of a handler.
+/// - `examples`: the import of the adapter, and what closures begin with, for the examples in the documentation.
 ///
 /// The calling module provides these types of shared closures: `RouteFn` (`Fn(&mut Cx<'_>, CallTarget<'_>)`, which
 /// returns a [`HandlerResult`]), `FallbackFn`, `InterestFn`, `FailureFn`, `AuthenticateFn` and `SharedHook`. It
@@ -261,9 +262,45 @@ macro_rules! router {
     (
         $(#[$about:meta])*
         handlers: $Handler:ident, callbacks: $Callback:ident, bounds: [$($bounds:tt)*],
-        changes: [$($sends:tt)*], pointer: $Pointer:ident, async: [$($async:tt)?], await: [$($await:tt)*]
+        changes: [$($sends:tt)*], pointer: $Pointer:ident, async: [$($async:tt)?], await: [$($await:tt)*],
+        examples: [$import:literal, $closure:literal]
     ) => {
         $(#[$about])*
+        ///
+        /// # Errors of handlers
+        ///
+        /// A handler may return `Result` with any error that implements `Display`, such as an `enum` of `thiserror` or
+        /// an `anyhow::Error`. The error of a tool becomes a result that tells the model what went wrong; elsewhere it
+        /// becomes an internal error with its message. An [`RpcError`] is sent as it is. The text of an
+        /// `anyhow::Error` is the outermost context alone; `{:#}` adds the causes.
+        ///
+        /// ```
+        #[doc = $import]
+        /// use anyhow::Context as _;
+        /// use mcp_proto::{RawJson, model::Tool};
+        ///
+        /// #[derive(Debug, thiserror::Error)]
+        /// enum TideError {
+        ///     #[error("no tide table for {0}; `harbours` lists the known ones")]
+        ///     UnknownHarbour(String),
+        /// }
+        ///
+        /// fn tide(harbour: &str) -> Result<&'static str, TideError> {
+        ///     Err(TideError::UnknownHarbour(harbour.into()))
+        /// }
+        ///
+        /// fn plan(harbour: &str) -> anyhow::Result<String> {
+        ///     Ok(format!("leave at {} tide", tide(harbour).context("no plan")?))
+        /// }
+        ///
+        /// # let tool = |name: &str| Tool::new(name, RawJson::new(r#"{"type":"object"}"#).unwrap());
+        /// let mut router = Router::new("harbour", "1.0");
+        #[doc = concat!("router.tool_with(tool(\"tide\"), ", $closure, "_: &mut Cx<'_>, _: serde_json::Value| tide(\"Cork\"));")]
+        #[doc = concat!("router.tool_with(tool(\"plan\"), ", $closure, "_: &mut Cx<'_>, _: serde_json::Value| {")]
+        ///     plan("Cork").map_err(|error| format!("{error:#}"))
+        /// });
+        /// # router.check().unwrap();
+        /// ```
         pub struct Router {
             state: Snapshot<RouterState>,
             cache: Mutex<PageCache>,
@@ -367,6 +404,25 @@ macro_rules! router {
             /// Adds a tool with its own description. Its arguments may have any type, for example `serde_json::Value`.
             ///
             /// Without an output schema, `tool` gets that of the type of its results, if there is one.
+            ///
+            /// Titles and annotations are for the users of clients. Clients do not trust annotations of a server that
+            /// they do not trust (TOOL-026).
+            ///
+            /// ```
+            #[doc = $import]
+            /// use mcp_proto::{RawJson, model::{Tool, ToolAnnotations}};
+            ///
+            /// let schema = RawJson::new(r#"{"type":"object"}"#)?;
+            /// let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
+            /// let tide = Tool::new("tide", schema).title("State of the tide").annotations(reads);
+            /// let mut router = Router::new("harbour", "1.0");
+            #[doc = concat!("router.tool_with(tide, ", $closure, "_: &mut Cx<'_>, _: serde_json::Value| \"high\");")]
+            /// # router.check().unwrap();
+            /// # Ok::<(), mcp_proto::InvalidJson>(())
+            /// ```
+            ///
+            /// With the feature `schemars`, [`router::schema::tool`] creates the description from the type of the
+            /// arguments.
             pub fn tool_with<A, R>(
                 &mut self,
                 mut tool: Tool,
@@ -390,6 +446,17 @@ macro_rules! router {
             }
 
             /// Adds a resource, read by its URI.
+            ///
+            /// ```
+            #[doc = $import]
+            /// use mcp_proto::model::Resource;
+            /// use mcp_proto::router::ResourceTarget;
+            ///
+            /// let tide = Resource::new("harbour://tide", "tide").title("State of the tide").mime_type("text/plain");
+            /// let mut router = Router::new("harbour", "1.0");
+            #[doc = concat!("router.resource(tide, ", $closure, "_: &mut Cx<'_>, _: &ResourceTarget<'_>| \"high\");")]
+            /// # router.check().unwrap();
+            /// ```
             pub fn resource<R: IntoReadResult + 'static>(
                 &mut self,
                 resource: Resource,
@@ -401,6 +468,22 @@ macro_rules! router {
             }
 
             /// Adds a resource template. Its resources are read by URIs that match the template.
+            ///
+            /// The handler gets the values of the variables. `None` answers with "resource not found".
+            ///
+            /// ```
+            #[doc = $import]
+            /// use mcp_proto::model::ResourceTemplate;
+            /// use mcp_proto::router::ResourceTarget;
+            ///
+            /// let berth = ResourceTemplate::new("harbour://berths/{number}", "berth");
+            /// let mut router = Router::new("harbour", "1.0");
+            #[doc = concat!("router.resource_template(berth, ", $closure, "_: &mut Cx<'_>, read: &ResourceTarget<'_>| {")]
+            ///     let number: u32 = read.variables.get("number")?.parse().ok()?;
+            ///     (number < 40).then(|| format!("berth {number} is free"))
+            /// });
+            /// # router.check().unwrap();
+            /// ```
             pub fn resource_template<R: IntoReadResult + 'static>(
                 &mut self,
                 template: ResourceTemplate,
@@ -423,6 +506,24 @@ macro_rules! router {
             }
 
             /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`.
+            ///
+            /// ```
+            #[doc = $import]
+            /// use mcp_proto::model::{Prompt, PromptArgument};
+            ///
+            /// #[derive(serde::Deserialize)]
+            /// struct Trip {
+            ///     to: String,
+            ///     days: Option<u32>,
+            /// }
+            ///
+            /// let arguments = [PromptArgument::new("to").title("Harbour").required(true), PromptArgument::new("days")];
+            /// let mut router = Router::new("harbour", "1.0");
+            #[doc = concat!("router.prompt(Prompt::new(\"trip\").arguments(arguments), ", $closure, "_: &mut Cx<'_>, trip: Trip| {")]
+            ///     format!("Plan a trip to {} of {} days.", trip.to, trip.days.unwrap_or(1))
+            /// });
+            /// # router.check().unwrap();
+            /// ```
             pub fn prompt<A, R>(
                 &mut self,
                 prompt: Prompt,
@@ -444,6 +545,21 @@ macro_rules! router {
 
             /// Adds the completion of an argument of a prompt, or of a variable of a template. That must be registered
             /// already.
+            ///
+            /// ```
+            #[doc = $import]
+            /// use mcp_proto::model::{Prompt, PromptArgument, PromptReference};
+            /// use mcp_proto::router::{CompletionTarget, suggest};
+            ///
+            /// let mut router = Router::new("harbour", "1.0");
+            /// let trip = Prompt::new("trip").arguments([PromptArgument::new("to")]);
+            #[doc = concat!("router.prompt(trip, ", $closure, "_: &mut Cx<'_>, _: ()| \"Plan a trip.\");")]
+            /// let trip = PromptReference::new("trip");
+            #[doc = concat!("router.completion(trip, \"to\", ", $closure, "_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {")]
+            ///     suggest(["Cobh", "Cork", "Kinsale"], typed.value())
+            /// });
+            /// # router.check().unwrap();
+            /// ```
             pub fn completion<'r, R: IntoCompletion + 'static>(
                 &mut self,
                 reference: impl Into<CompletionReference<'r>>,

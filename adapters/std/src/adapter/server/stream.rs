@@ -15,7 +15,7 @@ use super::remote::RemoteCall;
 use super::server_loop::{Backlog, ServerLoop, dispatch_event};
 use crate::adapter::driver::PipeDriver;
 use crate::adapter::sync::SendError;
-use crate::io::Duplex;
+use crate::io::{Duplex, Stdio};
 use crate::{Error, catch};
 
 /// A server on one byte stream.
@@ -41,6 +41,20 @@ pub type CallRunner<'a> = dyn FnMut(&mut dyn Iterator<Item = RemoteCall>) + 'a;
 /// A [`CallRunner`] that a loop owns.
 pub(super) type SendCallRunner = dyn FnMut(&mut dyn Iterator<Item = RemoteCall>) + Send;
 
+impl<H: Handler> Server<Stdio, H> {
+    /// Creates a server on stdin and stdout of this process, which belong to it until it is dropped; see
+    /// [`Stdio::guarded`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if stdin or stdout is not available.
+    pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
+        let mut server = Self::new(config, Stdio::guarded()?, handler);
+        server.state.driver.defer_buffer_release();
+        Ok(server)
+    }
+}
+
 impl<D: Duplex, H: Handler> Server<D, H> {
     /// Creates a server that has not read anything yet.
     pub fn new(config: Config, stream: D, handler: H) -> Self {
@@ -55,11 +69,6 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             has_more_work: false,
             fault: None,
         }
-    }
-
-    /// Keeps idle buffers longer, to save system calls; see [`PipeDriver::defer_buffer_release`].
-    pub const fn defer_buffer_release(&mut self) {
-        self.state.driver.defer_buffer_release();
     }
 
     /// Runs handlers elsewhere: `run` starts them for calls, at most `max_running` at a time (at least 1).

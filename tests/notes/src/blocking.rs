@@ -1,0 +1,26 @@
+//! On `mcp-blocking`: handlers run on the loop's thread, one at a time.
+
+use std::sync::Arc;
+
+use mcp_blocking::mcp_proto::http::server::Config;
+use mcp_blocking::{HttpServer, Server};
+
+use crate::news::watch;
+use crate::store::Store;
+
+crate::entries::router!(mcp_blocking []);
+
+pub fn serve_stdio(store: &Arc<Store>) -> anyhow::Result<()> {
+    let router = router(store);
+    let mut server = Server::stdio(router.config()?, router)?;
+    watch(store.clone(), server.handle()?)?;
+    Ok(server.run()?)
+}
+
+pub fn serve_http(store: &Arc<Store>, address: &str) -> anyhow::Result<()> {
+    let router = router(store);
+    let mut server = HttpServer::bind(address, router.config()?, Config::new(), router)?;
+    watch(store.clone(), server.handle()?)?;
+    eprintln!("http://{}/mcp", server.address()?);
+    Ok(server.run()?)
+}

@@ -1,0 +1,219 @@
+//! What the server offers, written once for all adapters.
+//!
+//! Handlers are closures of one line over the functions below, which know nothing of MCP's messages. An application
+//! with one adapter writes `router.tool(…)` itself; here a macro does, because `async` stands before the closures of
+//! `mcp-smol` alone.
+
+use anyhow::Context;
+use mcp_blocking::mcp_proto::model::{
+    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
+    ToolAnnotations,
+};
+use mcp_blocking::mcp_proto::router::{schema, suggest};
+use mcp_blocking::{Typed, schemars};
+
+use crate::store::{Note, NoteError, Store};
+
+/// URI of the list of all notes.
+pub const INDEX: &str = "notes://index";
+/// URI template of a note.
+pub const NOTE: &str = "note://{id}";
+
+#[must_use]
+pub fn note_uri(id: i64) -> String {
+    format!("note://{id}")
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub struct NewNote {
+    /// Title, unique among all notes
+    pub title: String,
+    #[serde(default)]
+    pub body: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub struct Text {
+    pub text: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub struct NoteId {
+    pub id: i64,
+}
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct Found {
+    pub notes: Vec<Note>,
+}
+
+/// Arguments of the prompt. They arrive as strings and are parsed into these types.
+#[derive(serde::Deserialize)]
+pub struct Summary {
+    pub id: i64,
+    pub style: Option<String>,
+}
+
+/// Styles of a summary, for completion.
+pub const STYLES: [&str; 3] = ["bullet points", "one sentence", "poem"];
+
+/// The tools: their schemas come from types, their titles and annotations are for the users of clients.
+pub mod tools {
+    use super::*;
+
+    pub fn add() -> Tool {
+        let adds = ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
+        schema::tool::<NewNote>("add").title("Add a note").description("Adds a note").annotations(adds)
+    }
+
+    pub fn search() -> Tool {
+        let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
+        let tool = schema::tool::<Text>("search").title("Search notes").annotations(reads);
+        tool.description("Returns up to 100 notes with this text in title or body")
+    }
+
+    pub fn remove() -> Tool {
+        let removes =
+            ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
+        schema::tool::<NoteId>("remove")
+            .title("Remove a note")
+            .description("Removes a note")
+            .annotations(removes)
+    }
+
+    pub fn import() -> Tool {
+        let adds = ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
+        let tool = schema::tool::<Text>("import").title("Import notes").annotations(adds);
+        tool.description("Adds one note for each line of the form `title: body`")
+    }
+}
+
+#[must_use]
+pub fn index() -> Resource {
+    Resource::new(INDEX, "index").title("All notes").mime_type("text/plain")
+}
+
+#[must_use]
+pub fn note_template() -> ResourceTemplate {
+    ResourceTemplate::new(NOTE, "note").title("A note").mime_type("text/markdown")
+}
+
+#[must_use]
+pub fn note_reference() -> ResourceTemplateReference<'static> {
+    ResourceTemplateReference::new(NOTE)
+}
+
+#[must_use]
+pub fn summarize_prompt() -> Prompt {
+    let id = PromptArgument::new("id").title("Note").description("Id of the note").required(true);
+    let style = PromptArgument::new("style").title("Style").description("How the summary reads");
+    Prompt::new("summarize").title("Summarize a note").arguments([id, style])
+}
+
+#[must_use]
+pub fn summarize_reference() -> PromptReference<'static> {
+    PromptReference::new("summarize")
+}
+
+pub fn add(store: &Store, note: &NewNote) -> Result<Typed<Note>, NoteError> {
+    store.add(&note.title, &note.body).map(Typed)
+}
+
+pub fn search(store: &Store, text: &str) -> Result<Typed<Found>, NoteError> {
+    Ok(Typed(Found { notes: store.search(text)? }))
+}
+
+/// Adds notes, with `anyhow`: each step says what it was about.
+///
+/// An error becomes a result that tells the model what went wrong. `{:#}` writes all causes; the text of an
+/// `anyhow::Error` alone is the outermost context.
+pub fn import(store: &Store, text: &str) -> Result<String, String> {
+    let run = || -> anyhow::Result<String> {
+        let mut added = 0;
+        for (number, line) in (1..).zip(text.lines()) {
+            let (title, body) =
+                line.split_once(':').with_context(|| format!("line {number} has no colon"))?;
+            store.add(title.trim(), body.trim()).with_context(|| format!("line {number}"))?;
+            added += 1;
+        }
+        Ok(format!("{added} notes added"))
+    };
+    run().map_err(|error| format!("{error:#}"))
+}
+
+/// Returns one line for each of the first hundred notes.
+pub fn list(store: &Store) -> Result<String, NoteError> {
+    Ok(store.search("")?.iter().map(|note| format!("{} {}\n", note.id, note.title)).collect())
+}
+
+/// Returns the text of a note. `None` is answered with "resource not found".
+pub fn read(store: &Store, id: Option<&str>) -> Result<Option<String>, NoteError> {
+    let Some(id) = id.and_then(|id| id.parse().ok()) else { return Ok(None) };
+    Ok(store.find(id)?.map(|note| format!("# {}\n\n{}\n", note.title, note.body)))
+}
+
+pub fn summarize(store: &Store, summary: &Summary) -> Result<String, NoteError> {
+    let note = store.find(summary.id)?.ok_or(NoteError::NotFound(summary.id))?;
+    let style = summary.style.as_deref().unwrap_or(STYLES[1]);
+    Ok(format!("Summarize this note as {style}:\n\n# {}\n\n{}", note.title, note.body))
+}
+
+/// Suggests ids of notes that begin with `typed`.
+pub fn suggest_ids(store: &Store, typed: &str) -> Result<Vec<String>, NoteError> {
+    let notes = store.search("")?;
+    let ids: Vec<String> = notes.iter().map(|note| note.id.to_string()).collect();
+    Ok(suggest(ids.iter().map(String::as_str), typed))
+}
+
+/// Defines `router`: the entries on the `Router` of an adapter. `[async]` stands before its closures, or `[]`.
+///
+/// Every closure owns a handle of the shared store.
+macro_rules! router {
+    ($adapter:ident [$($async:tt)?]) => {
+        /// Creates the server: every entry shares the store.
+        pub fn router(store: &std::sync::Arc<Store>) -> $adapter::Router {
+            use $adapter::mcp_proto::router::{CompletionTarget, ResourceTarget, suggest};
+            use $adapter::Cx;
+            use crate::entries::*;
+
+            let mut router = $adapter::Router::new("notes", env!("CARGO_PKG_VERSION"));
+            let shared = || store.clone();
+            let store = shared();
+            router.tool_with(tools::add(), $($async)? move |_: &mut Cx<'_>, note: NewNote| add(&store, &note));
+            let store = shared();
+            router.tool_with(tools::search(), $($async)? move |_: &mut Cx<'_>, Text { text }: Text| {
+                search(&store, &text)
+            });
+            let store = shared();
+            router.tool_with(tools::remove(), $($async)? move |_: &mut Cx<'_>, NoteId { id }: NoteId| store.remove(id));
+            let store = shared();
+            router.tool_with(tools::import(), $($async)? move |_: &mut Cx<'_>, Text { text }: Text| {
+                import(&store, &text)
+            });
+            let store = shared();
+            router.resource(index(), $($async)? move |_: &mut Cx<'_>, _: &ResourceTarget<'_>| list(&store));
+            let store = shared();
+            router.resource_template(note_template(), $($async)? move |_: &mut Cx<'_>, read_target: &ResourceTarget<'_>| {
+                read(&store, read_target.variables.get("id"))
+            });
+            let store = shared();
+            router.prompt(summarize_prompt(), $($async)? move |_: &mut Cx<'_>, summary: Summary| {
+                summarize(&store, &summary)
+            });
+            let store = shared();
+            router.completion(summarize_reference(), "id", $($async)? move |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
+                suggest_ids(&store, typed.value())
+            });
+            router.completion(summarize_reference(), "style", $($async)? |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
+                suggest(STYLES, typed.value())
+            });
+            let store = shared();
+            router.completion(note_reference(), "id", $($async)? move |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
+                suggest_ids(&store, typed.value())
+            });
+            router.subscriptions(|_, _| {});
+            router
+        }
+    };
+}
+pub(crate) use router;
