@@ -1,6 +1,7 @@
 //! The server over HTTP, exchange by exchange.
 
 mod early_cancellation;
+mod get_streams;
 mod legacy;
 mod modern;
 mod replay;

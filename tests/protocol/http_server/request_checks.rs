@@ -328,7 +328,7 @@ fn endless_streams_leave_room_for_calls() {
     ] {
         assert_eq!(web.response(x).status, 503);
     }
-    // A reopened GET stream takes the slot of its predecessor.
+    // Another GET stream of the session takes the room of the first.
     let again = web.send_request("GET", "/mcp", &[named], "");
     assert!(web.response(again).status == 200 && web.response(first).is_complete);
     let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
