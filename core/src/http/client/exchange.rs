@@ -230,6 +230,8 @@ pub(super) enum ExchangePhase {
     CollectingBody(Box<CollectedBody>),
     /// Held until there is a credential.
     AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    /// A call that was answered with 202; its response is expected on the GET stream.
+    AwaitingGetStream,
     /// Continues at `deadline`.
     Scheduled(NextStep),
     /// The response is not needed; at most this many bytes are read.
