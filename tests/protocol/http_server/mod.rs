@@ -3,6 +3,7 @@
 mod early_cancellation;
 mod get_streams;
 mod legacy;
+mod mirrored_fields;
 mod modern;
 mod replay;
 mod request_checks;

@@ -365,7 +365,8 @@ impl Client {
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
         let first = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::CallTool, .. })
             && x.retries.refreshes == 0;
-        if mismatch && first && self.begin_tool_refresh(&x, body) {
+        // A legacy call cannot be repeated, and its revision does not define the error.
+        if mismatch && first && self.is_modern() && self.begin_tool_refresh(&x, body) {
             return;
         }
         self.exchange_failed(x, HttpError::Response(answer));
