@@ -324,6 +324,12 @@ impl EventStreamState {
         self.id_advanced = false;
     }
 
+    /// Forgets the received events: the next connection is a new stream, whose ids may be used again.
+    pub(super) fn forget_events(&mut self) {
+        self.last_event_id = Box::default();
+        self.recent_ids.clear();
+    }
+
     /// Records the event id and the retry time of the decoder.
     pub(super) fn update_from_decoder(&mut self) {
         let id = self.decoder.last_event_id();

@@ -41,7 +41,7 @@ impl Client {
             self.open_gate();
         }
         let was_open = x.events.as_ref().is_some_and(|e| e.was_open);
-        let may_reopen = error.allows_reopen(was_open);
+        let may_reopen = error.allows_reopen(was_open) || self.forget_expired_event(&mut x, error);
         if may_reopen {
             let max = self.max_frame();
             x.events.get_or_insert_with(|| EventStreamState::new(max).into());
@@ -104,6 +104,22 @@ impl Client {
             let reason = format!("the GET stream, where the answer was expected, stays closed: {reason}");
             self.retry_or_fail(x, &id, HttpError::Lost { reason: reason.into() });
         }
+    }
+
+    /// Drops the last event id of the GET stream if the server refuses to go on from there (SSE-022, SSE-024).
+    ///
+    /// Replay is optional, and bounded where there is any. What was missed is lost, but the stream can be opened anew.
+    fn forget_expired_event(&mut self, x: &mut ClientExchange, error: &HttpError) -> bool {
+        let Some(events) = x.events.as_mut().filter(|events| !events.last_event_id.is_empty()) else {
+            return false;
+        };
+        if !matches!(error, HttpError::Response(answer) if answer.status == 400) {
+            return false;
+        }
+        events.forget_events();
+        let note = "the server cannot resume the GET stream; messages may be lost";
+        self.engine.report_diagnostic(Diagnostic::Http(note.into()));
+        true
     }
 
     /// Reopens an event stream.
