@@ -8,7 +8,7 @@ use super::{answer_call, harness, legacy_request, open_session};
 
 const PARAMS: &str = "\"name\":\"echo\",\"arguments\":{\"region\":\"north\",\"n\":42}";
 
-// covers: XHDR-021, XHDR-022, XHDR-024, XHDR-026, XHDR-027, DEC-008
+// covers: XHDR-021, XHDR-022, XHDR-024, XHDR-026, XHDR-027
 #[test]
 fn legacy_param_fields_are_optional_and_must_match() {
     let schema = r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},"no":{"type":"string","x-mcp-header":"No"}}}"#;
