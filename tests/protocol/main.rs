@@ -17,6 +17,7 @@ mod http_client_calls;
 mod http_client_challenges;
 mod http_client_connections;
 mod http_client_headers;
+mod http_client_mirroring;
 mod http_client_opening;
 mod http_client_random;
 mod http_client_session;

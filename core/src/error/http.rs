@@ -29,7 +29,8 @@ pub enum HttpError {
     /// The status is not a success, or the body is not an MCP message.
     #[error(transparent)]
     Response(HttpResponse),
-    /// The server accepted the request as a message that needs no answer (HTTP-082).
+    /// The server accepted the request as a message that needs no answer (HTTP-082), and no GET stream is open on which
+    /// a legacy server could answer it.
     #[error("the server accepted the request (HTTP status {status}) but did not answer it")]
     Unanswered {
         /// HTTP status.

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,6 +39,8 @@ struct HttpClientRun {
 }
 
 /// Runs a list of operations and checks that every call and exchange ends, and that ids are never reused.
+///
+/// Every request goes to the origin of the endpoint, and its fields are valid, whatever the server has sent before.
 pub fn http_client_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let limits = Limits { max_frame: 600, max_pending_calls: 6, ..Limits::small() };
@@ -96,6 +98,11 @@ impl HttpClientRun {
                 Some(Action::Send(open)) => {
                     assert!(self.seen.insert(open.exchange), "exchange id assigned twice");
                     let post = open.method == "POST";
+                    assert_eq!(open.url.origin().to_string(), "http://h", "another origin sees the request");
+                    for (name, value) in open.fields.iter() {
+                        let is_valid = value.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f));
+                        assert!(head::is_token(name.as_bytes()) && is_valid, "invalid field {name}");
+                    }
                     assert_eq!(post, !open.body.is_empty(), "{}", open.method);
                     assert!(!self.closed || open.method == "DELETE" || post);
                     let (id, rpc) = message(&open.body);
@@ -254,7 +261,34 @@ impl HttpClientRun {
             ("x", b""),
         ];
         let status = STATUS[choices.below(STATUS.len())];
+        if status == 100 {
+            return self.free_head(x, choices);
+        }
         let fields: Vec<_> = (0..choices.below(3)).map(|_| FIELDS[choices.below(FIELDS.len())]).collect();
+        self.client.handle_head(self.now, x, &head::ResponseHead { status, fields: &fields });
+    }
+
+    /// Answers with a head that is drawn from the input.
+    fn free_head(&mut self, x: ExchangeId, choices: &mut FuzzInput<'_>) {
+        const FIELDS: [&str; 9] = [
+            "content-type",
+            "content-encoding",
+            "mcp-session-id",
+            "location",
+            "retry-after",
+            "www-authenticate",
+            "allow",
+            "content-length",
+            "set-cookie",
+        ];
+        let status = match choices.below(4) {
+            0 => 200,
+            1 => 300 + choices.byte() as u16 % 10,
+            2 => 400 + choices.byte() as u16 % 32,
+            _ => 100 + (u16::from(choices.byte()) << 1) % 500,
+        };
+        let fields = choices.fields(4, &FIELDS);
+        let fields: Vec<head::FieldLine<'_>> = fields.iter().map(|(n, v)| (&**n, &**v)).collect();
         self.client.handle_head(self.now, x, &head::ResponseHead { status, fields: &fields });
     }
 

@@ -24,6 +24,7 @@ use crate::{
 /// - A response is decided once and has the announced length. Nothing follows its end.
 /// - A call that was cancelled before it arrived is not delivered; every other call is.
 /// - Memory stays bounded.
+/// - A head without a local host is refused. The fields of a response are valid whatever the request was.
 /// - Nothing is left after all clients have gone and all sessions have expired.
 pub fn http_server_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
@@ -145,8 +146,67 @@ impl HttpServerRun {
         self.poll_events();
     }
 
+    /// Sends a request whose head is drawn from the input.
+    fn free_request(&mut self, choices: &mut FuzzInput<'_>) {
+        const METHODS: [&str; 6] = ["POST", "GET", "DELETE", "OPTIONS", "PUT", "BREW"];
+        const TARGETS: [&str; 4] = ["/mcp", "/sse", "/post?sessionId=x", "*"];
+        const FIELDS: [&str; 16] = [
+            "Host",
+            "Origin",
+            "Accept",
+            "Content-Type",
+            "Content-Encoding",
+            "Authorization",
+            "MCP-Protocol-Version",
+            "Mcp-Method",
+            "Mcp-Name",
+            "Mcp-Session-Id",
+            "Last-Event-ID",
+            "Mcp-Param-A",
+            "Access-Control-Request-Method",
+            "Access-Control-Request-Headers",
+            "Content-Length",
+            "Expect",
+        ];
+        let (method, which) = (METHODS[choices.below(METHODS.len())], choices.below(TARGETS.len() + 1));
+        let length = choices.below(30);
+        let target = match TARGETS.get(which) {
+            Some(target) => String::from(*target),
+            None => choices.take(length).iter().map(|b| char::from(b'!' + b % 94)).collect(),
+        };
+        let mut fields = choices.fields(6, &FIELDS);
+        // Without these nothing else of the head is looked at.
+        let defaults = [("Host", "localhost"), ("Accept", "*/*"), ("Content-Type", "application/json")];
+        for (name, value) in defaults {
+            if choices.below(4) > 0 && !fields.iter().any(|(other, _)| other == name) {
+                fields.push((name.into(), value.into()));
+            }
+        }
+        self.open(method, &target, &fields, choices);
+    }
+
+    /// Opens an exchange and sends its body.
+    fn open(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(impl AsRef<str>, impl AsRef<[u8]>)],
+        choices: &mut FuzzInput<'_>,
+    ) {
+        let all: Vec<FieldLine<'_>> = fields.iter().map(|(n, v)| (n.as_ref(), v.as_ref())).collect();
+        let x = self.server.open(self.now, &RequestHead { method, target, fields: &all }, None);
+        assert!(self.open.insert(x, ObservedReply::default()).is_none(), "exchange id in use");
+        let has_host = all.iter().any(|(name, value)| *name == "Host" && *value == b"localhost");
+        let refused = self.server.response(x).is_some_and(|response| response.status >= 400);
+        assert!(has_host || refused, "a request without a local host was accepted");
+        self.body(x, choices);
+    }
+
     fn request(&mut self, choices: &mut FuzzInput<'_>) {
         let method = ["POST", "POST", "GET", "DELETE", "OPTIONS", "PUT"][choices.below(6)];
+        if method == "PUT" {
+            return self.free_request(choices);
+        }
         let pick = |set: &BTreeSet<String>, index: usize| set.iter().nth(index % set.len().max(1)).cloned();
         let session = pick(&self.sessions, choices.below(4)).filter(|_| choices.below(4) > 0);
         let event = pick(&self.events, choices.below(8)).filter(|_| method == "GET" && choices.boolean());
@@ -172,10 +232,7 @@ impl HttpServerRun {
         }
         fields.extend(session.map(|id| ("Mcp-Session-Id", id)));
         fields.extend(event.map(|id| ("Last-Event-ID", id)));
-        let all: Vec<FieldLine<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        let x = self.server.open(self.now, &RequestHead { method, target: &target, fields: &all }, None);
-        assert!(self.open.insert(x, ObservedReply::default()).is_none(), "exchange id in use");
-        self.body(x, choices);
+        self.open(method, &target, &fields, choices);
     }
 
     /// Sends a call and its cancellation, in either order.
@@ -345,6 +402,10 @@ impl HttpServerRun {
             return;
         };
         let head = (response.status, response.size);
+        for (name, value) in response.fields.iter() {
+            let is_valid = value.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f));
+            assert!(crate::head::is_token(name.as_bytes()) && is_valid, "invalid field {name}");
+        }
         assert!((200..=599).contains(&head.0), "no status: {}", head.0);
         assert_eq!(*reply.head.get_or_insert(head), head, "response head has changed");
         for (name, value) in response.fields.iter() {

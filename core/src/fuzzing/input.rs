@@ -1,5 +1,7 @@
 //! Choices drawn from the fuzz input, and the ways to cut input into pieces.
 
+#[cfg(feature = "http")]
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::testing::Rng;
@@ -38,6 +40,26 @@ impl<'a> FuzzInput<'a> {
         let (part, rest) = self.remaining.split_at(n.min(self.remaining.len()));
         self.remaining = rest;
         part
+    }
+
+    /// Draws at most `max` header fields: a name of `names` or a free one, and any value that a field may have.
+    #[cfg(feature = "http")]
+    pub(super) fn fields(&mut self, max: usize, names: &[&str]) -> Vec<(String, Vec<u8>)> {
+        let fits = |b: &u8| matches!(b, b'\t' | b' '..=b'~' | 0x80..);
+        (0..self.below(max + 1))
+            .map(|_| {
+                let (which, length) = (self.below(names.len() + 1), self.below(8));
+                let name = match names.get(which) {
+                    Some(name) => String::from(*name),
+                    None => self.take(length).iter().map(|b| char::from(b'a' + b % 26)).collect(),
+                };
+                let length = self.below(80);
+                let value: Vec<u8> = self.take(length).iter().copied().filter(fits).collect();
+                // A reader of HTTP removes white space around the value.
+                (name, value.trim_ascii().to_vec())
+            })
+            .filter(|(name, _)| !name.is_empty())
+            .collect()
     }
 
     pub(super) const fn rest(self) -> &'a [u8] {

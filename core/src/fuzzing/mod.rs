@@ -4,9 +4,12 @@
 //! revisions and how the input is cut. The rest is the input of a peer or a list of operations. An input that finds an
 //! error therefore reproduces it.
 
+#[cfg(feature = "http")]
+mod challenge;
 mod client_pipe;
 #[cfg(feature = "http")]
 mod fields;
+mod form;
 #[cfg(feature = "http")]
 mod h1_client;
 #[cfg(feature = "http")]
@@ -17,6 +20,8 @@ mod http_client_ops;
 mod http_server_ops;
 mod input;
 mod line;
+#[cfg(feature = "http")]
+mod media_types;
 mod model;
 mod pair_ops;
 mod router;
@@ -29,11 +34,16 @@ mod sse;
 mod template;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "http")]
+mod url;
 mod wire;
 
+#[cfg(feature = "http")]
+pub use challenge::challenge;
 pub use client_pipe::client_pipe;
 #[cfg(feature = "http")]
 pub use fields::fields;
+pub use form::form;
 #[cfg(feature = "http")]
 pub use h1_client::h1_client;
 #[cfg(feature = "http")]
@@ -43,6 +53,8 @@ pub use http_client_ops::http_client_ops;
 #[cfg(feature = "http")]
 pub use http_server_ops::http_server_ops;
 pub use line::line;
+#[cfg(feature = "http")]
+pub use media_types::media_types;
 pub use model::model;
 pub use pair_ops::pair_ops;
 pub use router::router;
@@ -53,3 +65,5 @@ pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;
 pub use sse::sse;
 pub use template::template;
+#[cfg(feature = "http")]
+pub use url::url;

@@ -143,6 +143,29 @@ fn template_target_accepts_past_findings() {
     super::template(b"\x10x:{?x,y}{fz}{#f}x:?y=1&$$$$$$$$$\xca\x9d");
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn challenge_target_accepts_seeds_and_noise() {
+    run("challenge", super::challenge);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn url_target_accepts_seeds_and_noise() {
+    run("url", super::url);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn media_types_target_accepts_seeds_and_noise() {
+    run("media_types", super::media_types);
+}
+
+#[test]
+fn form_target_accepts_seeds_and_noise() {
+    run("form", super::form);
+}
+
 #[test]
 fn router_target_accepts_seeds_and_noise() {
     run("router", super::router);

@@ -128,6 +128,26 @@ impl HeaderParams {
     /// invalid. Also if an object in the arguments has a duplicate member, because two readers may take different
     /// values.
     pub fn check(&self, arguments: &[u8], fields: &[FieldLine<'_>]) -> Result<(), HeaderMismatch> {
+        self.compare(arguments, fields, true)
+    }
+
+    /// Compares those fields of a request that are there with its arguments.
+    ///
+    /// For revisions that do not define the fields: a client may send them, and a gateway may act on them.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), but a missing field is none.
+    pub fn check_present(&self, arguments: &[u8], fields: &[FieldLine<'_>]) -> Result<(), HeaderMismatch> {
+        self.compare(arguments, fields, false)
+    }
+
+    fn compare(
+        &self,
+        arguments: &[u8],
+        fields: &[FieldLine<'_>],
+        required: bool,
+    ) -> Result<(), HeaderMismatch> {
         let Some(first) = self.params.first() else { return Ok(()) };
         let mismatch =
             |param: &HeaderParam, reason| HeaderMismatch { name: param.name.clone(), kind: reason };
@@ -137,6 +157,7 @@ impl HeaderParams {
             let field = field.map_err(|bad| mismatch(param, HeaderMismatchKind::Value(bad)))?;
             let same = match (ParamValue::from_json(value), field) {
                 (None, None) => Ok(()),
+                (Some(_), None) if !required => Ok(()),
                 (None, Some(_)) => Err(HeaderMismatchKind::Unexpected),
                 (Some(ParamValue::Unrepresentable), _) => Err(HeaderMismatchKind::Unrepresentable),
                 (Some(_), None) => Err(HeaderMismatchKind::Missing),

@@ -2,7 +2,7 @@
 //!
 //! A modern exchange is a channel of its own. In a legacy session, each exchange is a stream whose parent is the
 //! channel of the session, which owns request ids, peer and subscriptions. Messages about a call are sent on the stream
-//! of the call, and all others on the GET stream of the session. session's own.
+//! of the call, and all others on a GET stream of the session.
 
 use alloc::collections::VecDeque;
 

@@ -1,5 +1,6 @@
 //! HTTP client: misbehaving servers, proxies and gateways, and calls that end at the wrong moment.
 
+mod accepted;
 mod errors;
 mod messages;
 mod opening;

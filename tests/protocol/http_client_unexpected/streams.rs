@@ -48,6 +48,37 @@ fn resumed_call_can_be_answered_with_json() {
     });
 }
 
+// covers: SSE-022, SSE-024
+#[test]
+fn get_stream_whose_last_event_has_expired_is_opened_anew() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    let get = harness.become_legacy_with_get_stream(V, None, tool_capabilities());
+    harness.receive_event(get, "1", &notification("x/y", Value::Null));
+    assert!(matches!(harness.expect_event(), Event::Notification(_)));
+    harness.break_connection(get);
+    harness.advance(secs(1));
+    let again = harness.expect_request();
+    assert_eq!(again.field("last-event-id"), Some("1"));
+    harness.respond(again.id, 400, JSON, r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"gone"}}"#);
+    assert_eq!(harness.take_diagnostics().len(), 1);
+    harness.advance(secs(2));
+    let anew = harness.expect_request();
+    assert_eq!((anew.method, anew.field("last-event-id")), ("GET", None));
+    harness.start_event_stream(anew.id);
+    harness.receive_event(anew.id, "1", &notification("x/y", Value::Null));
+    assert!(matches!(harness.expect_event(), Event::Notification(_)));
+    // A refusal without an id to forget is final.
+    harness.receive_body(anew.id, "id:\ndata:\n\n");
+    harness.receive_end(anew.id);
+    harness.advance(secs(1));
+    let last = harness.expect_request();
+    assert_eq!(last.field("last-event-id"), None);
+    harness.respond_with_status(last.id, 400);
+    assert_eq!(harness.take_diagnostics().len(), 1);
+    harness.advance(secs(1_000));
+    harness.assert_idle();
+}
+
 // covers: SSE-026
 #[test]
 fn reopening_a_stream_stops_after_five_failures() {

@@ -2,7 +2,9 @@
 
 mod crowds;
 mod early_cancellation;
+mod get_streams;
 mod legacy;
+mod mirrored_fields;
 mod modern;
 mod replay;
 mod request_checks;

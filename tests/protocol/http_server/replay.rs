@@ -193,13 +193,14 @@ fn untransmitted_messages_move_to_the_resumed_stream() {
     let x = web.send_request("GET", "/mcp", &[named], "");
     web.server.engine().publish(web.now, &Change::Tools);
     encode_without_transmitting(&mut web);
-    let y = web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", "0-0")], "");
+    let y = web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", "1-0")], "");
     assert_eq!((web.response(x).messages().len(), web.response(y).messages().len()), (0, 1));
     assert!(web.response(x).is_complete && !web.response(y).is_complete);
     // A GET without `Last-Event-ID` does not say what the client has seen: queued messages stay with the old stream.
     web.server.engine().publish(web.now, &Change::Tools);
     encode_without_transmitting(&mut web);
     let z = web.send_request("GET", "/mcp", &[named], "");
+    web.transmit_exchange(y);
     assert_eq!((web.response(y).messages().len(), web.response(z).messages().len()), (2, 0));
 }
 

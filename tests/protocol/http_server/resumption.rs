@@ -16,6 +16,8 @@ struct ClientStream {
     /// The last event read: its id, and the number in the id.
     last_event: Option<(String, u32)>,
     response_count: usize,
+    /// True for the GET stream: an event that was not written before it broke comes back as a later one.
+    may_skip: bool,
     /// True once the client has read the end.
     is_finished: bool,
     /// True once the server has refused to resume the stream.
@@ -41,7 +43,9 @@ impl ClientStream {
             if let Some((_, number)) = event.id.split_once('-') {
                 let number: u32 = number.parse().expect("a number");
                 if let Some((before, last)) = &self.last_event {
-                    let follows = number == last + 1 || (event.data.is_empty() && number == *last);
+                    let follows = number == last + 1
+                        || (self.may_skip && number > *last)
+                        || (event.data.is_empty() && number == *last);
                     assert!(follows, "{context}: event {} follows {before}", event.id);
                 } else {
                     assert!(number <= 1, "{context}: the first event is {}", event.id);
@@ -132,7 +136,8 @@ fn each_message_arrives_once_however_streams_are_cut_and_resumed() {
         let mut web =
             harness(Config::new().replay_bytes(if has_small_replay_buffer { 1_000 } else { 1 << 20 }));
         let id = open_session(&mut web, "2025-11-25");
-        let (calls, get_stream, abandoned) = (Vec::new(), ClientStream::default(), Vec::new());
+        let get_stream = ClientStream { may_skip: true, ..ClientStream::default() };
+        let (calls, abandoned) = (Vec::new(), Vec::new());
         let mut run =
             ResumptionRun { harness: web, id, calls, get_stream, abandoned, has_small_replay_buffer };
         for step in 0..60 {

@@ -13,6 +13,7 @@ use self::scenarios::{ParityScenario, all, run_random};
 use crate::common::client;
 
 mod differences;
+mod over_http;
 mod record;
 mod scenario_runner;
 mod scenarios;

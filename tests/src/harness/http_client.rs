@@ -44,7 +44,7 @@ impl SentRequest {
     }
 
     /// Checks the rules for every request head of a client.
-    fn assert_valid_head(&self) {
+    fn assert_valid_head(&self, mirrors_in_legacy_sessions: bool) {
         for (at, (name, value)) in self.fields.iter().enumerate() {
             assert!(head::is_token(name.as_bytes()), "{self:?}");
             let bare = value.trim_matches([' ', '\t']);
@@ -69,7 +69,7 @@ impl SentRequest {
             assert_eq!(method.as_deref(), self.body["method"].as_str(), "HTTP-032: {self:?}");
             let session_fields = ["mcp-session-id", "last-event-id"];
             assert!(session_fields.iter().all(|name| self.field(name).is_none()), "{self:?}");
-        } else if version != Some("2026-07-28") {
+        } else if version != Some("2026-07-28") && !mirrors_in_legacy_sessions {
             let mirrors = |name: &str| {
                 let name = name.to_ascii_lowercase();
                 name == "mcp-method" || name == "mcp-name" || name.starts_with("mcp-param-")
@@ -90,6 +90,8 @@ pub struct HttpClientHarness {
     pub observer: MessageObserver,
     /// All output since the start.
     pub transcript: Transcript,
+    /// Whether requests of a legacy session may repeat parts of the body in header fields (default no).
+    pub mirrors_in_legacy_sessions: bool,
     chunk_sizes: ChunkSizes,
     events: VecDeque<Event>,
     sent_requests: VecDeque<SentRequest>,
@@ -109,6 +111,7 @@ impl HttpClientHarness {
             now: Instant::ZERO,
             observer: MessageObserver::new(VersionSet::ALL),
             transcript: Transcript::default(),
+            mirrors_in_legacy_sessions: false,
             chunk_sizes: ChunkSizes::new(chunker),
             events: VecDeque::new(),
             sent_requests: VecDeque::new(),
@@ -171,7 +174,7 @@ impl HttpClientHarness {
                         body,
                         class: open.class,
                     };
-                    request.assert_valid_head();
+                    request.assert_valid_head(self.mirrors_in_legacy_sessions);
                     self.sent_requests.push_back(request);
                 }
                 Some(Action::Abort { exchange }) => {

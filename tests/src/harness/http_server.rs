@@ -287,7 +287,12 @@ impl HttpServerHarness {
         }
     }
 
-    fn transmit_exchange(&mut self, x: ExchangeId) {
+    /// Takes the pending output of one exchange.
+    ///
+    /// # Panics
+    ///
+    /// If the response or a message is invalid.
+    pub fn transmit_exchange(&mut self, x: ExchangeId) {
         let Some(head) = self.server.response(x) else { return };
         let response = self.responses.get_mut(&x).expect("a known exchange");
         if response.status == 0 {

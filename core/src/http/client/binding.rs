@@ -356,6 +356,7 @@ impl Client {
     fn handle_deadline(&mut self, key: Key, at: Instant) {
         let Some(x) = self.exchanges.get(key).filter(|x| x.deadline == Some(at)) else { return };
         match x.phase {
+            ExchangePhase::AwaitingGetStream => {}
             ExchangePhase::Draining { .. } => drop(self.abort(key)),
             ExchangePhase::AwaitingCredential { .. } => {
                 self.pending_challenge = None;

@@ -16,7 +16,7 @@ const MAX_PARAMS: usize = 16;
 const MAX_FIELD: usize = 8 << 10;
 
 /// Returns all challenges in these field values, in order.
-pub(super) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
+pub(crate) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
     let mut found = Vec::new();
     for value in values {
         if value.len() <= MAX_FIELD {

@@ -97,6 +97,7 @@ pub struct Config {
     pub(super) credential: Option<Credential>,
     pub(super) handles_challenges: bool,
     pub(super) opens_get_stream: bool,
+    pub(super) mirrors_in_legacy_sessions: bool,
     pub(super) get_stream_timeout: Duration,
     pub(super) reconnect: ReconnectPolicy,
     pub(super) max_credentials: u32,
@@ -117,6 +118,7 @@ impl Config {
             credential: None,
             handles_challenges: false,
             opens_get_stream: true,
+            mirrors_in_legacy_sessions: false,
             get_stream_timeout: Duration::from_secs(2),
             reconnect: ReconnectPolicy::default(),
             max_credentials: 3,
@@ -172,6 +174,18 @@ impl Config {
     #[must_use]
     pub const fn open_get_stream(mut self, open: bool) -> Self {
         self.opens_get_stream = open;
+        self
+    }
+
+    /// Sets whether `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` are sent in legacy sessions, too (default no).
+    ///
+    /// Gateways then see method and name of every request after `initialize`. No legacy revision defines these fields:
+    /// an intermediary that acts on them refuses them under such a revision (HTTP-046), and other ones ignore them. A
+    /// tool with invalid annotations stays callable, without `Mcp-Param-*`. A call that is refused because its tool has
+    /// changed ends with that error until tools are listed again. HTTP+SSE is not affected.
+    #[must_use]
+    pub const fn mirror_in_legacy_sessions(mut self, mirror: bool) -> Self {
+        self.mirrors_in_legacy_sessions = mirror;
         self
     }
 

@@ -1,8 +1,6 @@
 //! Event streams: their messages, and the evaluation of their end.
 
-use alloc::format;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +8,6 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::config::FailureReason;
 use super::exchange::{CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, StreamYield};
-use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
 use crate::frame::sse::SseItem;
 use crate::methods;
@@ -230,14 +227,6 @@ impl Client {
             }
             _ => self.exchange_failed(x, HttpError::Lost { reason }),
         }
-    }
-
-    /// Reports that the GET stream stays closed.
-    pub(super) fn give_up_get_stream(&mut self, reason: &dyn fmt::Display) {
-        let note = format!("the GET stream is not opened again: {reason}");
-        self.session.get_stream_error = Some(note.as_str().into());
-        self.end_subscriptions_without_stream();
-        self.engine.report_diagnostic(Diagnostic::Http(note));
     }
 
     /// Ends the subscriptions that need the GET stream, if it stays closed.

@@ -230,6 +230,8 @@ pub(super) enum ExchangePhase {
     CollectingBody(Box<CollectedBody>),
     /// Held until there is a credential.
     AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    /// A call that was answered with 202; its response is expected on the GET stream.
+    AwaitingGetStream,
     /// Continues at `deadline`.
     Scheduled(NextStep),
     /// The response is not needed; at most this many bytes are read.
@@ -320,6 +322,12 @@ impl EventStreamState {
         self.opened_at = Some(now);
         self.yielded = StreamYield::Nothing;
         self.id_advanced = false;
+    }
+
+    /// Forgets the received events: the next connection is a new stream, whose ids may be used again.
+    pub(super) fn forget_events(&mut self) {
+        self.last_event_id = Box::default();
+        self.recent_ids.clear();
     }
 
     /// Records the event id and the retry time of the decoder.

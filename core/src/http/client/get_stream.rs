@@ -1,13 +1,17 @@
 //! The GET stream of a legacy server, and reconnecting broken event streams.
 
 use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
 
 use bytes::Bytes;
 
 use super::binding::Client;
 use super::exchange::{ClientExchange, EventStreamState, ExchangePhase, ExchangePurpose, RetryCounts};
 use super::session::SendGate;
+use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
+use crate::slab::Key;
 
 impl Client {
     /// Opens the GET stream of a legacy server before the first call (HTTP-047).
@@ -37,7 +41,7 @@ impl Client {
             self.open_gate();
         }
         let was_open = x.events.as_ref().is_some_and(|e| e.was_open);
-        let may_reopen = error.allows_reopen(was_open);
+        let may_reopen = error.allows_reopen(was_open) || self.forget_expired_event(&mut x, error);
         if may_reopen {
             let max = self.max_frame();
             x.events.get_or_insert_with(|| EventStreamState::new(max).into());
@@ -51,7 +55,71 @@ impl Client {
         } else {
             let reason = format!("the server does not support the GET stream: {error}");
             self.session.get_stream_error = Some(reason.into());
+            self.fail_awaiting_get_stream(error);
         }
+    }
+
+    /// Reports that the GET stream stays closed.
+    pub(super) fn give_up_get_stream(&mut self, reason: &dyn fmt::Display) {
+        let note = format!("the GET stream is not opened again: {reason}");
+        self.session.get_stream_error = Some(note.as_str().into());
+        self.end_subscriptions_without_stream();
+        self.fail_awaiting_get_stream(reason);
+        self.engine.report_diagnostic(Diagnostic::Http(note));
+    }
+
+    // ---- calls that are answered there -----------------------------------------------------------------------
+
+    /// Returns whether a call that was answered with 202 may get its response on the GET stream.
+    ///
+    /// A response belongs on the stream of its request (HTTP-021, HTTP-051), but some servers have one stream for all.
+    /// Without a GET stream the response cannot arrive.
+    pub(super) fn may_answer_on_get_stream(&self, x: &ClientExchange) -> bool {
+        let is_stream = |other: &ClientExchange| {
+            matches!(other.purpose, ExchangePurpose::GetStream)
+                && !matches!(other.phase, ExchangePhase::Draining { .. })
+                && other.session_serial == x.session_serial
+        };
+        self.is_legacy()
+            && x.purpose.request_id().is_some()
+            && self.exchanges.iter().any(|(_, x)| is_stream(x))
+    }
+
+    /// Leaves a call to the GET stream. It ends with its response there, with the stream, or by its own time-out.
+    pub(super) fn await_get_stream(&mut self, x: ClientExchange) {
+        if !core::mem::replace(&mut self.session.answers_on_get_stream, true) {
+            let note = "the server accepts requests with status 202 and answers them on the GET stream";
+            self.engine.report_diagnostic(Diagnostic::Http(note.into()));
+        }
+        self.insert_exchange(ClientExchange { phase: ExchangePhase::AwaitingGetStream, ..x });
+    }
+
+    /// Ends the calls that wait for the GET stream, which stays closed.
+    fn fail_awaiting_get_stream(&mut self, reason: &dyn fmt::Display) {
+        let waits = |x: &ClientExchange| matches!(x.phase, ExchangePhase::AwaitingGetStream);
+        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| waits(x)).map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(x) = self.remove(key) else { continue };
+            let Some(id) = x.purpose.request_id().cloned() else { continue };
+            let reason = format!("the GET stream, where the answer was expected, stays closed: {reason}");
+            self.retry_or_fail(x, &id, HttpError::Lost { reason: reason.into() });
+        }
+    }
+
+    /// Drops the last event id of the GET stream if the server refuses to go on from there (SSE-022, SSE-024).
+    ///
+    /// Replay is optional, and bounded where there is any. What was missed is lost, but the stream can be opened anew.
+    fn forget_expired_event(&mut self, x: &mut ClientExchange, error: &HttpError) -> bool {
+        let Some(events) = x.events.as_mut().filter(|events| !events.last_event_id.is_empty()) else {
+            return false;
+        };
+        if !matches!(error, HttpError::Response(answer) if answer.status == 400) {
+            return false;
+        }
+        events.forget_events();
+        let note = "the server cannot resume the GET stream; messages may be lost";
+        self.engine.report_diagnostic(Diagnostic::Http(note.into()));
+        true
     }
 
     /// Reopens an event stream.

@@ -24,6 +24,7 @@
 //! - **Lost sessions**: opens a new session once. Calls that were refused for the lost session were not executed, so
 //!   they are sent again. Input requests of the lost session are not answered, and subscriptions are acknowledged
 //!   again.
+//! - **Answers on the GET stream**: a legacy server may accept a request with status 202 and answer it there.
 //! - **Modern**: repeats parts of the message in header fields, `x-mcp-header` included. A cancelled call is an aborted
 //!   exchange. A subscription whose exchange breaks is requested again, and acknowledged again.
 //! - **Unsent calls**: a call that is cancelled or expires before it was sent is never sent.
@@ -52,6 +53,9 @@ pub use config::{Config, Credential, ReconnectPolicy, RequestFieldError};
 pub use exchange::{Action, Challenge, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest};
 pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
 pub use url::{MAX_URL, Origin, Url, UrlError};
+
+#[cfg(any(fuzzing, test))]
+pub(crate) use challenge::parse as parse_challenges;
 
 /// The media type of messages.
 const JSON: &str = "application/json";

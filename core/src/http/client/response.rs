@@ -175,7 +175,10 @@ impl Client {
             | ExchangePurpose::RefreshTools(_)
                 if matches!(head.status, 202 | 204) =>
             {
-                if let Some(x) = self.conclude(key) {
+                let Some(x) = self.conclude(key) else { return };
+                if head.status == 202 && self.may_answer_on_get_stream(&x) {
+                    self.await_get_stream(x);
+                } else {
                     self.exchange_failed(x, HttpError::Unanswered { status: head.status });
                 }
             }
@@ -293,7 +296,9 @@ impl Client {
             ExchangePhase::Sent => {
                 self.receive_failure(key, ExchangeFailure::interrupted("the response ended before its head"))
             }
-            ExchangePhase::AwaitingCredential { .. } | ExchangePhase::Scheduled(_) => {}
+            ExchangePhase::AwaitingCredential { .. }
+            | ExchangePhase::AwaitingGetStream
+            | ExchangePhase::Scheduled(_) => {}
         }
     }
 
@@ -302,7 +307,9 @@ impl Client {
         match x.phase {
             ExchangePhase::EventStream => self.end_event_stream(key, Err(failure.reason)),
             ExchangePhase::Draining { .. } => drop(self.remove(key)),
-            ExchangePhase::AwaitingCredential { .. } | ExchangePhase::Scheduled(_) => {}
+            ExchangePhase::AwaitingCredential { .. }
+            | ExchangePhase::AwaitingGetStream
+            | ExchangePhase::Scheduled(_) => {}
             ExchangePhase::Sent | ExchangePhase::CollectingBody(_) => {
                 let Some(x) = self.remove(key) else { return };
                 let reason = failure.reason;
@@ -358,7 +365,8 @@ impl Client {
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
         let first = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::CallTool, .. })
             && x.retries.refreshes == 0;
-        if mismatch && first && self.begin_tool_refresh(&x, body) {
+        // A legacy call cannot be repeated, and its revision does not define the error.
+        if mismatch && first && self.is_modern() && self.begin_tool_refresh(&x, body) {
             return;
         }
         self.exchange_failed(x, HttpError::Response(answer));

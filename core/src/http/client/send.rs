@@ -278,6 +278,9 @@ impl Client {
         if let Some(session) = &self.session.id {
             push(fields::SESSION_ID, session.value()); // HTTP-067
         }
+        if self.mirrors_in_session() {
+            self.push_mirrored_fields(&parts, &mut push);
+        }
         if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {
             push(fields::LAST_EVENT_ID, &events.last_event_id); // SSE-021
         }
@@ -290,6 +293,16 @@ impl Client {
         if let Some(version) = parts.version.clone().or(peer) {
             push(fields::PROTOCOL_VERSION, version.as_bytes());
         }
+        self.push_mirrored_fields(parts, push);
+    }
+
+    /// Returns whether requests have the mirrored fields in the legacy session, too.
+    pub(super) fn mirrors_in_session(&self) -> bool {
+        self.config.mirrors_in_legacy_sessions && self.is_legacy() && self.session.message_endpoint.is_none()
+    }
+
+    /// Adds the fields that repeat method, name and arguments.
+    fn push_mirrored_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
         if let Some(method) = &parts.method {
             push(fields::METHOD, fields::encode_value(&**method).as_bytes());
         }

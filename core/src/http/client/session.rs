@@ -77,6 +77,8 @@ pub(super) struct HttpClientSession {
     waiting_exchanges: Vec<ClientExchange>,
     /// The reason why the GET stream stays closed, if it does.
     pub(super) get_stream_error: Option<Box<str>>,
+    /// A request was answered with 202 while the GET stream was open.
+    pub(super) answers_on_get_stream: bool,
 }
 
 /// Returns whether a message is a notification that the protocol does not define.
@@ -235,7 +237,10 @@ impl Client {
             ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } => {
                 !matches!(x.phase, ExchangePhase::Draining { .. })
             }
-            ExchangePurpose::Call { .. } => matches!(x.phase, ExchangePhase::Scheduled(NextStep::Reconnect)),
+            ExchangePurpose::Call { .. } => matches!(
+                x.phase,
+                ExchangePhase::Scheduled(NextStep::Reconnect) | ExchangePhase::AwaitingGetStream
+            ),
             _ => false,
         };
         let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| is_lost(x)).map(|(key, _)| key).collect();

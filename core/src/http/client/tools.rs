@@ -115,8 +115,9 @@ fn parse_tool_list(message: &Bytes) -> Option<ToolList<'_>> {
 impl Client {
     /// Learns from a list of tools; returns the message without tools that cannot be called (XHDR-011, XHDR-012).
     pub(super) fn learn_tools(&mut self, message: Bytes) -> Bytes {
+        let is_modern = self.is_modern();
         // The engine refuses invalid messages.
-        if !self.is_modern()
+        if !(is_modern || self.mirrors_in_session())
             || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err()
         {
             return message;
@@ -125,6 +126,8 @@ impl Client {
         let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
         for tool in &found.tools {
             match self.tools.learn_schema(&tool.name, &tool.schema, self.config.max_tools) {
+                // No legacy revision knows the annotations, so an invalid one is no fault there (XHDR-013).
+                Err(_) if !is_modern => kept.push(tool.text),
                 Ok(()) => kept.push(tool.text),
                 Err(reason) => {
                     let name = tool.name.clone();

@@ -36,6 +36,7 @@ pub struct Config {
     pub(super) max_sessions: usize,
     pub(super) max_sessions_per_principal: usize,
     pub(super) max_streams_per_session: usize,
+    pub(super) max_get_streams_per_session: usize,
     pub(super) http_sse_paths: Option<(String, String)>,
     pub(super) protected_resource: Option<ProtectedResource>,
 }
@@ -91,6 +92,7 @@ impl Default for Config {
             max_sessions: 100_000,
             max_sessions_per_principal: 10_000,
             max_streams_per_session: 64,
+            max_get_streams_per_session: 4,
             http_sse_paths: None,
             protected_resource: None,
         }
@@ -252,6 +254,20 @@ impl Config {
     #[must_use]
     pub const fn max_streams_per_session(mut self, streams: usize) -> Self {
         self.max_streams_per_session = streams;
+        self
+    }
+
+    /// Sets the largest number of open GET streams of one session (default 4; 0 counts as 1; HTTP-054).
+    ///
+    /// Reached: the next one is opened, and the oldest one ends, because its connection may have broken unnoticed. The
+    /// same happens if [`max_exchanges`](Self::max_exchanges) leaves no room for one more. As many closed streams can be
+    /// resumed; an older one gets 400 (SSE-024).
+    ///
+    /// An open stream costs at most 16 KiB and one message of unread output. It is kept for another stream if the
+    /// connection breaks.
+    #[must_use]
+    pub const fn max_get_streams_per_session(mut self, streams: usize) -> Self {
+        self.max_get_streams_per_session = streams;
         self
     }
 

@@ -46,6 +46,8 @@ pub struct Connection {
     /// Number of unsent bytes at which no more output is produced.
     write_limit: usize,
     exchange: Option<CurrentExchange>,
+    /// The last piece of a GET stream, until it was written.
+    piece: Option<QueuedPiece>,
     /// The request waits for the validation of its token; its body is not read meanwhile.
     awaits_authorization: bool,
     /// Maximum time for which a reader may take no bytes.
@@ -88,6 +90,29 @@ struct CurrentExchange {
     head_sent: bool,
 }
 
+/// A piece of a body that was queued for writing and is not consumed yet.
+///
+/// A GET stream has at most one, so that the server knows which messages were not written when the connection breaks.
+#[derive(Clone, Copy, Debug)]
+struct QueuedPiece {
+    /// Its length in the body.
+    length: usize,
+    /// Its length with its transfer coding.
+    coded_length: usize,
+}
+
+impl QueuedPiece {
+    /// Largest length.
+    const MAX: usize = 16 << 10;
+
+    /// Returns how much of it was not written if `unsent` bytes of the connection were not.
+    fn unwritten(self, unsent: usize) -> usize {
+        // A chunk ends in a line break, which says nothing new.
+        let line_break = if self.coded_length > self.length { 2 } else { 0 };
+        unsent.saturating_sub(line_break).min(self.length)
+    }
+}
+
 impl Connection {
     /// Creates a connection that was accepted at `now`.
     #[must_use]
@@ -97,6 +122,7 @@ impl Connection {
             h1: h1::server::Connection::new(now, limits),
             write_limit,
             exchange: None,
+            piece: None,
             awaits_authorization: false,
             write_timeout,
             stalled_since: None,
@@ -216,12 +242,12 @@ impl Connection {
     /// Returns the bytes to write next; empty if there are none.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
-        self.h1.transmit()
+        if self.is_aborted { &[] } else { self.h1.transmit() }
     }
 
     /// Returns all pending slices in order, for vectored writes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        self.h1.segments()
+        self.h1.segments().take(if self.is_aborted { 0 } else { usize::MAX })
     }
 
     /// Records that `n` bytes were written.
@@ -282,9 +308,7 @@ impl Connection {
 
     /// Abandons the exchange and the connection, because the connection broke or must end immediately.
     pub fn abandon(&mut self, now: Instant, server: &mut Server) {
-        if let Some(open) = self.exchange.take() {
-            server.handle_gone(now, open.id);
-        }
+        self.client_gone(now, server);
         self.h1.abort(now);
         self.h1.close(now);
     }
@@ -383,9 +407,14 @@ impl Connection {
 
     /// Ends the exchange because the client disconnected or sent invalid data.
     fn client_gone(&mut self, now: Instant, server: &mut Server) {
-        if let Some(open) = self.exchange.take() {
-            server.handle_gone(now, open.id);
+        let Some(open) = self.exchange.take() else { return };
+        if let Some(piece) = self.piece.take() {
+            let unwritten = piece.unwritten(self.h1.unsent_len());
+            server.consume(open.id, piece.length - unwritten);
+            // The rest goes to another stream of the session, so it must not be written here.
+            self.is_aborted |= unwritten > 0;
         }
+        server.handle_gone(now, open.id);
     }
 
     // ---- output ----------------------------------------------------------------------------------------------
@@ -415,6 +444,9 @@ impl Connection {
             open.head_sent = true;
             self.exchange = Some(open);
         }
+        if server.is_get_stream(open.id) && !self.queue_piece(now, server, open.id) {
+            return;
+        }
         while self.h1.unsent_len() < self.write_limit {
             let taken = match server.transmit_owned(now, open.id) {
                 Some(segment) => self.h1.write_body_owned(&segment),
@@ -440,6 +472,28 @@ impl Connection {
             self.exchange = None;
             server.release(now, open.id);
         }
+    }
+
+    /// Queues the next piece of a GET stream once the previous one was written; returns false if one waits for that.
+    fn queue_piece(&mut self, now: Instant, server: &mut Server, exchange: ExchangeId) -> bool {
+        if self.h1.unsent_len() > 0 && self.piece.is_some() {
+            return false;
+        }
+        if let Some(written) = self.piece.take() {
+            server.consume(exchange, written.length);
+        }
+        let bytes = server.transmit(now, exchange);
+        let bytes = bytes.get(..QueuedPiece::MAX).unwrap_or(bytes);
+        if bytes.is_empty() {
+            return true;
+        }
+        let (length, before) = (bytes.len(), self.h1.unsent_len());
+        if self.h1.write_body(bytes).is_err() {
+            self.abandon(now, server);
+            return false;
+        }
+        self.piece = Some(QueuedPiece { length, coded_length: self.h1.unsent_len() - before });
+        false
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::admission::HeadRejection;
+use super::get_streams::UnwrittenEvents;
 use super::request_headers::RequestHeaders;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -47,7 +48,7 @@ pub struct Response {
 pub(super) enum Kind {
     /// A message to the endpoint.
     Post,
-    /// The GET stream of a session, for messages outside of calls.
+    /// A GET stream of a session, for messages outside of calls.
     Get,
     /// The event stream of HTTP+SSE, for all messages of a session.
     HttpSse,
@@ -117,6 +118,8 @@ pub(super) struct ServerExchange {
     pub(super) client_gone: bool,
     /// The exchange is in `Server::ready`.
     pub(super) is_marked_ready: bool,
+    /// Events of a GET stream that may not have been written yet.
+    pub(super) unwritten: Option<Box<UnwrittenEvents>>,
     /// Time at which output was sent last, or at which the request was complete.
     pub(super) idle_since: Instant,
     /// When a message was sent last, or when the stream began.
@@ -151,6 +154,7 @@ impl ServerExchange {
             output_complete: false,
             client_gone: false,
             is_marked_ready: false,
+            unwritten: None,
             idle_since: now,
             active_at: now,
         }

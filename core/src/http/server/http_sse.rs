@@ -32,7 +32,8 @@ impl Server {
         self.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
-            (record.get_stream, record.is_http_sse) = (Some(key), true);
+            record.add_get_stream(0, 0, key);
+            record.is_http_sse = true;
         }
         if let Some(x) = self.exchanges.get_mut(key) {
             x.session = Some(session);
@@ -54,7 +55,7 @@ impl Server {
         let session = x.session;
         let record = session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal == x.principal);
         let Some(channel) =
-            record.filter(|s| s.is_http_sse && s.get_stream.is_some()).map(|s| ChannelId(s.channel))
+            record.filter(|s| s.is_http_sse && s.has_open_get_stream()).map(|s| ChannelId(s.channel))
         else {
             return self.refuse(key, &unknown_session());
         };

@@ -18,11 +18,13 @@ mod admission;
 mod config;
 mod connection;
 mod exchange;
+mod get_streams;
 mod http_sse;
 mod post;
 mod replay;
 mod request_headers;
 mod response;
+mod resumption;
 mod session;
 mod shares;
 
@@ -288,18 +290,26 @@ impl Server {
         self.exchanges.get(exchange.0).map_or(&[], |x| x.out.transmit())
     }
 
-    /// Returns the next part of the body as an owned segment if it is large, without a copy.
+    /// Returns the next part of the body as an owned segment if it is large, without a copy; it counts as sent.
     pub fn transmit_owned(&mut self, now: Instant, exchange: ExchangeId) -> Option<Bytes> {
         self.tick(now);
         self.fill_response(exchange.0);
         self.exchanges.get_mut(exchange.0)?.out.pop_segment()
     }
 
-    /// Records that `n` bytes of the body were sent.
+    /// Records that `n` bytes of the body were sent, from the beginning of [`transmit`](Self::transmit).
     pub fn consume(&mut self, exchange: ExchangeId, n: usize) {
         if let Some(x) = self.exchanges.get_mut(exchange.0) {
             x.out.consume(n);
+            if let Some(unwritten) = &mut x.unwritten {
+                unwritten.discard_written(x.out.consumed());
+            }
         }
+    }
+
+    /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
+    fn is_get_stream(&self, exchange: ExchangeId) -> bool {
+        self.exchanges.get(exchange.0).is_some_and(|x| x.kind == Kind::Get)
     }
 
     /// Returns whether the whole body was taken; also true for an unknown exchange.
@@ -318,7 +328,8 @@ impl Server {
     /// Records that the client disconnected or has received its response.
     ///
     /// An unanswered modern request is cancelled (HTTP-042). A legacy request continues, and its client may resume the
-    /// stream (HTTP-062, SSE-021).
+    /// stream (HTTP-062, SSE-021). Messages of a GET stream that were not [consumed](Self::consume) completely go to
+    /// another GET stream of the session, or wait for the next one.
     pub fn handle_gone(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
         self.disconnect(exchange.0);

@@ -23,7 +23,7 @@ pub(super) struct ReplayEntry {
     pub(super) event: u32,
     /// The last event of its stream.
     pub(super) is_last: bool,
-    /// The message; empty for an event without data.
+    /// The message; empty if it was [withdrawn](ReplayLog::withdraw).
     pub(super) message: Bytes,
 }
 
@@ -46,6 +46,14 @@ impl ReplayLog {
         while self.bytes > budget {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.cost();
+        }
+    }
+
+    /// Withdraws the message of an event, because it is sent on another stream; the event itself is still known.
+    pub(super) fn withdraw(&mut self, stream: u32, event: u32) {
+        let found = self.entries.iter_mut().rev().find(|e| e.stream == stream && e.event == event);
+        if let Some(entry) = found {
+            self.bytes -= core::mem::take(&mut entry.message).len();
         }
     }
 
@@ -127,6 +135,12 @@ mod tests {
         assert_eq!(events(log.events_after(3, 2, Some(2))), Some([].into()));
         assert_eq!(events(log.events_after(1, 2, Some(3))), Some([3].into()));
         assert_eq!(log.bytes, 2 * (10 + ENTRY_OVERHEAD));
+        // A withdrawn message is not replayed, and leaves no gap.
+        log.withdraw(1, 3);
+        log.withdraw(1, 99);
+        let found = log.events_after(1, 2, Some(3)).expect("no gap");
+        assert!(found.len() == 1 && found[0].message.is_empty());
+        assert_eq!(log.bytes, 10 + 2 * ENTRY_OVERHEAD);
     }
 
     // covers: SSE-015

@@ -295,7 +295,11 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         frame: &Bytes,
         params: &ParamsSpans,
     ) -> Result<(), RpcError> {
-        if self.tools.is_empty() || method != methods::TOOLS_CALL || version.era() == Era::Legacy {
+        let required = version.era() == Era::Modern;
+        if self.tools.is_empty()
+            || method != methods::TOOLS_CALL
+            || (!required && self.headers.params.is_empty())
+        {
             return Ok(());
         }
         let Some(tool) = params.name.slice(frame).and_then(string) else { return Ok(()) };
@@ -312,7 +316,12 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             })
             .collect();
         let arguments = params.arguments.slice(frame).unwrap_or(b"{}");
-        wanted.check(arguments, &param_fields).map_err(|reason| header_mismatch(format!("{reason}")))
+        let checked = if required {
+            wanted.check(arguments, &param_fields)
+        } else {
+            wanted.check_present(arguments, &param_fields)
+        };
+        checked.map_err(|reason| header_mismatch(format!("{reason}")))
     }
 }
 

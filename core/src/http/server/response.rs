@@ -1,13 +1,11 @@
 //! Responses from the messages of the engine: one body or an event stream, on demand (HTTP-021 to HTTP-028).
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::admission::{Refusal, overloaded, unknown_session};
+use super::admission::overloaded;
 use super::exchange::{Kind, RequestPhase, ResponseForm, ServerExchange, SpareBuffers};
 use super::replay::{self, ReplayEntry};
-use super::session::SessionLookup;
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
 use crate::frame::sse::{EVENT_END, EventHead, write_comment};
@@ -25,6 +23,9 @@ impl Server {
     /// Produces more of a response if there is room and output.
     pub(super) fn fill_response(&mut self, key: Key) {
         let Some(x) = self.exchanges.get(key) else { return };
+        if x.kind == Kind::Get {
+            return self.fill_get_stream(key);
+        }
         if x.output_complete || (!x.client_gone && x.out.len() >= MAX_BUFFERED_BODY) {
             return;
         }
@@ -56,7 +57,7 @@ impl Server {
         let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let over = match self.exchanges.get(key).map(|x| x.kind) {
             Some(Kind::Post) => !progress.is_open,
-            Some(Kind::Get | Kind::HttpSse) => progress.closed,
+            Some(Kind::HttpSse) => progress.closed,
             _ => false,
         };
         if over && drained {
@@ -112,8 +113,7 @@ impl Server {
             return self.mark_ready(key);
         };
         if x.kind == Kind::Post && x.stream_number == 0 {
-            session.last_stream_number = session.last_stream_number.saturating_add(1);
-            x.stream_number = session.last_stream_number;
+            x.stream_number = session.next_stream_number();
         }
         if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
@@ -146,9 +146,6 @@ impl Server {
         while x.client_gone || x.out.len() < MAX_BUFFERED_BODY {
             let Some(text) = outbox.pop_message() else { return };
             x.last_event = x.last_event.saturating_add(1);
-            if x.stream_number == 0 {
-                session.last_event = x.last_event;
-            }
             let last = !open && outbox.is_empty() && x.kind == Kind::Post;
             let entry =
                 ReplayEntry { stream: x.stream_number, event: x.last_event, is_last: last, message: text };
@@ -175,10 +172,7 @@ impl Server {
         let counted = core::mem::take(&mut x.counts_as_call);
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
             session.call_count = session.call_count.saturating_sub(u32::from(counted));
-            let was_get_stream = session.get_stream == Some(key);
-            if was_get_stream {
-                session.get_stream = None;
-            }
+            let was_get_stream = session.close_get_stream(key, self.config.max_get_streams_per_session);
             if counted || was_get_stream {
                 // The session was in use until now.
                 session.last_seen = self.now;
@@ -191,7 +185,11 @@ impl Server {
                     x.spare = spare;
                 }
             }
-            (Some(channel), _) => self.engine.set_stream_owner(channel, None),
+            (Some(channel), _) => {
+                let newest =
+                    session.and_then(|s| self.sessions.get(s)).and_then(|s| s.open_get_streams().next_back());
+                self.engine.set_stream_owner(channel, newest);
+            }
             (None, _) => {}
         }
         if gone {
@@ -205,6 +203,9 @@ impl Server {
     pub(super) fn disconnect(&mut self, key: Key) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.client_gone = true;
+        if x.unwritten.is_some() {
+            return self.close_broken_get_stream(key);
+        }
         x.out.clear();
         if let Some(session) = x.session.filter(|_| x.announces_session && x.response.is_none()) {
             // The client cannot know the session id.
@@ -265,140 +266,10 @@ impl Server {
         self.schedule_check(next.max(now + super::MIN_CHECK_INTERVAL), key);
     }
 
-    // ---- GET streams and resumption --------------------------------------------------------------------------
-
-    /// Handles GET: opens the GET stream of a session, or resumes a stream (HTTP-047, HTTP-049, SSE-021).
-    pub(super) fn process_get(&mut self, key: Key) {
-        let session = match self.find_session(key) {
-            SessionLookup::Session(session) => session,
-            SessionLookup::Missing => return self.refuse_sessionless(key),
-            SessionLookup::Unknown => return self.refuse(key, &unknown_session()),
-        };
-        if let Err(refusal) = self.check_version(key, session) {
-            return self.refuse(key, &refusal);
-        }
-        let from = match self
-            .exchanges
-            .get(key)
-            .map(|x| x.headers.last_event_id().map(|id| id.map(replay::parse_event_id)))
-        {
-            Some(Ok(None)) => None,
-            Some(Ok(Some(Some(from)))) => Some(from),
-            _ => return self.refuse(key, &unknown_event_id()),
-        };
-        let (number, event) = from.unwrap_or((0, 0));
-        let missed = match from {
-            None => Vec::new(),
-            Some(_) => match self.missed_events(session, number, event) {
-                Some(missed) => missed,
-                None => return self.refuse(key, &unknown_event_id()),
-            },
-        };
-        // A stream that replaces another one needs no further room.
-        let takes_over = self.sessions.get(session).is_some_and(|s| s.get_stream.is_some());
-        if number == 0 && !takes_over && !self.admit_open_ended(key) {
-            return;
-        }
-        self.set_open_ended(key, number == 0);
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.session = Some(session);
-        x.stream_number = number;
-        if from.is_some() {
-            self.discard_unsent(session, number);
-        }
-        if number == 0 {
-            self.open_get_stream(key, session);
-        } else {
-            self.resume_stream(key, session, number, event);
-        }
-        if let Some(x) = self.exchanges.get_mut(key) {
-            for entry in &missed {
-                write_entry(&mut x.out, entry);
-            }
-        }
-        self.fill_response(key);
-    }
-
-    /// Returns the events after `event` of a stream, or `None` if some were evicted.
-    fn missed_events(&self, session: Key, number: u32, event: u32) -> Option<Vec<ReplayEntry>> {
-        let record = self.sessions.get(session).filter(|_| self.config.replay_bytes > 0)?;
-        let newest = match number {
-            0 => Some(record.last_event),
-            _ => self
-                .session_calls(session)
-                .find(|(_, x)| x.stream_number == number)
-                .map(|(_, x)| x.last_event),
-        };
-        match &record.replay_log {
-            Some(log) => log.events_after(number, event, newest),
-            // Only the priming event was sent.
-            None => (newest == Some(event)).then(Vec::new),
-        }
-    }
-
-    /// Drops the unsent output of a stream that is resumed.
-    ///
-    /// The output is in the replay log and goes to the new connection only (HTTP-055).
-    fn discard_unsent(&mut self, session: Key, number: u32) {
-        let holds_stream = |x: &ServerExchange| {
-            x.session == Some(session) && x.stream_number == number && x.form == ResponseForm::EventStream
-        };
-        let all: Vec<Key> =
-            self.exchanges.iter().filter(|(_, x)| holds_stream(x)).map(|(key, _)| key).collect();
-        for key in all {
-            if let Some(x) = self.exchanges.get_mut(key) {
-                x.out.clear();
-            }
-            self.mark_ready(key);
-        }
-    }
-
-    /// Opens the GET stream; it replaces an open one, whose connection may have broken unnoticed.
-    fn open_get_stream(&mut self, key: Key, session: Key) {
-        let Some(record) = self.sessions.get_mut(session) else { return };
-        let (channel, event) = (record.channel, record.last_event);
-        if let Some(previous) = record.get_stream.replace(key) {
-            if let Some(x) = self.exchanges.get_mut(previous) {
-                x.stream = None;
-            }
-            self.finish(previous);
-            if let Some(record) = self.sessions.get_mut(session) {
-                record.get_stream = Some(key);
-            }
-        }
-        self.engine.set_stream_owner(channel, Some(key));
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.stream = Some(channel);
-            x.last_event = event;
-        }
-        self.schedule_check(self.now + self.config.keep_alive, key);
-        self.begin_events(key);
-    }
-
-    /// Resumes the stream of a call; this supersedes the exchange that has it (DESIGN-18).
-    fn resume_stream(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let holder =
-            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(holder, _)| holder);
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.last_event = event;
-        }
-        match holder {
-            Some(holder) => {
-                self.transfer_stream(holder, key);
-                self.schedule_check(self.now + self.config.keep_alive, key);
-                self.finish(holder);
-                self.begin_events(key);
-            }
-            None => {
-                // The stream has ended; the rest of it is in the replay log.
-                self.begin_events(key);
-                self.finish(key);
-            }
-        }
-    }
+    // ---- transfers -------------------------------------------------------------------------------------------
 
     /// Moves the stream of one exchange to another one.
-    fn transfer_stream(&mut self, from: Key, to: Key) {
+    pub(super) fn transfer_stream(&mut self, from: Key, to: Key) {
         let Some(x) = self.exchanges.get_mut(from) else { return };
         let stream = x.stream.take();
         let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
@@ -473,15 +344,11 @@ pub(super) fn write_event_head(out: &mut Vec<u8>, head: &EventHead<'_>) {
     let _ = head.begin(out);
 }
 
-fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
+pub(super) fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
     let id = replay::format_event_id(entry.stream, entry.event);
     out.write(|out| write_event_head(out, &EventHead { id: Some(&id), ..EventHead::default() }));
     out.push_bytes(&entry.message);
     out.push(EVENT_END);
-}
-
-fn unknown_event_id() -> Refusal {
-    Refusal::new(400, format!("`{}` names no event that can be gone on from", fields::LAST_EVENT_ID)) // SSE-024
 }
 
 /// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
 use super::Server;
+use super::get_streams::GetStreams;
 use super::replay::ReplayLog;
 use crate::entropy::Entropy;
 use crate::slab::{Key, Slab};
@@ -30,20 +31,26 @@ pub(super) struct HttpSession {
     /// The engine's channel: its ids, its peer, and its messages outside of calls.
     pub(super) channel: Key,
     pub(super) principal: Option<Box<str>>,
-    /// Time at which a request arrived last, or a call or the GET stream ended.
+    /// Time at which a request arrived last, or a call or a GET stream ended.
     pub(super) last_seen: Instant,
     /// A session of HTTP+SSE, which is unknown at the endpoint.
     pub(super) is_http_sse: bool,
-    /// The GET stream, while it is open.
-    pub(super) get_stream: Option<Key>,
+    /// The GET streams, from the first one on.
+    pub(super) get_streams: Option<Box<GetStreams>>,
     /// Number of open calls.
     pub(super) call_count: u32,
-    /// The highest stream number in use; the GET stream has number 0.
+    /// The highest stream number in use.
     pub(super) last_stream_number: u32,
-    /// The number of the last event on stream 0.
-    pub(super) last_event: u32,
     /// Sent events, for resumption.
     pub(super) replay_log: Option<Box<ReplayLog>>,
+}
+
+impl HttpSession {
+    /// Returns the number of a new stream.
+    pub(super) const fn next_stream_number(&mut self) -> u32 {
+        self.last_stream_number = self.last_stream_number.saturating_add(1);
+        self.last_stream_number
+    }
 }
 
 /// Not shown by `Debug` (SEC-019).
@@ -163,10 +170,9 @@ impl SessionTable {
             principal: principal.clone(),
             last_seen: now,
             is_http_sse: false,
-            get_stream: None,
+            get_streams: None,
             call_count: 0,
             last_stream_number: 0,
-            last_event: 0,
             replay_log: None,
         });
         if let Some(principal) = principal {
@@ -305,7 +311,7 @@ impl Server {
             0 => Vec::new(),
             _ => self.session_calls(key).map(|(call, _)| call).collect(),
         };
-        for exchange in calls.into_iter().chain(session.get_stream) {
+        for exchange in calls.into_iter().chain(session.open_get_streams()) {
             self.finish(exchange);
         }
         self.engine.drop_stream(self.now, session.channel);
@@ -318,7 +324,7 @@ impl Server {
             .sessions
             .table
             .iter()
-            .filter(|(_, s)| s.get_stream.is_none() && s.call_count == 0 && s.last_seen + idle <= now)
+            .filter(|(_, s)| !s.has_open_get_stream() && s.call_count == 0 && s.last_seen + idle <= now)
             .map(|(key, _)| key)
             .collect();
         for key in expired {

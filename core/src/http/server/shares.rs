@@ -49,12 +49,16 @@ impl Server {
     ///
     /// If the share of such streams is taken, the quietest one ends.
     pub(super) fn admit_open_ended(&mut self, key: Key) -> bool {
-        if self.open_ended.count >= self.open_ended.limit && !self.end_quietest_stream(None) {
+        if !self.has_room_for_open_ended() && !self.end_quietest_stream(None) {
             self.refuse(key, &overloaded("too many streams are open"));
             return false;
         }
         self.set_open_ended(key, true);
         true
+    }
+
+    pub(super) const fn has_room_for_open_ended(&self) -> bool {
+        self.open_ended.count < self.open_ended.limit
     }
 
     pub(super) fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {

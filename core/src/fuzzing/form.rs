@@ -1,0 +1,118 @@
+//! Fuzz target for elicitation forms and the checks of submitted values.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use crate::model::{ElicitResult, ElicitSchema, ElicitValue, Map};
+
+/// Reads a form and submitted values, which are on two lines, and checks both.
+///
+/// - A form that was read and written is read as the same form.
+/// - The defaults of a valid form match their fields, and only missing values are filled in.
+/// - Values are accepted exactly if a simple model accepts them.
+/// - A value of an accepted form stays accepted if members without a field are added.
+pub fn form(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (schema, content) = text.split_once('\n').unwrap_or((&text, "{}"));
+    let Ok(form) = serde_json::from_str::<ElicitSchema>(schema) else { return };
+    let written = serde_json::to_string(&form).expect("a form can be written");
+    let again: ElicitSchema = serde_json::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+    assert_eq!(again, form, "{written}");
+    let is_valid = form.validate().is_ok();
+    let initial = form.fill_defaults(Map::new());
+    for (name, value) in initial.iter() {
+        let (_, field) = form.properties.iter().find(|(field, _)| *field == name).expect("a field");
+        assert!(!is_valid || field.check(value).is_ok(), "the default of {name} does not match: {written}");
+    }
+    let result = format!("{{\"action\":\"accept\",\"content\":{content}}}");
+    let Ok(result) = serde_json::from_str::<ElicitResult>(&result) else { return };
+    let Some(content) = result.content else { return };
+    check_content(&form, &content, is_valid);
+}
+
+fn check_content(form: &ElicitSchema, content: &Map<ElicitValue>, is_valid: bool) {
+    let accepted = form.check(content);
+    if let Err(error) = &accepted {
+        assert!(!format!("{error}").is_empty());
+    }
+    let model: Value = serde_json::to_value(form).expect("JSON");
+    let values: Value = serde_json::to_value(content).expect("JSON");
+    // Two members with one name are one in the model.
+    let is_ambiguous = has_duplicates(content.iter().map(|(name, _)| name))
+        || has_duplicates(form.properties.iter().map(|(name, _)| name));
+    if is_valid && !is_ambiguous {
+        assert_eq!(accepted.is_ok(), model_accepts(&model, &values), "{model} with {values}: {accepted:?}");
+    }
+    let filled = form.fill_defaults(content.clone());
+    for (name, value) in content.iter() {
+        assert!(filled.iter().any(|(n, v)| n == name && v == value), "{name} was replaced");
+    }
+    if is_valid && !is_ambiguous && accepted.is_ok() {
+        assert!(form.check(&filled).is_ok(), "defaults make {values} invalid for {model}");
+    }
+}
+
+fn has_duplicates<'a>(names: impl Iterator<Item = &'a str>) -> bool {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.windows(2).any(|two| two[0] == two[1])
+}
+
+/// The model: the keywords of JSON Schema that forms have.
+fn model_accepts(form: &Value, values: &Value) -> bool {
+    let required = form["required"].as_array().into_iter().flatten();
+    let has_required = required.filter_map(Value::as_str).all(|name| values.get(name).is_some());
+    let fields = form["properties"].as_object().into_iter().flatten();
+    has_required
+        && fields
+            .filter_map(|(name, field)| Some((field, values.get(name)?)))
+            .all(|(f, v)| field_accepts(f, v))
+}
+
+fn field_accepts(field: &Value, value: &Value) -> bool {
+    let choices = |list: &Value| -> Option<Vec<String>> {
+        let one = |choice: &Value| choice.as_str().or_else(|| choice["const"].as_str()).map(String::from);
+        list.as_array().map(|all| all.iter().filter_map(one).collect())
+    };
+    let within = |n: usize, min: &str, max: &str| {
+        field[min].as_u64().is_none_or(|min| n as u64 >= min)
+            && field[max].as_u64().is_none_or(|max| n as u64 <= max)
+    };
+    match field["type"].as_str() {
+        Some("boolean") => value.is_boolean(),
+        Some("string") => {
+            let Some(text) = value.as_str() else { return false };
+            match choices(&field["oneOf"]).or_else(|| choices(&field["enum"])) {
+                Some(choices) => choices.iter().any(|choice| choice == text),
+                // Formats have tests of their own.
+                None => {
+                    let format = field["format"].as_str().map(crate::model::StringFormat::from);
+                    within(text.chars().count(), "minLength", "maxLength")
+                        && format.is_none_or(|format| format.matches(text))
+                }
+            }
+        }
+        Some("array") => {
+            let Some(chosen) = value.as_array() else { return false };
+            let known = choices(&field["items"]["anyOf"]).or_else(|| choices(&field["items"]["enum"]));
+            let known = known.unwrap_or_default();
+            let names: Vec<&str> = chosen.iter().filter_map(Value::as_str).collect();
+            within(chosen.len(), "minItems", "maxItems")
+                && names.len() == chosen.len()
+                && names.iter().all(|name| known.iter().any(|k| k == name))
+                && !has_duplicates(names.iter().copied())
+        }
+        Some("number" | "integer") => {
+            let Some(number) = value.as_f64() else { return false };
+            let is_integer = field["type"] != "integer" || number.fract() == 0.0;
+            let bound = |name: &str| field[name].as_f64();
+            is_integer
+                && bound("minimum").is_none_or(|min| number >= min)
+                && bound("maximum").is_none_or(|max| number <= max)
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,55 @@
+//! Fuzz target for URLs of endpoints and for the targets of redirects.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::http::client::{MAX_URL, Url};
+
+/// Parses a URL and resolves a reference against it; they are on two lines.
+///
+/// - An accepted URL is in a normal form, and its text gives the same URL.
+/// - A reference without an authority stays in the origin, and an absolute one does not depend on the base.
+/// - The text for logs has no user name, password, query or fragment.
+pub fn url(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (base, reference) = text.split_once('\n').unwrap_or((&text, ""));
+    check_redacted(base);
+    let Ok(base) = Url::parse(base) else { return };
+    check_normal_form(&base);
+    assert_eq!(base.resolve("").as_ref(), Ok(&base));
+    let resolved = base.resolve(reference);
+    let absolute = Url::parse(reference);
+    if let Ok(absolute) = &absolute {
+        assert_eq!(resolved.as_ref(), Ok(absolute), "{reference} from {base:?}");
+    }
+    let Ok(resolved) = resolved else { return };
+    check_normal_form(&resolved);
+    let leaves = absolute.is_ok() || reference.starts_with("//");
+    assert!(leaves || resolved.origin() == base.origin(), "{reference} leads from {base:?} to {resolved:?}");
+    if !leaves && reference.starts_with('/') {
+        let rooted = Url::parse(&format!("{}{reference}", base.origin()));
+        assert!(reference.len() + 300 > MAX_URL || rooted.as_ref() == Ok(&resolved), "{reference}");
+    }
+}
+
+fn check_normal_form(url: &Url) {
+    let (origin, target) = (url.origin(), url.target());
+    assert!(origin.port > 0 && !origin.host.is_empty() && *origin.host == *origin.host.to_ascii_lowercase());
+    assert!(target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic() && b != b'#'), "{target}");
+    let path = target.split('?').next().unwrap_or_default();
+    assert!(path.split('/').all(|segment| segment != "." && segment != ".."), "{target}");
+    let text = format!("{origin}{target}");
+    if text.len() <= MAX_URL {
+        assert_eq!(Url::parse(&text).as_ref(), Ok(url), "{text}");
+    }
+    let shown = format!("{url:?}");
+    assert_eq!(shown.replace("?…", ""), format!("{origin}{path}"), "the query is hidden");
+}
+
+fn check_redacted(text: &str) {
+    let shown = Url::redacted(text);
+    let Some(rest) = shown.strip_prefix("http://").or_else(|| shown.strip_prefix("https://")) else { return };
+    let rest = rest.strip_prefix("…@").unwrap_or(rest);
+    let rest = rest.strip_suffix("?…").unwrap_or(rest);
+    assert!(!rest.contains(['@', '?', '#']), "{text} is shown as {shown}");
+}

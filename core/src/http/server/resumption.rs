@@ -1,0 +1,298 @@
+//! GET streams of sessions, and the resumption of streams (HTTP-047 to HTTP-056, SSE-021 to SSE-024).
+//!
+//! A session may have several GET streams. Each message outside of calls goes to one of them: the newest whose client
+//! keeps up. If the connection breaks before the message was written, the message goes to another one.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::admission::{Refusal, unknown_session};
+use super::exchange::{ResponseForm, ServerExchange};
+use super::get_streams::{GetStream, UnwrittenEvent, UnwrittenEvents};
+use super::replay::{self, ReplayEntry};
+use super::response::{write_entry, write_event_head};
+use super::session::{HttpSession, SessionLookup};
+use super::{MAX_BUFFERED_BODY, Server};
+use crate::frame::sse::{EVENT_END, EventHead};
+use crate::http::fields;
+use crate::slab::Key;
+use crate::tap::ChannelId;
+
+impl HttpSession {
+    /// Returns the exchanges of the open GET streams, oldest first.
+    pub(super) fn open_get_streams(&self) -> impl DoubleEndedIterator<Item = Key> + '_ {
+        self.get_streams.iter().flat_map(|all| &all.streams).filter_map(|stream| stream.exchange)
+    }
+
+    pub(super) fn has_open_get_stream(&self) -> bool {
+        self.open_get_streams().next().is_some()
+    }
+
+    /// Adds an open stream as the newest one, or opens a closed one again.
+    pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key) {
+        let all = self.get_streams.get_or_insert_default();
+        all.streams.retain(|stream| stream.number != number);
+        all.streams.push(GetStream { number, last_event, exchange: Some(exchange) });
+    }
+
+    /// Closes the stream of an exchange and keeps the latest `kept` closed ones; returns false if it is none.
+    pub(super) fn close_get_stream(&mut self, exchange: Key, kept: usize) -> bool {
+        let Some(all) = &mut self.get_streams else { return false };
+        let Some(stream) = all.streams.iter_mut().find(|s| s.exchange == Some(exchange)) else {
+            return false;
+        };
+        stream.exchange = None;
+        let is_closed = |stream: &GetStream| stream.exchange.is_none();
+        if all.streams.iter().filter(|stream| is_closed(stream)).count() > kept.max(1) {
+            if let Some(oldest) = all.streams.iter().position(is_closed) {
+                all.streams.remove(oldest);
+            }
+        }
+        true
+    }
+
+    fn get_stream(&mut self, number: u32) -> Option<&mut GetStream> {
+        self.get_streams.as_mut()?.streams.iter_mut().find(|stream| stream.number == number)
+    }
+}
+
+impl Server {
+    /// Handles GET: opens a GET stream of a session, or resumes a stream (HTTP-047, HTTP-049, SSE-021).
+    pub(super) fn process_get(&mut self, key: Key) {
+        let session = match self.find_session(key) {
+            SessionLookup::Session(session) => session,
+            SessionLookup::Missing => return self.refuse_sessionless(key),
+            SessionLookup::Unknown => return self.refuse(key, &unknown_session()),
+        };
+        if let Err(refusal) = self.check_version(key, session) {
+            return self.refuse(key, &refusal);
+        }
+        let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
+        match from.map(|id| id.map(|id| id.map(replay::parse_event_id))) {
+            Some(Ok(None)) => self.open_get_stream(key, session),
+            Some(Ok(Some(Some((number, event))))) => self.resume_stream(key, session, number, event),
+            _ => self.refuse(key, &unknown_event_id()),
+        }
+    }
+
+    /// Opens a new GET stream beside those of the session (HTTP-054).
+    fn open_get_stream(&mut self, key: Key, session: Key) {
+        if !self.admit_get_stream(key, session, None) {
+            return;
+        }
+        let Some(record) = self.sessions.get_mut(session) else { return };
+        let number = record.next_stream_number();
+        self.begin_get_stream(key, session, number, 0);
+        self.fill_get_streams(session);
+    }
+
+    /// Resumes a stream after an event; this supersedes the exchange that has it (DESIGN-18).
+    fn resume_stream(&mut self, key: Key, session: Key, number: u32, event: u32) {
+        let Some(missed) = self.missed_events(session, number, event) else {
+            return self.refuse(key, &unknown_event_id());
+        };
+        let record = self.sessions.get_mut(session).and_then(|s| s.get_stream(number));
+        match record.map(|stream| (stream.last_event, stream.exchange)) {
+            Some((last_event, superseded)) => {
+                if !self.admit_get_stream(key, session, superseded) {
+                    return;
+                }
+                self.discard_unsent(session, number);
+                self.begin_get_stream(key, session, number, last_event);
+                // A withdrawn message went to another stream.
+                for entry in missed.into_iter().filter(|entry| !entry.message.is_empty()) {
+                    self.write_get_event(key, entry);
+                }
+                self.fill_get_streams(session);
+            }
+            None => {
+                self.discard_unsent(session, number);
+                self.resume_call(key, session, number, event);
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    for entry in &missed {
+                        write_entry(&mut x.out, entry);
+                    }
+                }
+                self.fill_response(key);
+            }
+        }
+    }
+
+    /// Returns the events after `event` of a stream, or `None` if some were evicted.
+    fn missed_events(&mut self, session: Key, number: u32, event: u32) -> Option<Vec<ReplayEntry>> {
+        let record = self.sessions.get_mut(session).filter(|_| self.config.replay_bytes > 0)?;
+        let newest = record.get_stream(number).map(|stream| stream.last_event);
+        let newest = newest.or_else(|| {
+            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(_, x)| x.last_event)
+        });
+        match &self.sessions.get(session)?.replay_log {
+            Some(log) => log.events_after(number, event, newest),
+            // Only the priming event was sent.
+            None => (newest == Some(event)).then(Vec::new),
+        }
+    }
+
+    /// Drops the unsent output of a stream that is resumed.
+    ///
+    /// The output is in the replay log and goes to the new connection only (HTTP-055).
+    fn discard_unsent(&mut self, session: Key, number: u32) {
+        let holds_stream = |x: &ServerExchange| {
+            x.session == Some(session) && x.stream_number == number && x.form == ResponseForm::EventStream
+        };
+        let all: Vec<Key> =
+            self.exchanges.iter().filter(|(_, x)| holds_stream(x)).map(|(key, _)| key).collect();
+        for key in all {
+            if let Some(x) = self.exchanges.get_mut(key) {
+                x.out.clear();
+                x.unwritten = None;
+            }
+            self.mark_ready(key);
+        }
+    }
+
+    /// Resumes the stream of a call.
+    fn resume_call(&mut self, key: Key, session: Key, number: u32, event: u32) {
+        let holder =
+            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(holder, _)| holder);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.session = Some(session);
+            (x.stream_number, x.last_event) = (number, event);
+        }
+        match holder {
+            Some(holder) => {
+                self.transfer_stream(holder, key);
+                self.schedule_check(self.now + self.config.keep_alive, key);
+                self.finish(holder);
+                self.begin_events(key);
+            }
+            None => {
+                // The stream has ended; the rest of it is in the replay log.
+                self.begin_events(key);
+                self.finish(key);
+            }
+        }
+    }
+
+    // ---- open GET streams ------------------------------------------------------------------------------------
+
+    /// Admits a GET stream, or refuses it and returns false.
+    ///
+    /// It takes the room of the stream that it supersedes. If there is no room, it takes that of the oldest one of the
+    /// session, whose connection may have broken unnoticed.
+    fn admit_get_stream(&mut self, key: Key, session: Key, superseded: Option<Key>) -> bool {
+        let Some(record) = self.sessions.get(session) else { return false };
+        let is_full = record.open_get_streams().count() >= self.config.max_get_streams_per_session.max(1)
+            || !self.has_room_for_open_ended();
+        match superseded.or_else(|| record.open_get_streams().next().filter(|_| is_full)) {
+            Some(previous) => {
+                self.finish(previous);
+                self.set_open_ended(key, true);
+                true
+            }
+            None => self.admit_open_ended(key),
+        }
+    }
+
+    fn begin_get_stream(&mut self, key: Key, session: Key, number: u32, last_event: u32) {
+        let Some(record) = self.sessions.get_mut(session) else { return };
+        record.add_get_stream(number, last_event, key);
+        let channel = record.channel;
+        self.engine.set_stream_owner(channel, Some(key));
+        if let Some(x) = self.exchanges.get_mut(key) {
+            (x.session, x.stream) = (Some(session), Some(channel));
+            (x.stream_number, x.last_event) = (number, last_event);
+        }
+        self.schedule_check(self.now + self.config.keep_alive, key);
+        self.begin_events(key);
+    }
+
+    /// Produces more of a GET stream, and of the others of its session.
+    pub(super) fn fill_get_stream(&mut self, key: Key) {
+        let x = self.exchanges.get(key).filter(|x| x.stream.is_some());
+        if let Some(session) = x.and_then(|x| x.session) {
+            self.fill_get_streams(session);
+        }
+    }
+
+    /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
+    fn fill_get_streams(&mut self, session: Key) {
+        let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
+        self.engine.rearm(channel);
+        let is_closed = self.engine.stream_status(channel).closed;
+        loop {
+            let Some(record) = self.sessions.get_mut(session) else { return };
+            let has_room = |key: &Key| {
+                self.exchanges.get(*key).is_some_and(|x| !x.client_gone && x.out.len() < MAX_BUFFERED_BODY)
+            };
+            let Some(key) = record.open_get_streams().rev().find(has_room) else { return };
+            let returned = record.get_streams.as_mut().and_then(|all| all.returned.pop_front());
+            let message = returned
+                .or_else(|| self.engine.outbox(ChannelId(channel)).and_then(|outbox| outbox.pop_message()));
+            let Some(message) = message else { break };
+            let Some(x) = self.exchanges.get_mut(key) else { return };
+            x.last_event = x.last_event.saturating_add(1);
+            let (number, event) = (x.stream_number, x.last_event);
+            if let Some(stream) = record.get_stream(number) {
+                stream.last_event = event;
+            }
+            let entry = ReplayEntry { stream: number, event, is_last: false, message };
+            if self.config.replay_bytes > 0 {
+                record.replay_log.get_or_insert_default().push(entry.clone(), self.config.replay_bytes);
+            }
+            self.write_get_event(key, entry);
+        }
+        if is_closed {
+            let open: Vec<Key> =
+                self.sessions.get(session).into_iter().flat_map(|s| s.open_get_streams()).collect();
+            for key in open {
+                self.finish(key);
+            }
+        }
+    }
+
+    /// Writes an event and remembers it until it was sent.
+    fn write_get_event(&mut self, key: Key, entry: ReplayEntry) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        if self.config.replay_bytes > 0 {
+            write_entry(&mut x.out, &entry);
+        } else {
+            x.out.write(|out| write_event_head(out, &EventHead::default()));
+            x.out.push_bytes(&entry.message);
+            x.out.push(EVENT_END);
+        }
+        (x.idle_since, x.active_at) = (self.now, self.now);
+        let end = x.out.consumed() + x.out.len() as u64;
+        let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
+        x.unwritten.get_or_insert_default().0.push_back(event);
+        self.mark_ready(key);
+    }
+
+    /// Ends a GET stream whose client is gone; what was not written goes to another stream of the session.
+    pub(super) fn close_broken_get_stream(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let mut unwritten: Box<UnwrittenEvents> = x.unwritten.take().unwrap_or_default();
+        unwritten.discard_written(x.out.consumed());
+        x.out.clear();
+        let (session, number) = (x.session, x.stream_number);
+        self.finish(key);
+        self.remove(key);
+        let Some((session, record)) = session.and_then(|s| Some((s, self.sessions.get_mut(s)?))) else {
+            return;
+        };
+        for event in unwritten.0 {
+            if let Some(log) = &mut record.replay_log {
+                // Resuming the broken stream must not send it a second time (HTTP-055).
+                log.withdraw(number, event.number);
+            }
+            if let Some(all) = &mut record.get_streams {
+                all.returned.push_back(event.message);
+            }
+        }
+        self.fill_get_streams(session);
+    }
+}
+
+fn unknown_event_id() -> Refusal {
+    Refusal::new(400, format!("`{}` names no event that can be gone on from", fields::LAST_EVENT_ID)) // SSE-024
+}
