@@ -25,7 +25,8 @@ pub(crate) use server::{ServerArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
 use values::{
-    assignment, duration, duration_or_zero, frame_size, json_source, named_argument, path, reference,
+    assignment, connection_count, duration, duration_or_zero, frame_size, json_source, named_argument, path,
+    reference,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -418,6 +419,12 @@ pub(crate) struct ServeHttpArgs {
     /// The origin starts with its scheme. May be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "address")]
     pub(crate) allow_origin: Vec<String>,
+    /// Limits the open connections, including event streams.
+    ///
+    /// By default as many as the descriptor limit allows, which is raised as far as possible, and at most 10,000. A
+    /// client beyond it gets 503 unless an idle or slow connection can be closed.
+    #[arg(long, value_name = "N", requires = "address", value_parser = connection_count)]
+    pub(crate) max_connections: Option<usize>,
 }
 
 #[derive(Debug, Args)]

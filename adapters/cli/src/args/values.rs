@@ -121,6 +121,16 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Parses the value of `--max-connections`.
+///
+/// # Errors
+///
+/// Fails for anything but a number from 1 to 1,000,000.
+pub(super) fn connection_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+    count.ok_or_else(|| "a number from 1 to 1000000 is expected".into())
+}
+
 /// Parses a frame size in bytes, at least [`MIN_FRAME_SIZE`].
 pub(super) fn frame_size(text: &str) -> Result<usize, String> {
     match text.parse() {

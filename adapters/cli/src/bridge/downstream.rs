@@ -172,7 +172,23 @@ impl HttpDownstream {
         let config = config.seal_by_default(|| Some((keys, anchor)));
         let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
         let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
-        Ok(Self { server, connections: peers, events: VecDeque::new(), error: None, shutdown_deadline: None })
+        let mut downstream = Self {
+            server,
+            connections: peers,
+            events: VecDeque::new(),
+            error: None,
+            shutdown_deadline: None,
+        };
+        downstream.set_max_connections(None);
+        Ok(downstream)
+    }
+
+    /// Sets the connection limit, if one is given.
+    pub(super) fn set_max_connections(&mut self, connections: Option<usize>) {
+        if let Some(connections) = connections {
+            self.connections.max_connections = connections;
+        }
+        self.server.set_max_connections(self.connections.max_connections);
     }
 
     /// Sets the TLS configuration for all clients.

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
     if let Some(address) = &args.http.address {
         #[cfg(feature = "tls")]
         let tls = http::tls(&args.http)?;
+        http::raise_descriptor_limit(&args.http);
         let listener =
             Listener::bind(&**address).map_err(|error| http::bind_failure(address, &error.into()))?;
         return run_http(
@@ -89,6 +90,7 @@ fn run_http(
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
     #[allow(unused_mut, reason = "that TLS is spoken is said afterwards")]
     let mut downstream = HttpDownstream::new(with_hidden_members(config, args), http_config, listener)?;
+    downstream.set_max_connections(args.http.max_connections);
     #[cfg(feature = "tls")]
     downstream.set_tls(tls);
     http::report_address(&args.http, Ok(at))?;

@@ -12,9 +12,20 @@ use crate::args;
 use crate::failure::{CommandFailure, Exit};
 use crate::session;
 
-/// Returns the HTTP configuration: paths, hosts and origins.
+/// Raises the descriptor limit as far as the system allows, for as many connections.
+pub(crate) fn raise_descriptor_limit(args: &args::ServeHttpArgs) {
+    if args.address.is_some() {
+        // Without it there are fewer connections.
+        let _ = mcp_std::process::raise_descriptor_limit();
+    }
+}
+
+/// Returns the HTTP configuration: paths, hosts, origins and limits.
 pub(crate) fn config(args: &args::ServeHttpArgs) -> Config {
-    let mut http = Config::new().path(&args.path).cors(!args.allow_origin.is_empty());
+    // Each connection may have an exchange, and some wait for clients that come back.
+    let exchanges = args.max_connections.unwrap_or_default().saturating_mul(2).max(MIN_EXCHANGES);
+    let mut http =
+        Config::new().max_exchanges(exchanges).path(&args.path).cors(!args.allow_origin.is_empty());
     for host in &args.allow_host {
         http = http.allow_host(host);
     }
@@ -105,3 +116,6 @@ fn describe_guards(args: &args::ServeHttpArgs, at: SocketAddr, is_encrypted: boo
 
 const SSE: &str = "/sse";
 const MESSAGES: &str = "/messages";
+
+/// Limit of open exchanges, unless the connection limit needs more.
+const MIN_EXCHANGES: usize = 20_000;

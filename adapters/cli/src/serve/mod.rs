@@ -30,6 +30,7 @@ pub(crate) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
         session::hint_at_terminal("serve");
     }
     check_shards(args)?;
+    http::raise_descriptor_limit(&args.http);
     match args.runtime {
         Runtime::Blocking => blocking::run(args)?,
         Runtime::Threads => threads::run(args)?,

@@ -60,6 +60,9 @@ fn serve_http(
     if args.trace {
         server = server.tap_heads();
     }
+    if let Some(connections) = args.http.max_connections {
+        server = server.max_connections(connections);
+    }
     let address = server.address();
     server = with_shards(server, args.shards);
     stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);

@@ -99,6 +99,9 @@ async fn serve_http(
     if args.trace {
         server = server.tap_heads();
     }
+    if let Some(connections) = args.http.max_connections {
+        server = server.max_connections(connections);
+    }
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();

@@ -440,17 +440,47 @@ fn server_survives_more_connections_than_descriptors() {
     };
     let connect = || TcpStream::connect(server.address()).expect("it listens");
     let mut crowd: Vec<TcpStream> = (0..30).map(|_| connect()).collect();
-    ask(&mut crowd[0]);
+    // Silent connections are closed in favour of newer ones.
+    ask(&mut crowd[29]);
     thread::sleep(Duration::from_millis(200));
     let spent = server.cpu_ticks();
     thread::sleep(Duration::from_secs(1));
     if let (Some(before), Some(after)) = (spent, server.cpu_ticks()) {
         assert!(after - before < 20, "it spins: {} ticks in a second", after - before);
     }
-    // Accepted connections are served; the others are served once those have closed.
-    let mut rest = crowd.split_off(25);
+    ask(&mut connect());
     drop(crowd);
-    rest.iter_mut().for_each(ask);
+    (0..30).for_each(|_| ask(&mut connect()));
+}
+
+// covers: SEC-018
+#[test]
+fn max_connections_limits_the_server_and_the_bridge() {
+    let serve = ["--max-connections", "2"];
+    let bridged = [&serve[..], &["--", PROBE, "serve"]].concat();
+    for server in [ServingProcess::new(&serve), ServingProcess::bridge(&bridged)] {
+        // Two requests that are being received fill the server.
+        let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                    Accept: application/json, text/event-stream\r\nContent-Length: 4000000\r\n\r\n";
+        let connect = || TcpStream::connect(server.address()).expect("it listens");
+        let busy: Vec<TcpStream> = (0..2)
+            .map(|_| {
+                let mut stream = connect();
+                stream.write_all(&[head.as_bytes(), &[b' '; 100_000]].concat()).expect("taken");
+                stream
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(200));
+        let mut third = connect();
+        third.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+        third.write_all(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("taken");
+        let mut answer = [0; 12];
+        third.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 503");
+        drop(busy);
+    }
+    let wrong = probe(&["serve", "--http", "127.0.0.1:0", "--max-connections", "0"]).assert_code(2);
+    wrong.assert_stderr(&["--max-connections", "from 1 to 1000000"]);
 }
 
 // covers: HTTP-084, VER-031

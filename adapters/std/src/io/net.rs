@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
@@ -63,6 +64,14 @@ impl Listener {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Listener {
+    /// Returns whether a connection is waiting. [`accept`](Self::accept) does not tell without a free descriptor.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }
 

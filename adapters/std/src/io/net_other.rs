@@ -38,6 +38,10 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
         match self.0 {}
     }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        match self.0 {}
+    }
 }
 
 /// Returns whether `error` means that this process or machine has no resources for another connection now.

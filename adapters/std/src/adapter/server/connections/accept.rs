@@ -11,7 +11,7 @@ use super::Connections;
 use crate::adapter::NetStream;
 use crate::adapter::server::connection::{MigratedConnection, ServerConnection};
 use crate::adapter::server::permits::{AddressPermit, ConnectionPermit};
-use crate::io::{Socket, is_resource_exhausted};
+use crate::io::{Listener, Socket, is_resource_exhausted};
 
 impl Connections {
     /// Accepts connections. At the limit they wait for a permit.
@@ -25,6 +25,9 @@ impl Connections {
             };
             if let Err(error) = accepted {
                 let exhausted = is_resource_exhausted(&error);
+                if exhausted && !self.listener.as_ref().is_some_and(Listener::has_waiting) {
+                    return;
+                }
                 if exhausted && self.free_descriptor(server) {
                     continue;
                 }
