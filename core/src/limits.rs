@@ -152,7 +152,8 @@ pub struct Limits {
     pub init_timeout: Duration,
     /// Oldest age of a call that the application has not answered (default 1 h).
     ///
-    /// Stops: a handler that never answers. Reached: the call is answered with an internal error.
+    /// Stops: a handler that never answers, and a client that makes a call and never finishes its handshake although
+    /// the call needs input. Reached: the call is answered with an internal error.
     pub max_call_age: Duration,
     /// Time for an input response (default 1 h, because a person may answer), and lifetime of sealed state.
     ///

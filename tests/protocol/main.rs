@@ -4,6 +4,7 @@ extern crate alloc;
 
 mod back_pressure;
 mod batches;
+mod before_initialized;
 mod caching;
 mod cancel;
 mod classify;

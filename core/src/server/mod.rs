@@ -15,6 +15,7 @@ pub(crate) mod header_check;
 mod input;
 mod input_required;
 mod log;
+mod parked;
 mod receive;
 mod reply;
 #[cfg(feature = "crypto")]
