@@ -11,6 +11,7 @@ mod classify;
 mod common;
 mod downgrade;
 mod errors;
+mod extensions;
 mod forbidden_values;
 mod hostile_peers;
 mod http_client_calls;

@@ -118,6 +118,24 @@ impl Hook for RecordingHook {
     }
 }
 
+// covers: EXT-001, EXT-002, EXT-006
+#[test]
+fn router_declares_extensions_of_itself_and_of_nested_routers() {
+    let settings = |of: &str| raw(&json!({"of": of}));
+    let mut inner = TestRouter::new("inner", "1");
+    inner.extension("a.example/x", settings("inner")).expect("an identifier");
+    inner.extension("a.example/y", settings("inner")).expect("an identifier");
+    let mut outer = TestRouter::new("outer", "1");
+    assert!(outer.capabilities().extensions().next().is_none(), "nothing is declared by default");
+    outer.extension("a.example/x", settings("outer")).expect("an identifier");
+    assert!(outer.extension("x", settings("outer")).is_err());
+    outer.nest("in", inner).expect("no clash");
+    let mut harness = RouterHarness::new(&outer);
+    let answer = harness.ask(&outer, "server/discover", json!({}));
+    let declared = &answer["result"]["capabilities"]["extensions"];
+    assert_eq!(*declared, json!({"a.example/x": {"of": "outer"}, "a.example/y": {"of": "inner"}}));
+}
+
 // covers: TOOL-029
 #[test]
 fn nested_router_keeps_hooks_and_gets_prefix() {

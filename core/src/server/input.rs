@@ -123,7 +123,7 @@ impl Engine {
         if requests.len() + carried > self.endpoint.limits.max_inputs {
             return Err(UseError::Full(Limit::Inputs));
         }
-        let declared = Capabilities::from_json(&self.peer(call).capabilities);
+        let declared = Capabilities::read(self.peer(call).capabilities.as_bytes());
         for (key, request) in requests.iter() {
             check_input_request(key, request, &declared, call.version)?;
         }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{MetaCache, ServerChannel};
+use super::channel::{LegacySession, MetaCache, ServerChannel};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::header_check::HeaderCheck;
@@ -290,10 +290,16 @@ impl Engine {
                 let cacheable = rule.cacheable;
                 Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
             }
-            None if self.config.accepts_custom_method(method) => {
+            None => {
+                let client = || match version.era() {
+                    Era::Modern => {
+                        params.meta.capabilities.slice(frame).map(|c| RawJson::trusted(frame.slice_ref(c)))
+                    }
+                    Era::Legacy => self.session(source.root).map(LegacySession::capabilities),
+                };
+                self.config.check_custom_method(method, version, client)?;
                 Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
             }
-            None => Err(RpcError::method_not_found(method)),
         }
     }
 

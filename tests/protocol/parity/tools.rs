@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::record::{Facet, RecordLine, RecordSide};
 use super::scenario_runner::RecordingApps;
+use super::{TIDES, TIDES_METHOD};
 
 /// Every key of an input request, in the order in which responses are recorded.
 const KEYS: [&str; 6] = ["fish", "boat", "dirs", "who", "page", "tool"];
@@ -108,6 +109,11 @@ impl RecordingApps {
             self.push_server_line("tools/list");
             let list = json!({"tools": [{"name": "line", "inputSchema": {"type": "object"}}]});
             return engine.complete(now, call.id(), &list).expect("open");
+        }
+        if call.method() == TIDES_METHOD {
+            let declared = engine.peer(&call).extension(TIDES);
+            self.push_server_line(format!("tides, the extension of the client: {declared:?}"));
+            return engine.complete(now, call.id(), &json!({"high": 4})).expect("open");
         }
         let tool = call.tool_call().expect("a tool").name.into_owned();
         let mut line = format!("{tool}, delivery {}", call.attempt());
