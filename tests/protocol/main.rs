@@ -52,6 +52,7 @@ mod subscriptions_server;
 mod tap;
 mod timeouts;
 mod tolerance;
+mod tool_arguments;
 mod transcripts;
 mod unexpected_responses;
 mod vocabulary;

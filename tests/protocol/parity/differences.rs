@@ -124,6 +124,7 @@ const ROOTS: Reason = Reason::CannotBeHidden("changes of roots");
 const FORMS: Reason = Reason::Since(V2025_06_18, "elicitation");
 const URL_ELICITATION: Reason = Reason::Since(V2025_11_25, "URL elicitation");
 const TOOLS: Reason = Reason::Since(V2025_11_25, "sampling with tools");
+const ARGUMENTS: Reason = Reason::Since(V2025_11_25, "invalid tool arguments in a result");
 const PROGRESS_MESSAGES: Reason = Reason::Since(V2025_03_26, "messages in progress notifications");
 const ELICITATION_ID: Reason = Reason::Only(V2025_11_25, "ids of URL elicitations");
 
@@ -184,6 +185,17 @@ pub(super) const ROWS: &[AllowedDifference] = &[
                 "the tides ended: error -32021: `tides/next` needs the extension `org.example/tides`, which the client did not declare",
             ],
             &["the tides ended: error -32601: method not found: tides/next"],
+        ),
+    ),
+    (
+        ARGUMENTS,
+        ScenarioLines(
+            "invalid tool arguments",
+            Client,
+            &[
+                r#"count ended: {"content":[{"text":"The arguments of `count` are not valid: missing field `berths`","type":"text"}],"isError":true}"#,
+            ],
+            &["count ended: error -32602: The arguments of `count` are not valid: missing field `berths`"],
         ),
     ),
     // ---- input requests --------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ fn input_scenarios() -> Vec<ParityScenario> {
             s.notify_client();
             s.request_client();
         }),
+        scenario("invalid tool arguments", |s| s.call("count")),
         scenario("a method of an extension", ScenarioRunner::call_extension),
         ParityScenario {
             declares: Some(Capabilities::new),
