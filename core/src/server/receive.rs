@@ -25,6 +25,7 @@ use crate::methods::{self, MethodRule};
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, MetaSpans, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
+use crate::shape;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -270,7 +271,9 @@ impl Engine {
             ModernCheck::NotModern => self.legacy_version(source, rule, frame, params)?,
         };
         if let Some(check) = source.header_check {
-            check.check_request(version, method, frame, params)?;
+            // Legacy revisions lack the code for a mismatch (ERR-005).
+            let in_revision = |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+            check.check_request(version, method, frame, params).map_err(in_revision)?;
         }
         let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
         match rule {
