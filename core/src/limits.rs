@@ -22,10 +22,13 @@ pub struct Limits {
     /// request is answered with an error; an outbound call whose answer is too long ends with
     /// [`CallError::TooLarge`](crate::CallError). The connection goes on (STDIO-012).
     pub max_frame: usize,
-    /// Deepest nesting of one message (default and maximum 128, small 32).
+    /// Deepest nesting of one message (default 128, small 32, at least 1).
     ///
-    /// Stops: stack exhaustion in typed parsing. Reached: parse error -32700.
-    pub max_depth: u8,
+    /// Nothing here recurses, so any depth is safe; each level beyond 128 takes a byte while a message is read. Decoding
+    /// by type (`parse`, typed results and arguments, [`RawJson::new`](crate::RawJson::new)) has a bound of its own: 128
+    /// levels, that of `serde_json`. What is deeper is an error of that decoding; as raw text it passes.
+    /// Stops: a peer that makes readers of its messages recurse. Reached: parse error -32700.
+    pub max_depth: u32,
     /// Members of one object that is checked for duplicates (default 65,536, small 256).
     ///
     /// These objects are the envelope, `params`, `_meta`, `arguments` and `result`. Stops: memory spent on member
@@ -259,9 +262,9 @@ impl Limits {
         self.max_frame.min(u32::MAX as usize - 1)
     }
 
-    /// Returns `max_depth`, clamped to what the scanner can count.
-    pub(crate) fn effective_max_depth(&self) -> u8 {
-        self.max_depth.clamp(1, crate::json::MAX_DEPTH)
+    /// Returns `max_depth`, at least 1.
+    pub(crate) fn effective_max_depth(&self) -> u32 {
+        self.max_depth.max(1)
     }
 
     /// Returns `max_pending_calls`, capped so that a request id can name each call and one retry of it.

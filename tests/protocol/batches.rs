@@ -169,7 +169,7 @@ fn malformed_batch_member_with_an_id_is_answered_with_it() {
                 wide.join(",")
             ),
         ] {
-            harness.feed(&format!(" [{}, {bad} ,{}]", ping_request(6), ping_request(8)));
+            harness.feed(format!(" [{}, {bad} ,{}]", ping_request(6), ping_request(8)));
             let batch = harness.expect_reply();
             assert_eq!(response_ids(&batch), [6, 7, 8], "{batch}");
             assert!(batch[1]["error"]["code"].is_i64() && batch[2]["result"].is_object(), "{batch}");
