@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Names of the protocol, as data.
     ("version", "json"),
     ("methods", "version"),
-    ("meta", ""),
+    ("meta", "version"),
     ("change", ""),
     // JSON-RPC: it knows MCP only through the tables above.
     ("rpc", "ascii json limits meta methods raw"),
@@ -52,7 +52,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("shape", "json methods rpc version"),
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
-    ("identity", "json methods model raw shape version"),
+    ("identity", "json meta methods model raw shape version"),
     ("diagnostic", "rpc"),
     ("error", "ascii json limits methods raw rpc version"),
     // Shared by both engines.
@@ -93,6 +93,7 @@ const ERA_FILES: &[&str] = &[
     "http/server/post.rs",
     "http/server/request_headers.rs",
     "server/config.rs",
+    "server/custom_method.rs",
     "server/engine.rs",
     "server/input.rs",
     "server/log.rs",

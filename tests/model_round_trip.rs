@@ -92,6 +92,8 @@ fn is_exempt(row: &TypeRow, revision: &str, member: &str, full: &Value) -> bool 
             !object(member) && revision < "2026-07-28"
         }
         ("Tool", "outputSchema") => full[member]["type"] != "object" && revision < "2026-07-28",
+        // Legacy schemas allow further members, and extensions are declared there all the same (EXT-009).
+        ("ClientCapabilities" | "ServerCapabilities", "extensions") => revision < "2026-07-28",
         // URL mode alone is left out: an older revision would read it as forms.
         ("ClientCapabilities", "elicitation") => {
             let elicitation = &full["elicitation"];

@@ -10,7 +10,12 @@ use crate::raw::RawJson;
 use crate::shape;
 use crate::version::Version;
 
+mod extensions;
 mod required;
+
+pub use extensions::ExtensionError;
+use extensions::Extensions;
+pub(crate) use extensions::declared_extension;
 
 impl Implementation {
     /// Appends the object with the members that `version` has (LIFE-022).
@@ -32,6 +37,7 @@ pub struct Capabilities {
     flags: u32,
     /// Further members of the capability object, each with the first revision that it is sent to.
     extra: Vec<(String, RawJson, Version)>,
+    extensions: Extensions,
 }
 
 /// A capability and its place in the capability object.
@@ -112,11 +118,17 @@ impl Capabilities {
 
     /// Adds a member to the capability object.
     ///
-    /// The member holds extensions by identifier (`extensions`, since 2026-07-28), or features that client and server
-    /// have agreed on (`experimental`). `since` is the first revision that the member is sent to.
+    /// The member holds features that client and server have agreed on (`experimental`), for example. `since` is the
+    /// first revision that the member is sent to. The members of `extensions` are added to the declared
+    /// [extensions](Self::extension) for all revisions; those that are not valid are left out.
     #[must_use]
     pub fn with_member(mut self, name: impl Into<String>, value: RawJson, since: Version) -> Self {
-        self.extra.push((name.into(), value, since));
+        let name = name.into();
+        if name == extensions::MEMBER {
+            self.extensions.merge(&value);
+        } else {
+            self.extra.push((name, value, since));
+        }
         self
     }
 
@@ -139,19 +151,23 @@ impl Capabilities {
 
     /// Returns the capabilities of `needed` that are not declared here; empty if all are.
     #[must_use]
-    pub const fn missing(&self, needed: &Self) -> Self {
-        Self { flags: needed.flags & !self.flags, extra: Vec::new() }
+    pub fn missing(&self, needed: &Self) -> Self {
+        Self { flags: needed.flags & !self.flags, ..Self::default() }
     }
 
     /// Reads a peer's capability object.
     ///
-    /// Unknown members (LIFE-015) and members of a wrong type are ignored.
+    /// Unknown members (LIFE-015) and members of a wrong type are ignored, and so are extensions that are not valid.
     #[must_use]
     pub fn from_json(object: &RawJson) -> Self {
-        Self::read(object.as_bytes())
+        let mut read = Self::read(object.as_bytes());
+        if let Some(member) = object.member(extensions::MEMBER) {
+            read.extensions.merge(&member);
+        }
+        read
     }
 
-    /// Does the same as [`from_json`](Self::from_json), for JSON text that was checked already.
+    /// Reads the capabilities that gate a feature, from JSON text that was checked already.
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut read = Self::default();
         object_members(text, |member, value| {
@@ -203,6 +219,7 @@ impl Capabilities {
                 append_one_line(out, value.as_bytes());
             }
         }
+        self.extensions.write(out, version, start);
         out.push(b'}');
     }
 
@@ -261,21 +278,61 @@ mod tests {
     // covers: LIFE-013, LIFE-014, LIFE-015
     #[test]
     fn capabilities_are_written_per_revision_and_read_back() {
-        let ext = RawJson::new("{\"a/b\":{}}").expect("JSON");
+        let member = RawJson::new("{\"a\":1}").expect("JSON");
         let c = Capabilities::new()
             .with(Capability::ResourceSubscriptions)
             .with(Capability::Completions)
-            .with_member("extensions", ext, Version::V2026_07_28);
+            .with_member("new", member, Version::V2026_07_28);
         assert_eq!(written(|o| c.write(o, Version::V2024_11_05)), r#"{"resources":{"subscribe":true}}"#);
         assert_eq!(
             written(|o| c.write(o, Version::V2026_07_28)),
-            r#"{"resources":{"subscribe":true},"completions":{},"extensions":{"a/b":{}}}"#
+            r#"{"resources":{"subscribe":true},"completions":{},"new":{"a":1}}"#
         );
         let back =
             Capabilities::read(br#"{"resources":{"subscribe":true,"x":1},"completions":{},"unknown":[]}"#);
         assert!(back.has(Capability::ResourceSubscriptions) && back.has(Capability::Resources));
         assert!(back.has(Capability::Completions) && !back.has(Capability::Tools));
         assert!(!Capabilities::read(b"{\"tools\":true}").has(Capability::Tools));
+    }
+
+    // covers: EXT-001, EXT-002, EXT-003, EXT-009, TASK-130
+    #[test]
+    fn extensions_are_written_in_every_revision_except_tasks() {
+        let json = |text: &str| RawJson::new(String::from(text)).expect("JSON");
+        let c = Capabilities::new()
+            .extension("a.example/b", json("{}"))
+            .and_then(|c| c.extension("io.modelcontextprotocol/tasks", json("{}")))
+            .and_then(|c| c.extension("a.example/b", json("{\"x\":1}")))
+            .expect("valid");
+        for version in Version::ALL {
+            let tasks = r#","io.modelcontextprotocol/tasks":{}"#;
+            let tasks = if version == Version::V2026_07_28 { tasks } else { "" };
+            let expected = alloc::format!("{{\"extensions\":{{\"a.example/b\":{{\"x\":1}}{tasks}}}}}");
+            let object = written(|o| c.write(o, version));
+            assert_eq!(object, expected, "{version}");
+            let read = Capabilities::from_json(&json(&object));
+            assert!(read.has_extension("a.example/b") && !read.has_extension("b"));
+            // The word of a peer is as little worth as ours.
+            let all = json(&written(|o| c.write(o, Version::V2026_07_28)));
+            let has = declared_extension(&all, "io.modelcontextprotocol/tasks", version).is_some();
+            assert_eq!(has, version == Version::V2026_07_28);
+            let settings = declared_extension(&all, "a.example/b", version).expect("declared");
+            assert_eq!(settings.as_str(), "{\"x\":1}");
+        }
+        let only_tasks = c.clone().without_extension("a.example/b");
+        assert_eq!(written(|o| only_tasks.write(o, Version::V2025_11_25)), "{}");
+        for id in ["", "b", "/b", "a.example/", "a..b/c", "a.example/-", "1a/b", "a b/c"] {
+            let refused = Capabilities::new().extension(id, json("{}"));
+            assert_eq!(refused, Err(ExtensionError::Identifier(id.into())));
+        }
+        for settings in ["null", "[]", "true", "\"x\""] {
+            let refused = Capabilities::new().extension("a/b", json(settings));
+            assert_eq!(refused, Err(ExtensionError::Settings("a/b".into())), "{settings}");
+        }
+        // What a peer writes wrongly is left out; the rest holds.
+        let read =
+            Capabilities::from_json(&json(r#"{"extensions":{"a/b":{},"c":{},"d/e":true,"f/g":{"x":1}}}"#));
+        assert_eq!(read.extensions().map(|(id, _)| id).collect::<Vec<_>>(), ["a/b", "f/g"]);
     }
 
     // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001

@@ -215,7 +215,7 @@ pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;
 pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
-pub use identity::{Capabilities, Implementation};
+pub use identity::{Capabilities, ExtensionError, Implementation};
 pub use json::EncodeError;
 pub use limits::{Limit, Limits};
 pub use methods::{Capability, EntryKind};

@@ -22,10 +22,13 @@ pub struct Limits {
     /// request is answered with an error; an outbound call whose answer is too long ends with
     /// [`CallError::TooLarge`](crate::CallError). The connection continues (STDIO-012).
     pub max_frame: usize,
-    /// Deepest nesting of one message (default and maximum 128, small 32).
+    /// Deepest nesting of one message (default 128, small 32, at least 1).
     ///
-    /// Stops: stack exhaustion in typed parsing. Reached: parse error -32700.
-    pub max_depth: u8,
+    /// Nothing here recurses, so any depth is safe; each level beyond 128 takes a byte while a message is read. Decoding
+    /// by type (`parse`, typed results and arguments, [`RawJson::new`](crate::RawJson::new)) has a bound of its own: 128
+    /// levels, that of `serde_json`. What is deeper is an error of that decoding; as raw text it passes.
+    /// Stops: a peer that makes readers of its messages recurse. Reached: parse error -32700.
+    pub max_depth: u32,
     /// Members of one object that is checked for duplicates (default 65,536, small 256).
     ///
     /// These objects are the envelope, `params`, `_meta`, `arguments` and `result`. Stops: memory spent on member
@@ -152,7 +155,8 @@ pub struct Limits {
     pub init_timeout: Duration,
     /// Oldest age of a call that the application has not answered (default 1 h).
     ///
-    /// Stops: a handler that never answers. Reached: the call is answered with an internal error.
+    /// Stops: a handler that never answers, and a client that makes a call and never finishes its handshake although
+    /// the call needs input. Reached: the call is answered with an internal error.
     pub max_call_age: Duration,
     /// Time for an input response (default 1 h, because a person may answer), and lifetime of sealed state.
     ///
@@ -258,9 +262,9 @@ impl Limits {
         self.max_frame.min(u32::MAX as usize - 1)
     }
 
-    /// Returns `max_depth`, clamped to what the scanner can count.
-    pub(crate) fn effective_max_depth(&self) -> u8 {
-        self.max_depth.clamp(1, crate::json::MAX_DEPTH)
+    /// Returns `max_depth`, at least 1.
+    pub(crate) fn effective_max_depth(&self) -> u32 {
+        self.max_depth.max(1)
     }
 
     /// Returns `max_pending_calls`, capped so that a request id can name each call and one retry of it.

@@ -1,4 +1,6 @@
-//! Rules for the keys of `_meta`, and the keys that the protocol reserves.
+//! Rules for the keys of `_meta` and for identifiers of extensions, and the names that the protocol reserves.
+
+use crate::version::Version;
 
 /// Prefix of the keys that the protocol defines.
 pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
@@ -54,6 +56,14 @@ pub fn is_unreserved_key(key: &str) -> bool {
 /// Besides the unreserved keys, these are the two that relate a result to a subscription or a task (SUB-013, META-023).
 pub(crate) fn is_unreserved_in_result(key: &str) -> bool {
     is_unreserved_key(key) || matches!(key, SUBSCRIPTION_ID | RELATED_TASK)
+}
+
+/// The extension for tasks.
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// Returns whether an extension may be declared in `version`: all in every revision, tasks since 2026-07-28 (TASK-130).
+pub(crate) fn extension_exists_in(identifier: &str, version: Version) -> bool {
+    identifier != TASKS_EXTENSION || version >= Version::V2026_07_28
 }
 
 /// Returns whether `identifier` can name an extension in `capabilities.extensions` (EXT-002).

@@ -164,7 +164,7 @@ pub(crate) fn deserialize_borrowed<'de, D: de::Deserializer<'de>>(
     let text = raw.get().as_bytes();
     // `serde_json` leaves two checks: lone surrogates, and nesting, for which a short text has no room.
     if text.len() > 2 * MAX_DEPTH as usize || memchr(b'\\', text).is_some() {
-        let checked = Scanner::trusted(text).value();
+        let checked = Scanner::new(text, MAX_DEPTH, u32::MAX).value();
         checked.map_err(|e| de::Error::custom(InvalidJson { at: e.offset() }))?;
     }
     Ok(raw.get())

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::budget::Budget;
-use crate::json::{MAX_DEPTH, Scanner};
+use crate::json::{ScanError, Scanner};
 use crate::limits::Limits;
 use crate::time::Instant;
 
@@ -95,10 +95,11 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
         return message.to_vec();
     }
     let mut cuts = Vec::new();
-    let mut s = Scanner::new(message, MAX_DEPTH, u32::MAX);
+    let mut s = Scanner::trusted(message);
     if core::str::from_utf8(message).is_err()
-        || find_redactions(&mut s, hidden, &mut cuts).is_err()
+        || s.value().is_err()
         || !s.is_at_end()
+        || find_redactions(message, hidden, &mut cuts).is_err()
     {
         return alloc::format!("[{} bytes that are not JSON]", message.len()).into_bytes();
     }
@@ -115,27 +116,28 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
 
 /// Collects the ranges of hidden values. Recursion is bounded by the scanner's depth limit.
 fn find_redactions(
-    s: &mut Scanner<'_>,
+    message: &[u8],
     hidden: &[String],
     cuts: &mut Vec<(usize, usize)>,
-) -> Result<(), crate::json::ScanError> {
-    match s.peek() {
-        b'{' => {
-            s.members(&mut |s, name| {
-                let name = name.unescaped();
-                if hidden.iter().any(|h| h.as_bytes() == &*name) {
+) -> Result<(), ScanError> {
+    let mut s = Scanner::trusted(message);
+    while !s.is_at_end() {
+        match s.peek() {
+            b'{' | b'}' | b'[' | b']' | b',' | b':' => s.advance(1),
+            b'"' => {
+                let text = s.string()?;
+                // A string before a colon is a name, because the grammar was checked.
+                if s.peek() == b':' && hidden.iter().any(|h| h.as_bytes() == &*text.unescaped()) {
+                    s.advance(1);
                     s.peek();
                     let start = s.pos();
                     s.value()?;
                     cuts.push((start, s.pos()));
-                    return Ok(());
                 }
-                find_redactions(s, hidden, cuts)
-            })?;
-        }
-        b'[' => s.array(|s| find_redactions(s, hidden, cuts))?,
-        _ => {
-            s.value()?;
+            }
+            _ => {
+                s.value()?;
+            }
         }
     }
     Ok(())

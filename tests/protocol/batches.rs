@@ -145,6 +145,44 @@ fn malformed_batch_member_does_not_affect_the_others() {
     });
 }
 
+// covers: BATCH-008, BASE-014
+#[test]
+fn malformed_batch_member_with_an_id_is_answered_with_it() {
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    for_each_chunker(|cut| {
+        let mut harness =
+            ServerHarness::server(server(VersionSet::ALL).limits(limits(|l| l.max_members = 20)), cut);
+        harness.open_session(V);
+        // No method at all; the last one might be a response to a request of the server.
+        harness
+            .feed_message(&json!([{"jsonrpc": "2.0", "id": 1}, {"jsonrpc": "2.0", "id": "x", "params": {}}]));
+        let batch = harness.expect_reply();
+        assert_eq!(response_ids(&batch), [json!(1), json!("x")]);
+        assert!(batch.as_array().expect("an array").iter().all(|m| m["error"]["code"] == -32600), "{batch}");
+        assert_eq!(harness.take_event_texts().len(), 2);
+        // Nested too deep, or with too many members: the others are processed.
+        let wide: Vec<String> = (0..21).map(|n| format!("\"m{n}\":1")).collect();
+        for bad in [
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":{deep}}}}}"#),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"s":"],[\\\",",{}}}}}"#,
+                wide.join(",")
+            ),
+        ] {
+            harness.feed(format!(" [{}, {bad} ,{}]", ping_request(6), ping_request(8)));
+            let batch = harness.expect_reply();
+            assert_eq!(response_ids(&batch), [6, 7, 8], "{batch}");
+            assert!(batch[1]["error"]["code"].is_i64() && batch[2]["result"].is_object(), "{batch}");
+            assert_eq!(harness.take_event_texts().len(), 1);
+        }
+        // A response of the client is never answered.
+        harness.feed_message(&json!([{"jsonrpc": "2.0", "id": 9, "result": 7}, ping_request(10)]));
+        assert_eq!(response_ids(&harness.expect_reply()), [10]);
+        harness.take_event_texts();
+        harness.transcript
+    });
+}
+
 // covers: BATCH-003
 #[test]
 fn batch_with_initialize_is_refused() {

@@ -52,28 +52,30 @@ fn message_beyond_max_frame_is_refused_with_its_id() {
     });
 }
 
-fn nested_arrays(levels: usize) -> Value {
-    // `params` is the second level, `arguments` the third.
-    (0..levels.saturating_sub(3)).fold(json!(1), |inner, _| json!([inner]))
+/// Returns a request of this depth; `params` is the second level, `arguments` the third.
+fn nested_request(levels: usize) -> String {
+    let request = modern_request(1, "tools/call", json!({"name": "a", "arguments": {"x": "nested"}}));
+    let levels = levels.saturating_sub(3);
+    // As text, because `serde_json` recurses.
+    request.to_string().replace("\"nested\"", &format!("{}1{}", "[".repeat(levels), "]".repeat(levels)))
 }
 
 // covers: ERR-023, STDIO-011
 #[test]
 fn message_beyond_max_depth_is_refused_with_its_id() {
-    for (set, depth) in [(20, 20), (128, 128), (255, 128)] {
+    for (set, depth) in [(20, 20), (128, 128), (129, 129), (255, 255), (5_000, 5_000)] {
         let limits = limits(|l| l.max_depth = set);
         for_each_chunker(|cut| {
             let mut harness = harness_with_limits(&limits, cut);
-            let request = |levels| {
-                modern_request(
-                    1,
-                    "tools/call",
-                    json!({"name": "a", "arguments": {"x": nested_arrays(levels)}}),
-                )
-            };
-            let call = harness.expect_call_for(&request(depth));
+            harness.feed(nested_request(depth));
+            let call = harness.expect_call();
+            // Typed decoding has the bound of `serde_json`, and raw text has none.
+            let arguments = call.tool_call().expect("a tool").arguments;
+            assert_eq!(arguments.len(), 7 + 2 * (depth - 3), "{depth}");
+            let typed = call.tool_call().expect("a tool").parse::<Value>();
+            assert_eq!(typed.is_ok(), depth <= 129, "{depth}");
             harness.complete(call.id(), &empty_result());
-            harness.feed_message(&request(depth + 1));
+            harness.feed(nested_request(depth + 1));
             assert!(matches!(
                 harness.expect_diagnostic(),
                 Diagnostic::Malformed { reason: MalformedMessage::Depth { .. }, answered: true, .. }

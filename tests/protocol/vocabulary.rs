@@ -290,7 +290,7 @@ fn extension_works_when_both_sides_declare_it() {
     let meta = &probe["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
     assert_eq!(*meta, json!({}), "{probe}");
 
-    let capabilities = all_capabilities().with_member("extensions", raw(&ui), Version::V2026_07_28);
+    let capabilities = all_capabilities().extension(UI, raw(&ui[UI])).expect("an identifier");
     let config: server_side::Config = server(VersionSet::ALL).capabilities(capabilities);
     let mut harness = ServerHarness::server(config, Chunker::Whole);
     harness.feed_message(&modern_request(1, "server/discover", json!({})));

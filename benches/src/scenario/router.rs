@@ -116,10 +116,10 @@ impl Scenario for TypedCall {
             let Route::Handle(work) = router.route(call) else { panic!("no tool") };
             let CallTarget::Tool(tool) = &work.target else { panic!("no tool") };
             let result = match tool.parse() {
-                Ok(text) => (work.handler)(text).into_tool_result().expect("text"),
+                Ok(text) => (work.handler)(text).into_tool_result(),
                 Err(bad) => bad.into_result(),
             };
-            engine.complete(now, call.id(), &result).expect("an open call");
+            engine.complete(now, call.id(), &result.expect("a result")).expect("an open call");
             router.finish(work.context(), mcp_proto::router::HookOutcome::Completed);
         });
         assert!(sent > TEXT, "an answer");

@@ -25,6 +25,8 @@ pub(crate) struct Batch {
 
 /// Splits an array into its members, within the limits. An empty array is refused (BATCH-006).
 ///
+/// A member that is nested too deep or has too many members costs itself alone (BATCH-008).
+///
 /// # Errors
 ///
 /// The reason if the array is not valid JSON or exceeds a limit.
@@ -35,19 +37,59 @@ pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, 
     let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
     let mut members = Vec::new();
     let mut count = 0;
-    s.array(|s| {
+    let scanned = s.array(|s| {
         let span = s.value()?;
         count += 1;
         if count <= limits.max_batch {
             members.push(frame.slice_ref(span.slice(frame).unwrap_or_default()));
         }
         Ok(())
-    })
-    .map_err(MalformedMessage::from_scan)?;
+    });
+    match scanned.map_err(MalformedMessage::from_scan) {
+        Err(reason @ (MalformedMessage::Depth { .. } | MalformedMessage::Members { .. })) => {
+            return split_by_commas(frame, limits.max_batch).ok_or(reason);
+        }
+        scanned => drop(scanned?),
+    }
     if !s.is_at_end() {
         return Err(MalformedMessage::Json { at: s.pos() });
     }
     if count > limits.max_batch || count == 0 { Err(MalformedMessage::Batch) } else { Ok(members) }
+}
+
+/// Splits an array by brackets and commas alone, without a check of its members.
+///
+/// `None` if the brackets do not match or there are more than `max` members.
+fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
+    let (mut members, mut depth, mut start, mut end) = (Vec::new(), 0usize, 0, None);
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, byte) in frame.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            _ if end.is_some() && !byte.is_ascii_whitespace() => return None,
+            b'[' | b'{' => {
+                depth += 1;
+                if depth == 1 {
+                    start = at + 1;
+                }
+            }
+            b']' | b'}' if depth > 1 => depth -= 1,
+            b']' | b',' if depth == 1 => {
+                if members.len() == max {
+                    return None;
+                }
+                members.push(frame.slice(start..at));
+                start = at + 1;
+                end = (*byte == b']').then_some(at);
+            }
+            b']' | b'}' => return None,
+            _ => {}
+        }
+    }
+    end.map(|_| members)
 }
 
 impl<R: Role> Endpoint<R> {

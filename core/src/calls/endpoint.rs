@@ -392,7 +392,11 @@ impl<R: Role> Endpoint<R> {
             MalformedMessage::Contradictory | MalformedMessage::Result | MalformedMessage::Error
         );
         let answered = match &id {
-            Some(_) => has_method && !in_flight,
+            // In a batch also without a method (BATCH-008). An id of ours may be a malformed response instead.
+            Some(id) => {
+                let is_ours = || matches!(self.match_response(root, id), ResponseMatch::Live(_));
+                (has_method || (batch.is_some() && !is_response && !is_ours())) && !in_flight
+            }
             // The id is unknown, so an answer is possible only where errors without an id are allowed (DEC-004).
             None => {
                 let allows_idless_errors = self.channels.get(channel).is_some_and(|c| c.allows_idless_errors);

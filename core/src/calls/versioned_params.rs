@@ -47,6 +47,11 @@ impl VersionedParams {
         }
     }
 
+    /// Wraps parameters that were encoded for `version`.
+    pub(crate) fn from_encoded(version: Version, params: Bytes) -> Self {
+        Self(alloc::vec![(VersionSet::only(version), Ok(params))])
+    }
+
     /// Returns the object for `version`.
     ///
     /// # Errors

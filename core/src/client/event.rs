@@ -12,7 +12,7 @@ use crate::calls::outbound::CallKey;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
-use crate::identity::Capabilities;
+use crate::identity::{Capabilities, declared_extension};
 use crate::model::SubscriptionFilter;
 use crate::raw::RawJson;
 use crate::version::{Era, Version};
@@ -126,6 +126,14 @@ impl Peer {
     #[must_use]
     pub const fn has(&self, capability: crate::Capability) -> bool {
         self.declared.has(capability)
+    }
+
+    /// Returns the settings of an extension, `{}` for none, or `None` if the server did not declare it (EXT-004).
+    ///
+    /// A declaration of `io.modelcontextprotocol/tasks` before 2026-07-28 has no effect (TASK-130).
+    #[must_use]
+    pub fn extension(&self, id: &str) -> Option<RawJson> {
+        declared_extension(&self.capabilities, id, self.version)
     }
 }
 

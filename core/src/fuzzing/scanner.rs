@@ -20,7 +20,7 @@ use crate::{calls::batch, rpc::recover::IdFinder};
 pub fn scanner(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let limits = Limits {
-        max_depth: 1 + choices.byte() % MAX_DEPTH,
+        max_depth: 1 + u32::from(choices.byte()) % MAX_DEPTH,
         max_members: 1 + u32::from(choices.byte()),
         max_id: 32,
         max_batch: 8,

@@ -23,7 +23,7 @@
 
 use alloc::vec::Vec;
 
-use super::scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken};
+use super::scan::{ScanError, Scanner, Span, StringToken};
 
 /// Passes the canonical stream of the JSON value `text` to `sink`, piece by piece.
 ///
@@ -31,7 +31,7 @@ use super::scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken};
 ///
 /// # Errors
 ///
-/// [`ScanError`] if `text` is not JSON, is nested deeper than [`MAX_DEPTH`], or is 2 GiB or longer. Nothing was passed
+/// [`ScanError`] if `text` is not JSON, or is 2 GiB or longer. Nothing was passed
 /// to `sink` then.
 pub(crate) fn canonical(text: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<(), ScanError> {
     canonical_counted(text, sink, &mut ())
@@ -106,16 +106,13 @@ impl<'a> ObjectIndex<'a> {
     /// Checks the text and indexes its objects.
     fn build(text: &'a [u8], count: &mut impl StepCounter) -> Result<Self, ScanError> {
         let mut index = Self { text, unescaped: Vec::new(), objects: Vec::new(), members: Vec::new() };
-        let mut s = Scanner::new(text, MAX_DEPTH, u32::MAX);
+        let mut s = Scanner::trusted(text);
         let mut open: Vec<OpenContainer> = Vec::new();
         let mut pending: Vec<IndexedMember> = Vec::new();
         loop {
             count.add(1);
             let first = s.peek();
             if matches!(first, b'{' | b'[') {
-                if open.len() >= MAX_DEPTH as usize {
-                    return Err(ScanError::Depth(s.pos()));
-                }
                 s.advance(1);
                 let object = (first == b'{').then_some((index.objects.len(), pending.len()));
                 open.push(OpenContainer { object });

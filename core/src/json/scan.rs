@@ -1,7 +1,7 @@
 //! Strict scanner of JSON text (RFC 8259) over borrowed bytes.
 //!
 //! It checks the whole grammar: numbers, escapes, control characters and surrogate pairs. It builds no tree and never
-//! recurses; one bit per level stores the kind of each open container. The text must be valid UTF-8, which the caller
+//! recurses; one bit per level stores the kind of each open container, and one byte beyond 128 levels. The text must be valid UTF-8, which the caller
 //! checks.
 
 use alloc::borrow::Cow;
@@ -10,8 +10,59 @@ use alloc::vec::Vec;
 use super::member_names::MemberNames;
 use super::swar::plain_prefix;
 
-/// Maximum nesting depth: one bit per level.
-pub(crate) const MAX_DEPTH: u8 = 128;
+/// Maximum nesting depth of text that is decoded by type, that of `serde_json`, which recurses.
+pub(crate) const MAX_DEPTH: u32 = 128;
+
+/// Kinds of the open containers, the innermost last; true for an object.
+trait ContainerKinds {
+    fn push(&mut self, is_object: bool);
+    fn pop(&mut self);
+    fn is_object(&self) -> bool;
+    /// Returns whether there is room for one more than `open` containers.
+    fn has_room(&self, open: u32) -> bool;
+}
+
+/// One bit per level, for nesting that is not deeper than 128.
+impl ContainerKinds for u128 {
+    #[inline]
+    fn push(&mut self, is_object: bool) {
+        *self = *self << 1 | Self::from(is_object);
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        *self >>= 1;
+    }
+
+    #[inline]
+    fn is_object(&self) -> bool {
+        *self & 1 == 1
+    }
+
+    #[inline]
+    fn has_room(&self, open: u32) -> bool {
+        open < Self::BITS
+    }
+}
+
+/// One byte per level, for any nesting.
+impl ContainerKinds for Vec<bool> {
+    fn push(&mut self, is_object: bool) {
+        Self::push(self, is_object);
+    }
+
+    fn pop(&mut self) {
+        Self::pop(self);
+    }
+
+    fn is_object(&self) -> bool {
+        self.last().is_some_and(|is_object| *is_object)
+    }
+
+    fn has_room(&self, _: u32) -> bool {
+        true
+    }
+}
 
 /// Reason why a text was refused, with the byte position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,21 +148,21 @@ impl<'a> StringToken<'a> {
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pos: usize,
-    depth: u8,
-    max_depth: u8,
+    depth: u32,
+    max_depth: u32,
     max_members: u32,
 }
 
 type ScannerResult<T> = Result<T, ScanError>;
 
 impl<'a> Scanner<'a> {
-    pub(crate) const fn new(text: &'a [u8], max_depth: u8, max_members: u32) -> Self {
+    pub(crate) const fn new(text: &'a [u8], max_depth: u32, max_members: u32) -> Self {
         Self { text, pos: 0, depth: 0, max_depth, max_members }
     }
 
     /// Creates a scanner for text that was checked before.
     pub(crate) const fn trusted(text: &'a [u8]) -> Self {
-        Self::new(text, MAX_DEPTH, u32::MAX)
+        Self::new(text, u32::MAX, u32::MAX)
     }
 
     pub(crate) const fn pos(&self) -> usize {
@@ -319,14 +370,25 @@ impl<'a> Scanner<'a> {
 
     /// Scans an object or an array with its content.
     fn container(&mut self) -> ScannerResult<()> {
+        self.container_with(0u128)
+    }
+
+    /// Scans a container inside 128 others.
+    #[cold]
+    #[inline(never)]
+    fn deep_container(&mut self) -> ScannerResult<()> {
+        self.container_with(Vec::new())
+    }
+
+    #[inline]
+    fn container_with<K: ContainerKinds>(&mut self, mut kinds: K) -> ScannerResult<()> {
         let base = self.depth;
-        // Bit 0 is the innermost container; it is set for an object.
-        let mut objects: u128 = 0;
         loop {
             match self.peek() {
+                b'{' | b'[' if !kinds.has_room(self.depth - base) => self.deep_container()?,
                 b'{' => {
                     self.enter()?;
-                    objects = objects << 1 | 1;
+                    kinds.push(true);
                     if self.peek() != b'}' {
                         self.string()?;
                         self.expect_byte(b':')?;
@@ -335,7 +397,7 @@ impl<'a> Scanner<'a> {
                 }
                 b'[' => {
                     self.enter()?;
-                    objects <<= 1;
+                    kinds.push(false);
                     if self.peek() != b']' {
                         continue;
                     }
@@ -347,7 +409,7 @@ impl<'a> Scanner<'a> {
                 if self.depth == base {
                     return Ok(());
                 }
-                let object = objects & 1 == 1;
+                let object = kinds.is_object();
                 match self.peek() {
                     b',' => {
                         // Behind an opening bracket only the closing one gets here, so this comma follows a value.
@@ -364,7 +426,7 @@ impl<'a> Scanner<'a> {
                 }
                 self.pos += 1;
                 self.depth -= 1;
-                objects >>= 1;
+                kinds.pop();
             }
         }
     }
@@ -582,6 +644,22 @@ mod tests {
         assert_eq!(scan(&nested(16)), Ok(()));
         assert_eq!(scan(&nested(17)), Err(ScanError::Depth(16)));
         assert_eq!(scan(&"[{\"a\":".repeat(1_000_000)), Err(ScanError::Depth(48)));
+        // Beyond the first 128 levels as before them.
+        for (n, limit) in [(127, 127), (128, 128), (129, 129), (300, 300), (100_000, 100_000)] {
+            for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+                let text = format!("{}1{}", open.repeat(n), close.repeat(n));
+                let scan = |limit| Scanner::new(text.as_bytes(), limit, 9).value();
+                assert_eq!(scan(limit).map(|span| span.end as usize), Ok(text.len()));
+                assert_eq!(scan(limit - 1), Err(ScanError::Depth(open.len() * (n - 1))));
+                for broken in [text.replacen("1", "", 1) + ",", text.replacen(close, "]}", 1)] {
+                    let mut s = Scanner::new(broken.as_bytes(), limit + 9, 9);
+                    assert!(s.value().is_err() || !s.is_at_end(), "{n} {open}");
+                }
+            }
+        }
+        let mixed = format!("{}7{}", "[{\"a\":".repeat(200), "}]".repeat(200));
+        assert!(Scanner::new(mixed.as_bytes(), 400, 9).value().is_ok());
+        assert!(Scanner::new(mixed.replace("}]}]}]", "}]]}}]").as_bytes(), 400, 9).value().is_err());
         // The depth of siblings does not add up.
         assert_eq!(scan(&format!("[{}[]]", "[[]],".repeat(100))), Ok(()));
     }

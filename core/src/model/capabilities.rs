@@ -20,7 +20,9 @@ message! {
         opt elicitation: ElicitationCapability = "elicitation",
         /// It supports tasks (2025-11-25 only).
         opt tasks: RawJson as Object = "tasks",
-        /// Extensions with their settings, by identifier (since 2026-07-28; EXT-001).
+        /// Extensions with their settings, by identifier (EXT-001).
+        ///
+        /// `io.modelcontextprotocol/tasks` has no meaning before 2026-07-28 (TASK-130).
         opt extensions: Map<RawJson> = "extensions",
     }
 
@@ -64,7 +66,9 @@ message! {
         opt tools: ListCapability = "tools",
         /// It supports tasks (2025-11-25 only).
         opt tasks: RawJson as Object = "tasks",
-        /// Extensions with their settings, by identifier (since 2026-07-28; EXT-001).
+        /// Extensions with their settings, by identifier (EXT-001).
+        ///
+        /// `io.modelcontextprotocol/tasks` has no meaning before 2026-07-28 (TASK-130).
         opt extensions: Map<RawJson> = "extensions",
     }
 

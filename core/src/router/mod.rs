@@ -33,7 +33,7 @@
 //!             CallTarget::Tool(tool) => {
 //!                 let result = match tool.parse() {
 //!                     Ok(add) => (routed.handler)(add).into_tool_result()?,
-//!                     Err(error) => error.into_result(),
+//!                     Err(error) => error.into_result()?,
 //!                 };
 //!                 server.engine().complete(now, call.id(), &result)?;
 //!             }

@@ -15,8 +15,8 @@ impl<H, M: Hook> Router<H, M> {
     /// which are globally unique already, and which handlers write and users store.
     ///
     /// The hooks of `inner` keep observing its calls. Its validator keeps checking its tools; without one, the
-    /// validator of this router checks them. The capabilities that `inner` declared are declared here. Its identity,
-    /// instructions, page sizes and cache hints for lists are dropped.
+    /// validator of this router checks them. The capabilities and extensions that `inner` declared are declared
+    /// here; of two equal extensions, the settings of this router hold. The identity of `inner`, its instructions, page sizes and cache hints for lists are dropped.
     ///
     /// # Errors
     ///
@@ -57,6 +57,7 @@ impl<H, M: Hook> Router<H, M> {
         for capability in inner.declared.iter() {
             self.declare(capability);
         }
+        self.declared.adopt_extensions(&inner.declared);
         for (name, mut tool, shown, mut registration) in inner.tools.into_ordered() {
             tool.name = prefixed(&name);
             registration.scope += base;

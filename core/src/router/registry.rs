@@ -13,9 +13,10 @@ use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
 use super::tool_checks::ToolChecks;
 use crate::change::Change;
-use crate::identity::{Capabilities, Implementation};
+use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::methods::{Capability, EntryKind};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
+use crate::raw::RawJson;
 use crate::server::Config;
 use crate::validate::SchemaValidator;
 
@@ -117,6 +118,16 @@ impl<H, M: Hook> Router<H, M> {
     pub fn declare(&mut self, capability: Capability) -> &mut Self {
         self.declared = core::mem::take(&mut self.declared).with(capability);
         self
+    }
+
+    /// Declares an extension with its settings, `{}` for none; see [`Capabilities::extension`].
+    ///
+    /// # Errors
+    ///
+    /// [`ExtensionError`]; nothing was declared.
+    pub fn extension(&mut self, id: &str, settings: RawJson) -> Result<&mut Self, ExtensionError> {
+        self.declared = self.declared.clone().extension(id, settings)?;
+        Ok(self)
     }
 
     /// Stops declaring that list changes are announced.

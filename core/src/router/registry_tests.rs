@@ -122,6 +122,24 @@ impl Hook for RecordingHook {
     }
 }
 
+// covers: EXT-001, EXT-002, EXT-006
+#[test]
+fn router_declares_extensions_of_itself_and_of_nested_routers() {
+    let settings = |of: &str| raw(&json!({"of": of}));
+    let mut inner = TestRouter::new("inner", "1");
+    inner.extension("a.example/x", settings("inner")).expect("an identifier");
+    inner.extension("a.example/y", settings("inner")).expect("an identifier");
+    let mut outer = TestRouter::new("outer", "1");
+    assert!(outer.capabilities().extensions().next().is_none(), "nothing is declared by default");
+    outer.extension("a.example/x", settings("outer")).expect("an identifier");
+    assert!(outer.extension("x", settings("outer")).is_err());
+    outer.nest("in", inner).expect("no clash");
+    let mut harness = RouterHarness::new(&outer);
+    let answer = harness.ask(&outer, "server/discover", json!({}));
+    let declared = &answer["result"]["capabilities"]["extensions"];
+    assert_eq!(*declared, json!({"a.example/x": {"of": "outer"}, "a.example/y": {"of": "inner"}}));
+}
+
 // covers: TOOL-029
 #[test]
 fn nested_router_keeps_hooks_and_gets_prefix() {
@@ -249,7 +267,7 @@ fn arguments_and_results_are_checked_against_schemas() {
     );
     assert!(!bad.to_rpc_error().to_string().contains("/a"), "no details for the peer");
     assert!(target.check(&CallToolResult::text("no structure")).is_err());
-    assert!(target.parse::<u8>().expect_err("an object").into_result().is_failure());
+    assert!(target.parse::<u8>().expect_err("an object").into_result().expect("modern").is_failure());
 
     let mut inner = TestRouter::new("inner", "1");
     inner.tool(Tool::new("t", schema), target_text).expect("a tool");

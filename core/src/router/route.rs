@@ -22,6 +22,7 @@ use crate::model::{
 };
 use crate::rpc::{RpcError, clip};
 use crate::server::{Call, read_arguments};
+use crate::version::Version;
 
 /// Action that answers a call.
 #[derive(Debug)]
@@ -77,6 +78,7 @@ pub struct ToolTarget<'a> {
     pub tool: &'a Tool,
     /// The arguments, a JSON object. They match the schema if the router has a validator.
     pub arguments: &'a [u8],
+    version: Version,
     checks: &'a ToolChecks,
 }
 
@@ -87,10 +89,10 @@ impl<'a> ToolTarget<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArguments`], which becomes the result of the call (TOOL-022). Where possible it names the member that
+    /// [`InvalidArguments`], which becomes the answer of the call (TOOL-022, DEC-028). Where possible it names the member that
     /// does not fit, for example `lines[0].count`.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, InvalidArguments> {
-        read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, &e))
+        read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, self.version, &e))
     }
 
     /// Checks a result against the output schema of the tool (TOOL-015).
@@ -193,7 +195,7 @@ pub enum RouterAnswer<'a> {
     Prompts(CatalogPage<'a, Prompt>),
     /// An empty list of suggestions.
     Completion(CompleteResult),
-    /// Failure of a tool call whose arguments do not match the schema (TOOL-022).
+    /// Failure of a tool call whose arguments do not match the schema (since 2025-11-25; TOOL-022).
     InvalidArguments(CallToolResult<'static>),
 }
 
@@ -327,7 +329,7 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution::refuse(error);
         };
         let (tool, arguments, checks) = (entry.item, tool_call.arguments, entry.extra);
-        let target = CallTarget::Tool(ToolTarget { tool, arguments, checks });
+        let target = CallTarget::Tool(ToolTarget { tool, arguments, version: call.version(), checks });
         Resolution {
             subject: Subject::Tool(&tool.name),
             scope: entry.scope,
@@ -454,8 +456,11 @@ fn check_arguments<'a, H>(action: RouteAction<'a, H>) -> RouteAction<'a, H> {
     if let RouteAction::Handle(_, CallTarget::Tool(target)) = &action {
         let checked = target.checks.input.as_ref().map_or(Ok(()), |input| input.validate(target.arguments));
         if let Err(violations) = checked {
-            let bad = InvalidArguments::new(&target.tool.name, &violations);
-            return RouteAction::Answer(RouterAnswer::InvalidArguments(bad.into_result()));
+            let bad = InvalidArguments::new(&target.tool.name, target.version, &violations);
+            return match bad.into_result() {
+                Ok(result) => RouteAction::Answer(RouterAnswer::InvalidArguments(result)),
+                Err(error) => RouteAction::Refuse(error.into_rpc_error()),
+            };
         }
     }
     action

@@ -4,25 +4,38 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
+use super::results::HandlerError;
 use crate::model::{CallToolResult, Tool};
 use crate::rpc::{RpcError, clip};
 use crate::validate::{SchemaError, SchemaValidator, Validate, Violations, check_structured_result};
+use crate::version::Version;
 
 /// Error for tool arguments that do not match the schema or the type of the handler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidArguments(String);
+#[error("{message}")]
+pub struct InvalidArguments {
+    message: String,
+    version: Version,
+}
 
 impl InvalidArguments {
-    pub(super) fn new(tool: &str, what: &dyn fmt::Display) -> Self {
-        Self(alloc::format!("The arguments of `{}` are not valid: {what}", clip(tool)))
+    pub(super) fn new(tool: &str, version: Version, what: &dyn fmt::Display) -> Self {
+        let message = alloc::format!("The arguments of `{}` are not valid: {what}", clip(tool));
+        Self { message, version }
     }
 
-    /// Returns the result of the call: a failure that the model can read and act on, in every revision (TOOL-022,
+    /// Returns the result of the call: since 2025-11-25 a failure that the model can read and act on (TOOL-022,
     /// DEC-028).
-    #[must_use]
-    pub fn into_result(self) -> CallToolResult<'static> {
-        CallToolResult::error(self.0)
+    ///
+    /// # Errors
+    ///
+    /// Up to and including 2025-06-18 error -32602, with which the call is to be answered.
+    pub fn into_result(self) -> Result<CallToolResult<'static>, HandlerError> {
+        if self.version >= Version::V2025_11_25 {
+            Ok(CallToolResult::error(self.message))
+        } else {
+            Err(RpcError::invalid_params(self.message).into())
+        }
     }
 }
 

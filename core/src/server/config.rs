@@ -4,11 +4,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::custom_method::CustomMethod;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
 use crate::methods;
+use crate::raw::RawJson;
+use crate::rpc::RpcError;
 use crate::version::{Era, Version, VersionSet};
 
 /// The configuration of a server.
@@ -30,7 +33,7 @@ pub struct Config {
     pub(crate) versions: VersionSet,
     pub(crate) advertise_legacy: bool,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) custom_methods: Vec<String>,
+    pub(super) custom_methods: Vec<CustomMethod>,
     pub(crate) accepts_any_custom_method: bool,
     pub(crate) redacted_members: Vec<String>,
     /// Seals the state of calls that need input.
@@ -174,8 +177,10 @@ impl Config {
     }
 
     /// Accepts requests with this custom method. Other unknown methods are refused with -32601.
+    ///
+    /// A [`CustomMethod`] may belong to an extension, which gates it.
     #[must_use]
-    pub fn custom_method(mut self, method: impl Into<String>) -> Self {
+    pub fn custom_method(mut self, method: impl Into<CustomMethod>) -> Self {
         self.custom_methods.push(method.into());
         self
     }
@@ -187,10 +192,24 @@ impl Config {
         self
     }
 
-    /// Returns whether a method that no revision defines is accepted.
-    pub(crate) fn accepts_custom_method(&self, method: &str) -> bool {
-        self.custom_methods.iter().any(|m| m == method)
-            || (self.accepts_any_custom_method && methods::request_rule(method).is_none())
+    /// Checks whether a method that no revision defines is accepted in `version`.
+    ///
+    /// `client` returns the capability object of the client.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn check_custom_method(
+        &self,
+        method: &str,
+        version: Version,
+        client: impl FnOnce() -> Option<RawJson>,
+    ) -> Result<(), RpcError> {
+        match self.custom_methods.iter().find(|custom| custom.name() == method) {
+            Some(custom) => custom.check(version, &self.capabilities, client),
+            None if self.accepts_any_custom_method && methods::request_rule(method).is_none() => Ok(()),
+            None => Err(RpcError::method_not_found(method)),
+        }
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.

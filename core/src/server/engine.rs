@@ -492,8 +492,12 @@ impl Engine {
 
     /// Ends an unanswered call with an internal error.
     fn expire_call(&mut self, key: Key, reason: CancelReason, message: &'static str) {
+        // A parked call has no running handler to notify.
+        let was_parked = self.unpark(key, message);
         if let Some(record) = self.endpoint.fail(key, &RpcError::internal(message)) {
-            self.events.push_back(Event::Cancelled { call: CallId(key), reason });
+            if !was_parked {
+                self.events.push_back(Event::Cancelled { call: CallId(key), reason });
+            }
             self.close_if_finished(record.channel);
         }
     }

@@ -12,6 +12,7 @@ use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
+use crate::identity::declared_extension;
 use crate::json::{self, Span};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -241,4 +242,14 @@ pub struct Peer {
     pub info: Option<RawJson>,
     /// Capability object of the client.
     pub capabilities: RawJson,
+}
+
+impl Peer {
+    /// Returns the settings of an extension, `{}` for none, or `None` if the client did not declare it (EXT-004).
+    ///
+    /// A declaration of `io.modelcontextprotocol/tasks` before 2026-07-28 has no effect (TASK-130).
+    #[must_use]
+    pub fn extension(&self, id: &str) -> Option<RawJson> {
+        declared_extension(&self.capabilities, id, self.version)
+    }
 }

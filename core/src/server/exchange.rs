@@ -197,7 +197,8 @@ impl Engine {
         self.endpoint.tick(now);
         let Some(c) = self.endpoint.channels.get_mut(key) else { return };
         c.role.stream.unreachable = true;
-        if nothing_sent {
+        // Input requests that wait for `notifications/initialized` have not been sent either.
+        if nothing_sent || self.session(key).is_some_and(|session| !session.initialized) {
             self.fail_parked(key, "the client went away before it was asked");
         }
     }

@@ -1,23 +1,18 @@
 //! Input requests of a handler: sent to the client, gathered, delivered with the call again (MRTR).
 //!
 //! In the modern era the server keeps nothing. The input requests are the answer to the call, state travels sealed, and
-//! the client's retry is a new call. In the legacy era the call is *parked*: it stays unanswered while its input
-//! requests are in flight, and is delivered again when all of them have ended.
+//! the client's retry is a new call. In the legacy era the call is [parked](super::parked).
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-
 use super::engine::Engine;
-use super::event::{Call, Event};
+use super::event::Call;
 #[cfg(feature = "crypto")]
 use super::sealer::UNANSWERED;
-use crate::calls::inbound::{CallId, InboundCall, InputOutcome, ParkedCall};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
-use crate::calls::outbound_requests::OutboundRequest;
+use crate::calls::inbound::InputOutcome;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::json::{Serializer, Span, object_members, write_str};
@@ -25,10 +20,8 @@ use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, ParamsSpans};
 use crate::rpc::{RpcError, encode};
 use crate::shape;
-use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
@@ -44,12 +37,9 @@ pub(super) struct RetryContext {
     pub(super) requested_keys: Option<Vec<Box<str>>>,
 }
 
-/// A session may use at most one part in this many of the limits that all sessions share.
-const SESSION_SHARE: usize = 4;
-
 impl RetryContext {
     /// Returns the responses that are carried into the next round: all except those that are requested again.
-    fn carried_answers<'a>(
+    pub(super) fn carried_answers<'a>(
         &'a self,
         requests: &InputRequests<'_>,
     ) -> impl Iterator<Item = &'a (Box<str>, InputOutcome)> {
@@ -90,8 +80,9 @@ impl Engine {
     ///
     /// In the modern era, the call is answered with `requests` and the sealed `state` (MRTR-001, MRTR-004, MRTR-021).
     /// The client's retry is the next delivery, and a client need not retry (MRTR-025). In the legacy era, each of
-    /// `requests` is sent as a request, and the call is delivered again when all of them have ended. In both eras the
-    /// call has a new key then, [`Call::answer`] returns the responses so far, and [`Call::state`] returns `state`.
+    /// `requests` is sent as a request, and the call is delivered again when all of them have ended. They wait for
+    /// `notifications/initialized` (LIFE-006), at most until the call is
+    /// [`Limits::max_call_age`](crate::Limits::max_call_age) old; then it ends with an error. In both eras the call has a new key then, [`Call::answer`] returns the responses so far, and [`Call::state`] returns `state`.
     ///
     /// # Errors
     ///
@@ -132,7 +123,7 @@ impl Engine {
         if requests.len() + carried > self.endpoint.limits.max_inputs {
             return Err(UseError::Full(Limit::Inputs));
         }
-        let declared = Capabilities::from_json(&self.peer(call).capabilities);
+        let declared = Capabilities::read(self.peer(call).capabilities.as_bytes());
         for (key, request) in requests.iter() {
             check_input_request(key, request, &declared, call.version)?;
         }
@@ -141,8 +132,6 @@ impl Engine {
             Era::Legacy => self.park(call, requests, state),
         }
     }
-
-    // ---- modern era ----
 
     fn answer_input_required(
         &mut self,
@@ -288,216 +277,6 @@ impl Engine {
     #[cfg(not(feature = "crypto"))]
     fn open_sealed(&self, _: &Call, _: &str) -> Option<RetryContext> {
         None
-    }
-
-    // ---- legacy era ----
-
-    /// Sends the input requests and parks the call until all of them have ended.
-    fn park(&mut self, call: &Call, requests: &InputRequests<'_>, state: &[u8]) -> Result<(), UseError> {
-        let limits = alloc::sync::Arc::clone(&self.endpoint.limits);
-        let channel = call.channel.0;
-        if self.endpoint.outbound.calls.len() + requests.len() > limits.effective_max_pending_calls() {
-            return Err(UseError::Full(Limit::PendingCalls));
-        }
-        if self.parked_bytes(None) >= limits.max_retained_bytes {
-            return Err(UseError::Full(Limit::RetainedBytes));
-        }
-        let root = self.endpoint.root_channel(channel);
-        if root != channel {
-            // A session of many: input requests that its client leaves unanswered must not block the other sessions.
-            let session_requests = self
-                .endpoint
-                .outbound
-                .calls
-                .iter()
-                .filter(|(_, c)| self.endpoint.root_channel(c.channel) == root);
-            if session_requests.count() + requests.len()
-                > (limits.effective_max_pending_calls() / SESSION_SHARE).max(limits.max_inputs)
-            {
-                return Err(UseError::Full(Limit::PendingCalls));
-            }
-            let parked_bytes = self.parked_bytes(Some(root));
-            if parked_bytes.saturating_add(call.frame.len()).saturating_add(state.len())
-                > limits.max_retained_bytes / SESSION_SHARE
-            {
-                return Err(UseError::Full(Limit::RetainedBytes));
-            }
-        }
-        let c = self.endpoint.channels.get(channel).ok_or(UseError::Stale)?;
-        let root = self.endpoint.channels.get(root).ok_or(UseError::Stale)?;
-        if c.input_end.is_some() || c.closed || root.input_end.is_some() || c.role.stream.unreachable {
-            return Err(UseError::Closed); // the client cannot answer
-        }
-        let table = shape::table(call.version);
-        // Serialized before anything is sent, so that either all requests are sent or none.
-        let mut written = Vec::with_capacity(requests.len());
-        for (key, request) in requests.iter() {
-            let mut params = Vec::new();
-            let members = match request {
-                InputRequest::Elicit(request) => Serializer::object(&mut params, request, table),
-                InputRequest::CreateMessage(request) => Serializer::object(&mut params, request, table),
-                InputRequest::ListRoots(Some(request)) => Serializer::object(&mut params, request, table),
-                _ => {
-                    params.extend_from_slice(b"{}");
-                    Ok(crate::json::TopLevelMembers::default())
-                }
-            }?;
-            written.push((key, request.method().unwrap_or_default(), params, members));
-        }
-        let round = call.retry.as_deref();
-        let empty = RetryContext::default();
-        let carried = round.unwrap_or(&empty).carried_answers(requests).cloned().collect();
-        let key = self.endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-        let options = CallOptions::new().timeout(limits.input_timeout).total_timeout(limits.input_timeout);
-        let mut pending = Vec::with_capacity(written.len());
-        for (name, method, params, members) in written {
-            let request =
-                OutboundCall::new(self.endpoint.now, channel, CallPurpose::Input(key), &options, &limits);
-            let out = self.endpoint.outbound.calls.insert(request);
-            let request = OutboundRequest { method, base_meta: None, meta: None, wants_progress: false };
-            let sent = self.endpoint.send_request(out, &request, |to| {
-                to.extend_from_slice(&params);
-                Ok(members)
-            });
-            match sent {
-                Ok(()) => pending.push((Box::<str>::from(name), out)),
-                Err(_) => _ = self.endpoint.outbound.calls.remove(out),
-            }
-        }
-        let attempt = call.attempt().saturating_add(1);
-        let parked = ParkedCall {
-            frame: (&*call.frame).into(),
-            attempt,
-            state: state.into(),
-            answers: carried,
-            pending_requests: pending,
-        };
-        let has_no_requests = parked.pending_requests.is_empty();
-        if let Some(record) = self.endpoint.inbound.calls.get_mut(key) {
-            record.expires_at = Instant::FAR_FUTURE;
-            record.parked = Some(Box::new(parked));
-            self.parked_calls += 1;
-        }
-        if has_no_requests {
-            // There are no requests: the call only wanted to be delivered again.
-            self.resume(key);
-        }
-        Ok(())
-    }
-
-    /// Returns the bytes that are kept for all parked calls, or for those of one session.
-    fn parked_bytes(&self, root: Option<Key>) -> usize {
-        let calls = self.endpoint.inbound.calls.iter().map(|(_, call)| call);
-        let is_counted =
-            |call: &&InboundCall| root.is_none_or(|root| self.endpoint.root_channel(call.channel) == root);
-        calls.filter(is_counted).filter_map(|call| call.parked.as_deref()).map(ParkedCall::byte_len).sum()
-    }
-
-    /// Records the outcome of an input request of a parked call.
-    pub(super) fn finish_input_request(&mut self, call: Key, request: Key, outcome: InputOutcome) {
-        // A small request may have a large response, and others may never come. The allowance of one frame leaves room
-        // for at least one response, however large the call itself is.
-        let limit = self.endpoint.limits.max_retained_bytes;
-        let max_bytes = limit.saturating_add(self.endpoint.limits.effective_max_frame());
-        let outcome = match outcome {
-            Ok(result) if self.parked_bytes(None).saturating_add(result.as_bytes().len()) > max_bytes => {
-                Err(CallError::TooLarge { limit })
-            }
-            outcome => outcome,
-        };
-        let parked = self.endpoint.inbound.calls.get_mut(call).and_then(|record| record.parked.as_mut());
-        let Some(parked) = parked else { return };
-        let Some(index) = parked.pending_requests.iter().position(|(_, out)| *out == request) else { return };
-        let (key, _) = parked.pending_requests.remove(index);
-        parked.answers.push((key, outcome.map(|result| result.compact())));
-        if parked.pending_requests.is_empty() {
-            self.resume(call);
-        }
-    }
-
-    /// Delivers a parked call again.
-    fn resume(&mut self, key: Key) {
-        let expires = self.endpoint.now + self.endpoint.limits.max_call_age;
-        let Some(record) = self.endpoint.inbound.calls.get_mut(key) else { return };
-        let Some(parked) = record.parked.take() else { return };
-        self.parked_calls = self.parked_calls.saturating_sub(1);
-        record.expires_at = expires;
-        let (channel, version) = (ChannelId(record.channel), record.version);
-        self.endpoint.deadlines.arm(expires, crate::calls::endpoint::EndpointTimer::CallAge(key));
-        let ParkedCall { frame, attempt, state, answers, .. } = *parked;
-        let frame = Bytes::from(frame);
-        // The frame was valid when it arrived.
-        let Ok(envelope) = envelope::parse(&frame, &self.endpoint.limits, None) else { return };
-        let Some(rule) = methods::request_rule(&envelope.method) else { return };
-        let params: ParamsSpans = envelope.params;
-        let round =
-            Some(Box::new(RetryContext { attempt, state: state.into_vec(), answers, requested_keys: None }));
-        let method = rule.name.into();
-        let id = CallId(key);
-        self.events.push_back(Event::Call(Call {
-            id,
-            channel,
-            version,
-            method,
-            frame,
-            params,
-            retry: round,
-        }));
-    }
-
-    /// Cancels the input requests of a parked call and delivers the call again immediately (legacy).
-    ///
-    /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
-    /// requests end with [`CallError::Cancelled`], and the client receives the cancellation with `reason`. Returns
-    /// false if no call is parked with this state. A modern call is never parked.
-    pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
-        self.endpoint.tick(now);
-        let is_match =
-            |call: &InboundCall| call.parked.as_ref().is_some_and(|parked| *parked.state == *state);
-        let found = self.endpoint.inbound.calls.iter().find(|(_, call)| is_match(call) && !state.is_empty());
-        let Some(key) = found.map(|(key, _)| key) else { return false };
-        let parked = self.endpoint.inbound.calls.get_mut(key).and_then(|record| record.parked.as_mut());
-        let Some(parked) = parked else { return false };
-        let open = core::mem::take(&mut parked.pending_requests);
-        parked.answers.extend(open.iter().map(|(name, _)| (name.clone(), Err(CallError::Cancelled))));
-        for (_, request) in open {
-            self.endpoint.send_cancellation(request, reason);
-            self.endpoint.outbound.calls.remove(request);
-        }
-        self.resume(key);
-        true
-    }
-
-    /// Cancels the input requests of a parked call that has ended.
-    ///
-    /// Returns false if the call is not parked.
-    pub(super) fn unpark(&mut self, key: Key, reason: &str) -> bool {
-        let parked = self.endpoint.inbound.calls.get_mut(key).and_then(|record| record.parked.take());
-        let Some(parked) = parked else { return false };
-        self.parked_calls = self.parked_calls.saturating_sub(1);
-        for (_, request) in parked.pending_requests {
-            self.endpoint.send_cancellation(request, Some(reason));
-            self.endpoint.outbound.calls.remove(request);
-        }
-        if !parked.state.is_empty() {
-            self.events.push_back(Event::ParkedCallDropped { state: parked.state });
-        }
-        true
-    }
-
-    /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
-    pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
-        let root = self.endpoint.root_channel(channel);
-        let Some(c) = self.endpoint.channels.get(root) else { return };
-        let is_parked = |key: &Key| {
-            let call = self.endpoint.inbound.calls.get(*key);
-            call.is_some_and(|c| c.parked.is_some() && (channel == root || c.channel == channel))
-        };
-        let parked: Vec<Key> = c.live_calls.iter().copied().filter(is_parked).collect();
-        for key in parked {
-            self.unpark(key, "the call is over");
-            self.endpoint.fail(key, &RpcError::internal(message));
-        }
     }
 
     /// Notifies a client that an elicitation by URL is complete (2025-11-25 only; ELIC-025, ELIC-026).

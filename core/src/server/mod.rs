@@ -4,6 +4,7 @@ mod arguments;
 mod changes;
 mod channel;
 mod config;
+mod custom_method;
 #[cfg(feature = "http")]
 mod early_cancels;
 mod engine;
@@ -15,6 +16,7 @@ pub(crate) mod header_check;
 mod input;
 mod input_required;
 mod log;
+mod parked;
 mod receive;
 mod reply;
 #[cfg(feature = "crypto")]
@@ -24,6 +26,7 @@ mod subscriptions;
 
 pub(crate) use arguments::read_arguments;
 pub use config::Config;
+pub use custom_method::CustomMethod;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 pub use input_required::{InputError, InputRequired};

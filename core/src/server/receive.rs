@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{MetaCache, ServerChannel};
+use super::channel::{LegacySession, MetaCache, ServerChannel};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::header_check::HeaderCheck;
@@ -25,6 +25,7 @@ use crate::methods::{self, MethodRule};
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, MetaSpans, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
+use crate::shape;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -270,7 +271,9 @@ impl Engine {
             ModernCheck::NotModern => self.legacy_version(source, rule, frame, params)?,
         };
         if let Some(check) = source.header_check {
-            check.check_request(version, method, frame, params)?;
+            // Legacy revisions lack the code for a mismatch (ERR-005).
+            let in_revision = |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+            check.check_request(version, method, frame, params).map_err(in_revision)?;
         }
         let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
         match rule {
@@ -290,10 +293,16 @@ impl Engine {
                 let cacheable = rule.cacheable;
                 Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
             }
-            None if self.config.accepts_custom_method(method) => {
+            None => {
+                let client = || match version.era() {
+                    Era::Modern => {
+                        params.meta.capabilities.slice(frame).map(|c| RawJson::trusted(frame.slice_ref(c)))
+                    }
+                    Era::Legacy => self.session(source.root).map(LegacySession::capabilities),
+                };
+                self.config.check_custom_method(method, version, client)?;
                 Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
             }
-            None => Err(RpcError::method_not_found(method)),
         }
     }
 
@@ -473,6 +482,7 @@ impl Engine {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
             self.listen_for_session(channel);
+            self.send_all_queued_requests(channel);
         }
     }
 

@@ -77,14 +77,8 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("CallToolResult", RESULT),
     substituted("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured_as_text)]),
     substituted("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured_as_text)]),
-    rule(
-        "ClientCapabilities",
-        &[("elicitation", SINCE_2025_06_18), ("tasks", ONLY_2025_11_25), ("extensions", MODERN)],
-    ),
-    rule(
-        "ClientCapabilities+url",
-        &[("elicitation", SINCE_2025_11_25), ("tasks", ONLY_2025_11_25), ("extensions", MODERN)],
-    ),
+    rule("ClientCapabilities", &[("elicitation", SINCE_2025_06_18), ("tasks", ONLY_2025_11_25)]),
+    rule("ClientCapabilities+url", &[("elicitation", SINCE_2025_11_25), ("tasks", ONLY_2025_11_25)]),
     rule("CompleteParams", &[("context", SINCE_2025_06_18)]),
     rule("CompleteResult", RESULT),
     rule("CreateMessageParams", SAMPLING),
@@ -162,10 +156,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("RootsCapability", &[("listChanged", LEGACY)]),
     rule("SamplingCapability", &[("context", SINCE_2025_11_25), ("tools", SINCE_2025_11_25)]),
     rule("SamplingMessage", &[("_meta", SINCE_2025_11_25)]),
-    rule(
-        "ServerCapabilities",
-        &[("completions", SINCE_2025_03_26), ("tasks", ONLY_2025_11_25), ("extensions", MODERN)],
-    ),
+    rule("ServerCapabilities", &[("completions", SINCE_2025_03_26), ("tasks", ONLY_2025_11_25)]),
     limited_to("SetLevelParams", LEGACY, methods::SET_LEVEL, &[]),
     limited_to("StringSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
     limited_to("SubscribeParams", LEGACY, methods::RESOURCES_SUBSCRIBE, &[]),

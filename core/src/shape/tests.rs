@@ -235,10 +235,13 @@ fn capabilities_are_shaped_for_each_revision() {
         .elicitation(ElicitationCapability::new().form(Map::new()).url(Map::new()))
         .tasks(raw("{}"))
         .extensions([("a/b", raw("{}"))]);
-    let old = r#"{"roots":{"listChanged":true},"sampling":{}}"#;
+    let old = r#"{"roots":{"listChanged":true},"sampling":{},"extensions":{"a/b":{}}}"#;
     assert_eq!(shaped(&client, V1), old);
-    assert_eq!(shaped(&client, V3), r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#);
-    assert!(shaped(&client, V4).ends_with(r#""tasks":{}}"#));
+    assert_eq!(
+        shaped(&client, V3),
+        r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"a/b":{}}}"#
+    );
+    assert!(shaped(&client, V4).ends_with(r#""tasks":{},"extensions":{"a/b":{}}}"#));
     assert_eq!(
         shaped(&client, V5),
         r#"{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{"a/b":{}}}"#

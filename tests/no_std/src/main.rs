@@ -197,13 +197,16 @@ fn router() {
                 None => engine.complete(now, id, &answer),
             },
             Route::Handle(work) => match &work.target {
-                CallTarget::Tool(tool) => match tool.parse::<EchoArguments<'_>>() {
-                    Ok(echo) => match (work.handler)(echo.text).into_tool_result() {
+                CallTarget::Tool(tool) => {
+                    let result = match tool.parse::<EchoArguments<'_>>() {
+                        Ok(echo) => (work.handler)(echo.text).into_tool_result(),
+                        Err(bad) => bad.into_result(),
+                    };
+                    match result {
                         Ok(result) => engine.complete(now, id, &result),
                         Err(none) => engine.fail(now, id, &none.into_rpc_error()),
-                    },
-                    Err(bad) => engine.complete(now, id, &bad.into_result()),
-                },
+                    }
+                }
                 CallTarget::Resource(read) => {
                     match (work.handler)(&read.uri).into_read_result(&read.uri, read.mime_type) {
                         Ok(result) => engine.complete(now, id, &result),

@@ -211,8 +211,7 @@ pub(super) fn router() -> Router<PreparedAnswer> {
 pub(super) fn server(router: &Router<PreparedAnswer>, versions: VersionSet) -> server::Config {
     let capabilities =
         router.capabilities().with(Capability::ResourceSubscriptions).with(Capability::Logging);
-    let capabilities =
-        capabilities.with_member("extensions", raw(&json!({ "org.example/e": {} })), Version::V2026_07_28);
+    let capabilities = capabilities.extension("org.example/e", raw(&json!({}))).expect("an identifier");
     router.config().versions(versions).capabilities(capabilities).custom_method(CUSTOM_METHOD)
 }
 
@@ -229,7 +228,8 @@ pub(super) fn client(versions: VersionSet) -> client::Config {
         .with(Capability::Roots)
         .with(Capability::Sampling)
         .with(Capability::Elicitation)
-        .with_member("extensions", raw(&json!({ "org.example/e": {} })), Version::V2026_07_28);
+        .extension("org.example/e", raw(&json!({})))
+        .expect("an identifier");
     client::Config::new("", "")
         .info(info("harbor-client"))
         .versions(versions)

@@ -105,9 +105,9 @@ fn legacy_rpc_errors_have_status_200_and_malformed_ones_400() {
             vec![named, ("Mcp-Method", "tools/list")],
             legacy_request(2, "tools/call", ECHO_PARAMS),
             400,
-            -32020,
+            -32600,
         ),
-        (vec![named, ("Mcp-Name", "other")], legacy_request(2, "tools/call", ECHO_PARAMS), 400, -32020),
+        (vec![named, ("Mcp-Name", "other")], legacy_request(2, "tools/call", ECHO_PARAMS), 400, -32600),
     ] {
         let x = web.post(&fields, &body);
         let reply = web.response(x);

@@ -1,5 +1,6 @@
 //! The server over HTTP, exchange by exchange.
 
+mod codes;
 mod crowds;
 mod early_cancellation;
 mod get_streams;

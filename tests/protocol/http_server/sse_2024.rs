@@ -9,6 +9,20 @@ use super::{ECHO_PARAMS, answer_call, harness, initialize_request, legacy_reques
 
 const PATHS: (&str, &str) = ("/sse", "/messages");
 
+// covers: HTTPSSE-001, HTTPSSE-002
+#[test]
+fn http_sse_stream_needs_no_accept_field() {
+    let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
+    for (accept, status) in [("", 200), ("*/*", 200), ("text/event-stream", 200), ("text/html", 406)] {
+        let stream = web.send_request("GET", "/sse", &[("Accept", accept)], "");
+        assert_eq!(web.response(stream).status, status, "{accept:?}");
+    }
+    // Streamable HTTP asks for the field (HTTP-048).
+    let id = super::open_session(&mut web, "2025-11-25");
+    let stream = web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &id), ("Accept", "")], "");
+    assert_eq!(web.response(stream).status, 406);
+}
+
 // covers: HTTPSSE-001, HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007, HTTPSSE-009, HTTPSSE-010, HTTPSSE-012, HTTP-083
 #[test]
 fn http_sse_answers_arrive_on_the_get_stream() {

@@ -108,6 +108,8 @@ const REVISION: Reason = Reason::CannotBeHidden("the revision");
 const SESSION: Reason = Reason::CannotBeHidden("sessions");
 const RESULTS: Reason = Reason::CannotBeHidden("a result as JSON");
 const SERVER_REQUESTS: Reason = Reason::CannotBeHidden("requests of a server");
+const EXTENSION: Reason =
+    Reason::CannotBeHidden("a method of an extension that needs the client's declaration, without it");
 const PURPOSE: Reason = Reason::CannotBeHidden("the call of an input request");
 const REFUSED: Reason = Reason::CannotBeHidden("an input request that is refused or times out");
 const ROUNDS: Reason = Reason::CannotBeHidden("a client's limit on rounds");
@@ -122,6 +124,7 @@ const ROOTS: Reason = Reason::CannotBeHidden("changes of roots");
 const FORMS: Reason = Reason::Since(V2025_06_18, "elicitation");
 const URL_ELICITATION: Reason = Reason::Since(V2025_11_25, "URL elicitation");
 const TOOLS: Reason = Reason::Since(V2025_11_25, "sampling with tools");
+const ARGUMENTS: Reason = Reason::Since(V2025_11_25, "invalid tool arguments in a result");
 const PROGRESS_MESSAGES: Reason = Reason::Since(V2025_03_26, "messages in progress notifications");
 const ELICITATION_ID: Reason = Reason::Only(V2025_11_25, "ids of URL elicitations");
 
@@ -152,7 +155,7 @@ const URL_REFUSED: &str = "input refused: elicitation by a web page is not in th
 const TOOL_REFUSED: &str = "input refused: sampling with tools is not in the revision";
 const LINE_INPUT_TIMED_OUT: &str =
     "line ended: not answered: the server asked for input, which was not given in time";
-const DISCOVERED: &str = r#"the ping ended: {"capabilities":{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"instructions":"Ask for a berth first.","supportedVersions":["2026-07-28"]}"#;
+const DISCOVERED: &str = r#"the ping ended: {"capabilities":{"extensions":{"org.example/tides":{"unit":"metres"}},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"instructions":"Ask for a berth first.","supportedVersions":["2026-07-28"]}"#;
 const CHATTY_ENDED: &str = r#"chatty ended: {"content":[{"text":"- - - - - -","type":"text"}]}"#;
 
 /// Every permitted difference.
@@ -171,6 +174,28 @@ pub(super) const ROWS: &[AllowedDifference] = &[
             Server,
             &["custom request refused: the connection is not ready yet"],
             &[r#"custom request ended: Ok({"metres":4})"#],
+        ),
+    ),
+    (
+        EXTENSION,
+        ScenarioLines(
+            "a method of an extension that the client did not declare",
+            Client,
+            &[
+                "the tides ended: error -32021: `tides/next` needs the extension `org.example/tides`, which the client did not declare",
+            ],
+            &["the tides ended: error -32601: method not found: tides/next"],
+        ),
+    ),
+    (
+        ARGUMENTS,
+        ScenarioLines(
+            "invalid tool arguments",
+            Client,
+            &[
+                r#"count ended: {"content":[{"text":"The arguments of `count` are not valid: missing field `berths`","type":"text"}],"isError":true}"#,
+            ],
+            &["count ended: error -32602: The arguments of `count` are not valid: missing field `berths`"],
         ),
     ),
     // ---- input requests --------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 //! Both applications must record the same lines, up to the rows of one table ([`differences`]).
 
 use mcp_proto::seal::Keys;
-use mcp_proto::{Anchor, Capabilities, Capability, Era, Fault, Version, VersionSet, server};
+use mcp_proto::server::CustomMethod;
+use mcp_proto::{Anchor, Capabilities, Capability, Era, Fault, RawJson, Version, VersionSet, server};
 use mcp_tests::harness::{Chunker, LinkConfig};
 
 use self::differences::{Allowed, AllowedDifference, ROWS, Reason, compare, published};
@@ -22,6 +23,14 @@ mod tools;
 /// The revision that all others are compared with.
 const REFERENCE: Version = Version::V2026_07_28;
 const DUAL: VersionSet = VersionSet::ALL;
+
+/// An extension that both sides declare, and a method of it.
+const TIDES: &str = "org.example/tides";
+const TIDES_METHOD: &str = "tides/next";
+
+fn with_tides(capabilities: Capabilities, settings: &str) -> Capabilities {
+    capabilities.extension(TIDES, RawJson::new(settings.to_owned()).expect("JSON")).expect("an identifier")
+}
 
 fn capabilities(all: &[Capability]) -> Capabilities {
     all.iter().fold(Capabilities::new(), |some, one| some.with(*one))
@@ -47,7 +56,10 @@ fn run_actions(
 ) -> (ScenarioRunner, Option<Version>) {
     use Capability as C;
     let declared = scenario.declares.map_or_else(
-        || capabilities(&[C::SamplingTools, C::RootsListChanged, C::ElicitationForm, C::ElicitationUrl]),
+        || {
+            let all = [C::SamplingTools, C::RootsListChanged, C::ElicitationForm, C::ElicitationUrl];
+            with_tides(capabilities(&all), r#"{"unit":"feet"}"#)
+        },
         |declares| declares(),
     );
     let offers = [
@@ -59,7 +71,8 @@ fn run_actions(
     ];
     let server = server::Config::new("tide-server", "2.1.0")
         .versions(server_versions)
-        .capabilities(capabilities(&offers))
+        .capabilities(with_tides(capabilities(&offers), r#"{"unit":"metres"}"#))
+        .custom_method(CustomMethod::new(TIDES_METHOD).of_extension(TIDES).requires_client())
         .instructions("Ask for a berth first.")
         .seal(Keys::new([7; 32]), Anchor::default());
     let client = client(client_versions)

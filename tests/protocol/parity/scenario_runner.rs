@@ -14,6 +14,7 @@ use mcp_tests::harness::{Applications, LinkConfig, Pair};
 use serde_json::{Value, json};
 
 use super::record::{Facet, RecordLine, RecordSide, describe_input, describe_outcome};
+use super::{TIDES, TIDES_METHOD};
 
 /// The two applications and what they recorded.
 #[derive(Debug, Default)]
@@ -217,6 +218,17 @@ impl ScenarioRunner {
     pub(super) fn ping(&mut self) {
         let key = self.pair.client.engine().ping(self.pair.now, &CallOptions::new());
         self.pair.app.names.push((key.expect("a call"), "the ping"));
+        self.settle();
+    }
+
+    /// Calls the method of the extension.
+    pub(super) fn call_extension(&mut self) {
+        let engine = self.pair.client.engine();
+        let declared = engine.peer().and_then(|peer| peer.extension(TIDES));
+        self.pair.app.push_client_line(format!("the extension of the server: {declared:?}"));
+        let options = CallOptions::new();
+        let key = self.pair.client.engine().call(self.pair.now, TIDES_METHOD, &json!({}), &options);
+        self.pair.app.names.push((key.expect("a call"), "the tides"));
         self.settle();
     }
 

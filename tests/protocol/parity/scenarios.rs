@@ -69,6 +69,15 @@ fn input_scenarios() -> Vec<ParityScenario> {
             s.notify_client();
             s.request_client();
         }),
+        scenario("invalid tool arguments", |s| s.call("count")),
+        scenario("a method of an extension", ScenarioRunner::call_extension),
+        ParityScenario {
+            declares: Some(Capabilities::new),
+            ..scenario(
+                "a method of an extension that the client did not declare",
+                ScenarioRunner::call_extension,
+            )
+        },
         scenario("one input request", |s| s.call("line")),
         scenario("two input requests in sequence", |s| s.call("twice")),
         scenario("the same input request repeated", |s| s.call("again")),

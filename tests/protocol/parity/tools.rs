@@ -6,6 +6,7 @@ use mcp_proto::model::{
     ToolResultContent, ToolUseContent,
 };
 use mcp_proto::pipe::Server;
+use mcp_proto::router::{CallTarget, HandlerError, Route, Router};
 use mcp_proto::server::{Call, CancelReason, Event};
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
 use mcp_tests::harness::build::to_value;
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use super::record::{Facet, RecordLine, RecordSide};
 use super::scenario_runner::RecordingApps;
+use super::{TIDES, TIDES_METHOD};
 
 /// Every key of an input request, in the order in which responses are recorded.
 const KEYS: [&str; 6] = ["fish", "boat", "dirs", "who", "page", "tool"];
@@ -53,6 +55,23 @@ fn input_requests<const N: usize>(requests: [(&str, InputRequest<'static>); N]) 
         all.insert(key, request);
     }
     all
+}
+
+/// Answers a tool of a router, whose arguments must have a number.
+fn count_berths(call: &Call) -> Result<CallToolResult<'static>, RpcError> {
+    #[derive(serde::Deserialize)]
+    struct Berths {
+        berths: u32,
+    }
+    let schema = RawJson::new(r#"{"type":"object"}"#).expect("JSON");
+    let mut router = Router::<()>::new("tide-server", "2.1.0");
+    router.tool(Tool::new("count", schema), ()).expect("a tool");
+    let Route::Handle(routed) = router.route(call) else { panic!("a handler") };
+    let CallTarget::Tool(target) = &routed.target else { panic!("a tool") };
+    match target.parse::<Berths>() {
+        Ok(berths) => Ok(CallToolResult::text(berths.berths.to_string())),
+        Err(invalid) => invalid.into_result().map_err(HandlerError::into_rpc_error),
+    }
 }
 
 impl RecordingApps {
@@ -109,7 +128,19 @@ impl RecordingApps {
             let list = json!({"tools": [{"name": "line", "inputSchema": {"type": "object"}}]});
             return engine.complete(now, call.id(), &list).expect("open");
         }
+        if call.method() == TIDES_METHOD {
+            let declared = engine.peer(&call).extension(TIDES);
+            self.push_server_line(format!("tides, the extension of the client: {declared:?}"));
+            return engine.complete(now, call.id(), &json!({"high": 4})).expect("open");
+        }
         let tool = call.tool_call().expect("a tool").name.into_owned();
+        if tool == "count" {
+            self.push_server_line("count");
+            return match count_berths(&call) {
+                Ok(result) => engine.complete(now, call.id(), &result).expect("open"),
+                Err(error) => engine.fail(now, call.id(), &error).expect("open"),
+            };
+        }
         let mut line = format!("{tool}, delivery {}", call.attempt());
         if let Some(state) = call.state() {
             line.push_str(&format!(", state {}", String::from_utf8_lossy(state)));

@@ -89,8 +89,17 @@ impl MessageObserver {
     /// Records one line that a test feeds to the tested side. It may hold any bytes.
     pub fn record_fed(&mut self, at: Instant, direction: MessageDirection, line: &[u8]) {
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-        match serde_json::from_slice(line) {
-            Ok(value) => self.record(at, direction, &value),
+        match serde_json::from_slice::<Value>(line) {
+            Ok(value) => {
+                // An id without a method is answered in a batch, although it opens no request (BATCH-008).
+                let is_bare = |m: &Value| {
+                    m.get("id").is_some_and(|_| {
+                        ["method", "result", "error"].iter().all(|name| m.get(name).is_none())
+                    })
+                };
+                self.has_unreadable_input |= value.is_array() && members(&value).iter().any(is_bare);
+                self.record(at, direction, &value);
+            }
             // Malformed, or nested too deeply for this reader. The tested side may still find its id.
             Err(_) => self.has_unreadable_input = true,
         }

@@ -6,6 +6,8 @@ use mcp_proto::model::Implementation;
 use mcp_proto::{Capabilities, Capability, RawJson};
 use mcp_std::io::{Duplex, Interest};
 
+use super::relay::relayed_capabilities;
+
 /// Identity and capabilities from the first message, and the bytes read so far.
 #[derive(Debug)]
 pub(super) struct FirstMessage {
@@ -60,7 +62,7 @@ fn parse_client_identity(line: &[u8]) -> (Option<Implementation>, Option<Capabil
         _ => (params.member("clientInfo"), params.member("capabilities")),
     };
     let info = info.and_then(|info| info.parse().ok());
-    (info, capabilities.map(|capabilities| Capabilities::from_json(&capabilities)))
+    (info, capabilities.map(|capabilities| relayed_capabilities(&capabilities)))
 }
 
 /// Returns all client capabilities: for an unknown client, or for several clients.
@@ -93,16 +95,19 @@ mod tests {
     fn first_message_identifies_the_client() {
         let legacy =
             br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",
-            "capabilities":{"roots":{}},"clientInfo":{"name":"sailor","version":"1"}}}"#;
+            "capabilities":{"roots":{},"extensions":{"a.example/b":{},"io.modelcontextprotocol/tasks":{}}},"clientInfo":{"name":"sailor","version":"1"}}}"#;
         let modern = br#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{
-            "io.modelcontextprotocol/clientCapabilities":{"roots":{}},
+            "io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{
+            "a.example/b":{},"io.modelcontextprotocol/tasks":{}}},
             "io.modelcontextprotocol/clientInfo":{"name":"sailor","version":"1"}}}}"#;
         for text in [&legacy[..], modern] {
             let line: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\n').collect();
             let fed = [b" \n".as_slice(), &line, b"\n{\"more\":"].concat();
             let read = read_first_message(&fed).expect("a message");
             assert_eq!(read.info.expect("an identity").name, "sailor");
-            assert_eq!(read.capabilities, Capabilities::new().with(Capability::Roots));
+            let settings = RawJson::new("{}").expect("JSON");
+            let declared = Capabilities::new().with(Capability::Roots).extension("a.example/b", settings);
+            assert_eq!(read.capabilities, declared.expect("an identifier"), "without tasks");
             assert_eq!(read.bytes, fed);
         }
     }

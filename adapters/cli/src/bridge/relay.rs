@@ -382,14 +382,19 @@ impl Relay {
     }
 }
 
+/// Reads the capabilities of one side for the other one, with its extensions.
+///
+/// Tasks are left out: their results and notifications are not relayed.
+pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
+    Capabilities::from_json(object).without_extension("io.modelcontextprotocol/tasks")
+}
+
 /// Returns the configuration of the server that represents the connected one.
 pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
     let info = peer.info.as_ref().and_then(|info| info.parse::<Implementation>().ok());
-    let mut capabilities = Capabilities::from_json(&peer.capabilities);
-    for (member, since) in [("experimental", Version::V2024_11_05), ("extensions", Version::V2026_07_28)] {
-        if let Some(value) = peer.capabilities.member(member).filter(RawJson::is_object) {
-            capabilities = capabilities.with_member(member, value.compact(), since);
-        }
+    let mut capabilities = relayed_capabilities(&peer.capabilities);
+    if let Some(value) = peer.capabilities.member("experimental").filter(RawJson::is_object) {
+        capabilities = capabilities.with_member("experimental", value.compact(), Version::V2024_11_05);
     }
     let mut config = server::Config::new("unknown", "unknown")
         .capabilities(capabilities)

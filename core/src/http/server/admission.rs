@@ -431,6 +431,8 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
         () if kind == Kind::Post && !(accepted.accepts_json() && accepted.accepts_events()) => {
             Some(HeadRejection::Accept)
         }
+        // 2024-11-05 asks for no `Accept`, and its absence accepts every type (RFC 9110, 12.5.1).
+        () if kind == Kind::HttpSse && !accepted.is_present => None,
         () if matches!(kind, Kind::Get | Kind::HttpSse) && !accepted.accepts_events() => {
             Some(HeadRejection::AcceptEvents)
         }
@@ -510,6 +512,7 @@ fn is_json(content_type: SingleValue<'_>) -> bool {
 struct AcceptedTypes {
     json: (u8, bool),
     events: (u8, bool),
+    is_present: bool,
 }
 
 impl AcceptedTypes {
@@ -525,6 +528,7 @@ impl AcceptedTypes {
     ///
     /// Wildcards count, a weight of zero refuses, and the most specific entry decides.
     fn add_accept(&mut self, value: &[u8]) {
+        self.is_present = true;
         if value == fields::JSON_AND_EVENT_STREAM.as_bytes() {
             // The most frequent value needs no parsing.
             (self.json, self.events) = ((3, true), (3, true));

@@ -27,6 +27,11 @@ fn client_sees_identity_and_capabilities_of_server() {
         for capability in [mcp_proto::Capability::Logging, mcp_proto::Capability::ResourceSubscriptions] {
             assert!(peer.has(capability), "{down} {up}: {capability}");
         }
+        let settings = peer.extension("org.example/tides").expect("every revision has extensions");
+        assert_eq!(settings.as_str(), r#"{"unit":"metres"}"#);
+        // Tasks are not relayed, whatever the server declares.
+        let extensions = peer.capabilities.member("extensions").expect("declared");
+        assert!(extensions.member("io.modelcontextprotocol/tasks").is_none(), "{down} {up}");
         assert!(peer.has(mcp_proto::Capability::ToolsListChanged));
     }
 }

@@ -89,7 +89,12 @@ impl BridgeHarness {
         let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
         let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
         let config = config.custom_method("harbour/depth");
-        let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities_of(&all)), 1);
+        let settings = || RawJson::new(r#"{"unit":"metres"}"#).expect("JSON");
+        let capabilities = capabilities_of(&all)
+            .extension("org.example/tides", settings())
+            .and_then(|declared| declared.extension("io.modelcontextprotocol/tasks", settings()))
+            .expect("identifiers");
+        let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities), 1);
         let (zero, mut limits) = (Instant::ZERO, Limits::default());
         // The virtual clock does not advance between reports, so the rate must not limit them.
         (limits.progress_burst, limits.progress_rate) = (1_000, 1_000);

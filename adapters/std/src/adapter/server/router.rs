@@ -437,7 +437,7 @@ macro_rules! router {
                     let CallTarget::Tool(target) = target else { return Err(misrouted_error()) };
                     let result = match target.parse::<A>() {
                         Ok(arguments) => handler(cx, arguments) $($await)* .into_tool_result(),
-                        Err(invalid) => Ok(invalid.into_result()),
+                        Err(invalid) => invalid.into_result(),
                     };
                     complete_tool(cx, &target, result)
                 });

@@ -1,0 +1,141 @@
+//! Extensions of a peer: `capabilities.extensions`, in every revision (EXT-001, EXT-009, SEP-2133).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Capabilities, push_comma};
+use crate::json::{append_one_line, object_members, write_str};
+use crate::meta;
+use crate::raw::RawJson;
+use crate::version::Version;
+
+/// The member of the capability object.
+pub(super) const MEMBER: &str = "extensions";
+
+/// The reason why an extension cannot be declared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtensionError {
+    /// The identifier is not a vendor prefix, a slash and a name (EXT-002).
+    #[error("`{0}` is not an extension identifier: expected `vendor-prefix/name`")]
+    Identifier(String),
+    /// The settings are not a JSON object (EXT-003).
+    #[error("the settings of the extension `{0}` are not a JSON object")]
+    Settings(String),
+}
+
+/// Extensions with their settings, by identifier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extensions(Vec<(String, RawJson)>);
+
+impl Extensions {
+    /// Adds an extension, or replaces its settings.
+    fn insert(&mut self, id: &str, settings: RawJson) -> Result<(), ExtensionError> {
+        if !meta::is_extension_id(id) {
+            return Err(ExtensionError::Identifier(id.into()));
+        }
+        if !settings.is_object() {
+            return Err(ExtensionError::Settings(id.into()));
+        }
+        match self.0.iter_mut().find(|(known, _)| known == id) {
+            Some((_, known)) => *known = settings,
+            None => self.0.push((id.into(), settings)),
+        }
+        Ok(())
+    }
+
+    /// Adds the extensions of a member `extensions`. Entries that are not valid are left out.
+    pub(super) fn merge(&mut self, member: &RawJson) {
+        object_members(member.as_bytes(), |id, settings| {
+            let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
+            let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));
+        });
+    }
+
+    /// Returns the extensions by identifier.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.0.iter().map(|(id, settings)| (&**id, settings))
+    }
+
+    /// Appends the member `extensions` with what `version` has, unless that is nothing.
+    pub(super) fn write(&self, out: &mut Vec<u8>, version: Version, object_start: usize) {
+        let mut start = None;
+        for (id, settings) in self.iter().filter(|(id, _)| meta::extension_exists_in(id, version)) {
+            let start = *start.get_or_insert_with(|| {
+                push_comma(out, object_start);
+                write_str(out, MEMBER);
+                out.extend_from_slice(b":{");
+                out.len()
+            });
+            push_comma(out, start);
+            write_str(out, id);
+            out.push(b':');
+            append_one_line(out, settings.as_bytes());
+        }
+        if start.is_some() {
+            out.push(b'}');
+        }
+    }
+}
+
+impl Capabilities {
+    /// Declares an extension with its settings, `{}` for none (EXT-001, EXT-003, EXT-006).
+    ///
+    /// The declaration is sent in every revision, except that of `io.modelcontextprotocol/tasks`, which exists since
+    /// 2026-07-28 (TASK-130). The settings of an extension that is declared already are replaced.
+    ///
+    /// ```
+    /// use mcp_proto::{Capabilities, RawJson};
+    ///
+    /// let settings = RawJson::new(r#"{"mimeTypes":["text/html;profile=mcp-app"]}"#)?;
+    /// let capabilities = Capabilities::new().extension("io.modelcontextprotocol/ui", settings)?;
+    /// assert!(capabilities.has_extension("io.modelcontextprotocol/ui"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ExtensionError`] if the identifier is not valid ([`is_extension_id`](crate::meta::is_extension_id)) or the
+    /// settings are not an object.
+    pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
+        self.extensions.insert(id, settings)?;
+        Ok(self)
+    }
+
+    /// Withdraws the declaration of an extension.
+    #[must_use]
+    pub fn without_extension(mut self, id: &str) -> Self {
+        self.extensions.0.retain(|(known, _)| known != id);
+        self
+    }
+
+    /// Declares the extensions of `other` that are not declared here.
+    pub(crate) fn adopt_extensions(&mut self, other: &Self) {
+        for (id, settings) in other.extensions() {
+            if !self.has_extension(id) {
+                self.extensions.0.push((id.into(), settings.clone()));
+            }
+        }
+    }
+
+    /// Returns whether an extension is declared.
+    #[must_use]
+    pub fn has_extension(&self, id: &str) -> bool {
+        self.extensions.iter().any(|(known, _)| known == id)
+    }
+
+    /// Iterates over the declared extensions and their settings.
+    pub fn extensions(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.extensions.iter()
+    }
+}
+
+/// Returns the settings of an extension in the capability object of a peer.
+///
+/// `None` if the peer did not declare it in a valid form, or if `version` lacks it (TASK-130).
+pub(crate) fn declared_extension(capabilities: &RawJson, id: &str, version: Version) -> Option<RawJson> {
+    if !meta::extension_exists_in(id, version) {
+        return None;
+    }
+    capabilities.member(MEMBER)?.member(id).filter(RawJson::is_object)
+}

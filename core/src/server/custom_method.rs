@@ -1,0 +1,114 @@
+//! Custom methods of a server, and the extensions that they belong to.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::identity::{Capabilities, declared_extension};
+use crate::meta::extension_exists_in;
+use crate::model::ClientCapabilities;
+use crate::raw::RawJson;
+use crate::rpc::RpcError;
+use crate::version::{Era, Version};
+
+/// A method that the protocol does not define.
+///
+/// A method of an extension exists only if the server declared the extension
+/// ([`Capabilities::extension`](crate::Capabilities::extension)). Some extensions need the client's declaration too:
+///
+/// ```
+/// use mcp_proto::server::{Config, CustomMethod};
+/// use mcp_proto::{Capabilities, RawJson};
+///
+/// let capabilities = Capabilities::new().extension("com.example/tides", RawJson::new("{}")?)?;
+/// let method = CustomMethod::new("tides/next").of_extension("com.example/tides").requires_client();
+/// let config = Config::new("harbour", "1.0.0").capabilities(capabilities).custom_method(method);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomMethod {
+    name: String,
+    extension: Option<String>,
+    requires_client: bool,
+}
+
+impl CustomMethod {
+    /// Creates a method that belongs to no extension.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), extension: None, requires_client: false }
+    }
+
+    /// Assigns the method to an extension. It is unknown (-32601) unless the server declared the extension.
+    #[must_use]
+    pub fn of_extension(mut self, id: impl Into<String>) -> Self {
+        self.extension = Some(id.into());
+        self
+    }
+
+    /// Refuses calls of clients that did not declare the extension (EXT-004).
+    ///
+    /// The error is -32021 with the extension in `data.requiredCapabilities`. In legacy revisions, which lack that
+    /// code, the method is unknown (-32601). Without an extension this has no effect.
+    #[must_use]
+    pub const fn requires_client(mut self) -> Self {
+        self.requires_client = true;
+        self
+    }
+}
+
+impl<S: Into<String>> From<S> for CustomMethod {
+    fn from(name: S) -> Self {
+        Self::new(name)
+    }
+}
+
+impl CustomMethod {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Checks whether the method is accepted in `version` from a server with these capabilities.
+    ///
+    /// `client` returns the capability object of the client.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn check(
+        &self,
+        version: Version,
+        server: &Capabilities,
+        client: impl FnOnce() -> Option<RawJson>,
+    ) -> Result<(), RpcError> {
+        let Some(id) = self.extension.as_deref() else { return Ok(()) };
+        if !server.has_extension(id) || !extension_exists_in(id, version) {
+            return Err(RpcError::method_not_found(&self.name));
+        }
+        let is_declared =
+            || client().is_some_and(|client| declared_extension(&client, id, version).is_some());
+        if !self.requires_client || is_declared() {
+            return Ok(());
+        }
+        Err(match version.era() {
+            Era::Legacy => RpcError::method_not_found(&self.name),
+            Era::Modern => missing_extension_error(&self.name, id),
+        })
+    }
+}
+
+/// Returns error -32021 for an extension that the client did not declare (EXT-004, ERR-007).
+fn missing_extension_error(method: &str, id: &str) -> RpcError {
+    let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
+    let required = ClientCapabilities::new().extensions([(id, settings)]);
+    match RpcError::missing_client_capability(required) {
+        Ok(error) => {
+            let message = format!(
+                "`{}` needs the extension `{id}`, which the client did not declare",
+                crate::rpc::clip(method)
+            );
+            RpcError { message: message.into(), ..error }
+        }
+        // Not reached: an object of this form can always be written.
+        Err(error) => error.into(),
+    }
+}
