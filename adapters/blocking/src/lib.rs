@@ -351,11 +351,11 @@ pub use mcp_std::adapter::client::ClientHandler;
 #[cfg(feature = "http")]
 pub use mcp_std::adapter::server::HttpServer;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, Server};
+#[cfg(feature = "http")]
+pub use mcp_std::io::raise_descriptor_limit;
 pub use mcp_std::io::{MemoryEnd, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
-#[cfg(feature = "http")]
-pub use mcp_std::process::raise_descriptor_limit;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;

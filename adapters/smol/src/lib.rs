@@ -279,10 +279,10 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
 pub use mcp_std::adapter::server::{Answered, Handle, HandlerFailure};
+#[cfg(feature = "http")]
+pub use mcp_std::io::raise_descriptor_limit;
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
-#[cfg(feature = "http")]
-pub use mcp_std::process::raise_descriptor_limit;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;

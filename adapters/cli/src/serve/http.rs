@@ -16,7 +16,7 @@ use crate::session;
 pub(crate) fn raise_descriptor_limit(args: &args::ServeHttpArgs) {
     if args.address.is_some() {
         // Without it there are fewer connections.
-        let _ = mcp_std::process::raise_descriptor_limit();
+        let _ = mcp_std::io::raise_descriptor_limit();
     }
 }
 

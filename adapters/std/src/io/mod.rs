@@ -9,6 +9,7 @@
 //!
 //! All of them implement [`Duplex`]. A stream to a server process is [`ChildIo`](crate::process::ChildIo).
 
+mod descriptors;
 mod duplex;
 mod memory;
 #[cfg(unix)]
@@ -29,6 +30,7 @@ mod threaded;
 #[cfg(unix)]
 pub use crate::adapter::poll::Descriptors;
 pub use crate::adapter::poll::{HungUp, Interest, Ready};
+pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub(crate) use duplex::retry_on_interrupt;
 pub use duplex::{Duplex, is_peer_gone};
 pub use memory::{MemoryEnd, memory_pair};

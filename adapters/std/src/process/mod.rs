@@ -29,7 +29,6 @@ use std::time::Instant as StdInstant;
 
 use mcp_proto::Instant;
 
-mod descriptors;
 mod environment;
 mod error;
 #[cfg(unix)]
@@ -50,7 +49,6 @@ mod stderr;
 #[cfg(target_os = "linux")]
 mod zombies;
 
-pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub use error::{SpawnError, SpawnErrorKind};
 pub use pipes::ChildIo;
 pub use program::{Launch, Program, Stderr, StderrLineHandler};

@@ -25,7 +25,7 @@ use crate::adapter::NetStream;
 use crate::adapter::poll::{Interest, Ready, Selector, WaitRequest};
 use crate::adapter::server::Cores;
 use crate::io::Listener;
-use crate::process::descriptor_limit;
+use crate::io::descriptor_limit;
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
 use mcp_proto::Instant;

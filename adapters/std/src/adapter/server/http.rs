@@ -103,7 +103,7 @@ impl<H: Handler> HttpServer<H> {
     /// Sets the maximum number of open connections (at least 1).
     ///
     /// The default is the number of descriptors that the process may have open when the server is created, less 128,
-    /// and at most 10,000; see [`raise_descriptor_limit`](crate::process::raise_descriptor_limit). An idle connection
+    /// and at most 10,000; see [`raise_descriptor_limit`](crate::io::raise_descriptor_limit). An idle connection
     /// takes about 1 KiB, and one with a request at most
     /// [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
     /// [`HttpLimits::max_buffered`] for its buffers. Besides, 64 connections may wait.

@@ -23,7 +23,12 @@ impl Connections {
 
     /// Evicts the connection that loses least, if one may be evicted now. Returns whether there was one.
     pub fn evict_one(&mut self, server: &mut Server) -> bool {
-        let Some((class, token)) = self.find_victim() else { return false };
+        self.evict_before(server, self.now)
+    }
+
+    /// As [`evict_one`](Self::evict_one), but of those that could have been evicted before `time`.
+    fn evict_before(&mut self, server: &mut Server, time: Instant) -> bool {
+        let Some((class, token)) = self.find_victim(time) else { return false };
         self.evict(server, class, token);
         true
     }
@@ -99,7 +104,7 @@ impl Connections {
             return None;
         }
         let shards = Some(self.ask_shards_at).filter(|_| self.shards > 1);
-        let own = match self.find_victim() {
+        let own = match self.find_victim(self.now) {
             Some(_) => Some(self.now),
             None => CLASSES
                 .iter()
@@ -140,7 +145,9 @@ impl Connections {
 
     /// Closes a connection because the process has no descriptor left. Returns whether there was one to close.
     pub(super) fn free_descriptor(&mut self, server: &mut Server) -> bool {
-        self.close_waiting(server) || self.evict_one(server)
+        // No request is known to wait, so that a connection is not evicted for one that is as silent as itself.
+        let time = Instant::from_micros(self.now.as_micros().saturating_sub(DESCRIPTOR_GRACE));
+        self.close_waiting(server) || self.evict_before(server, time)
     }
 
     fn first_of(&self, class: EvictionClass) -> Option<(Eviction, u64)> {
@@ -149,10 +156,10 @@ impl Connections {
         first.filter(|(eviction, _)| eviction.class == class)
     }
 
-    /// Returns the connection that loses least by being evicted now.
-    fn find_victim(&mut self) -> Option<(EvictionClass, u64)> {
+    /// Returns the connection that loses least by being evicted, of those that could have been evicted before `time`.
+    fn find_victim(&mut self, time: Instant) -> Option<(EvictionClass, u64)> {
         for class in CLASSES {
-            while let Some((known, token)) = self.first_of(class).filter(|(first, _)| first.at <= self.now) {
+            while let Some((known, token)) = self.first_of(class).filter(|(first, _)| first.at <= time) {
                 let connection = self.connections.get_mut(token.into());
                 let actual = connection.as_ref().and_then(|connection| connection.eviction());
                 if actual == Some(known) {
@@ -209,6 +216,8 @@ const MAX_WAITING: usize = 64;
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// The largest default: bounds the memory.
 const MAX_DEFAULT_CONNECTIONS: usize = 10_000;
+/// Age in microseconds at which a connection may be evicted because the process has no descriptor left.
+const DESCRIPTOR_GRACE: u64 = 100_000;
 /// Time after which the other shards are asked again to evict a connection.
 const SHARD_RETRY_DELAY: Duration = Duration::from_millis(20);
 
