@@ -69,7 +69,8 @@ impl Listener {
 
 impl Listener {
     /// Returns whether a connection is waiting. [`accept`](Self::accept) does not tell without a free descriptor.
-    pub(crate) fn has_waiting(&self) -> bool {
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }

@@ -39,7 +39,9 @@ impl Listener {
         match self.0 {}
     }
 
-    pub(crate) fn has_waiting(&self) -> bool {
+    /// Returns whether a connection is waiting.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
         match self.0 {}
     }
 }
