@@ -28,7 +28,7 @@ pub(super) enum ShardMessage {
     Changed(ChangeSet),
     /// Shuts the server down.
     Shutdown(Duration),
-    /// A connection waits for a permit.
+    /// A connection waits for a permit, and one shard should release one.
     EvictOne,
 }
 
@@ -142,7 +142,7 @@ impl State {
                 ShardMessage::Connection(connection) => self.connections.adopt(&mut self.server, connection),
                 ShardMessage::Changed(changes) => self.publish_changes(&changes),
                 ShardMessage::Shutdown(grace) => self.begin_shutdown(grace),
-                ShardMessage::EvictOne => _ = self.connections.evict_one(&mut self.server),
+                ShardMessage::EvictOne => self.connections.evict_for_first_shard(&mut self.server),
             }
         }
         self.shard_messages = messages;
