@@ -221,6 +221,31 @@ fn held_head_has_no_deadline_in_the_past() {
     assert!(connection.poll_timeout().is_some_and(|at| at > now));
 }
 
+/// A client that ended its half gets the refusal of a GET, as that of any other method.
+#[test]
+fn refused_get_of_half_closed_client_is_answered() {
+    for (method, admission) in [
+        ("GET", Admission::Open),
+        ("GET", Admission::Refused),
+        ("DELETE", Admission::Open),
+        ("DELETE", Admission::Refused),
+    ] {
+        let (now, mut server) = (seconds(1), new_server());
+        let mut connection = Connection::new(now, HttpLimits::default());
+        connection.set_admission(Admission::Held);
+        connection.handle_input(now, format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        connection.handle_eof(now);
+        connection.drive(now, &mut server);
+        connection.set_admission(admission);
+        connection.drive(now, &mut server);
+        let response = written(&mut connection, now, &mut server);
+        let status = if admission == Admission::Refused { " 503 " } else { " 40" };
+        assert!(response.starts_with(&format!("HTTP/1.1{status}")), "{method} {admission:?}: {response}");
+        assert!(connection.wants_close() && !connection.wants_reset());
+        assert_eq!(server.exchange_count(), 0);
+    }
+}
+
 /// Whoever counts a closed connection as one that waits evicts another one for nothing.
 #[test]
 fn closed_connection_holds_no_head() {
