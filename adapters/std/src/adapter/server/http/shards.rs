@@ -111,13 +111,13 @@ impl HttpLoop {
             let (config, http) = (self.state.config.clone(), self.state.http.clone());
             let mut state = State::new(connections, config, http, entropy);
             state.server.set_shard(shard, all);
-            state.bound_streams(all);
+            state.bound_streams();
             let mut other = Self::new(state);
             other.dispatcher.set_max_running(self.dispatcher.max_running());
             others.push(other);
         }
         self.state.server.set_shard(0, all);
-        self.state.bound_streams(all);
+        self.state.bound_streams();
         let loops = core::iter::once(&*self).chain(others.iter().map(|other| &**other));
         let senders: Vec<_> = loops.map(|shard| shard.state.shard_inbox.sender()).collect();
         for shard in core::iter::once(self).chain(others.iter_mut().map(|other| &mut **other)) {
