@@ -164,11 +164,132 @@ fn reader_that_takes_nothing_is_evicted() {
     connection.drive(now, &mut server);
     let eviction = connection.eviction().expect("it has unsent output");
     assert_eq!((eviction.class, eviction.at), (EvictionClass::Slow, now + Duration::from_secs(2)));
-    // A byte is progress.
+    // A byte is progress, as much as it is worth at 500 bytes per second.
     let later = now + Duration::from_secs(1);
     connection.consume(1);
     connection.drive(later, &mut server);
-    assert_eq!(connection.eviction().map(|eviction| eviction.at), Some(later + Duration::from_secs(2)));
+    let at = |connection: &Connection| connection.eviction().expect("it has unsent output").at;
+    assert_eq!(at(&connection), now + Duration::from_millis(2_002));
+    // No number of bytes lets it pause for longer than 2 s.
+    let (mut limits, call) = (HttpLimits::default(), GET.repeat(400));
+    limits.min_rate = 1;
+    let mut connection = Connection::new(now, limits);
+    connection.handle_input(now, &call);
+    connection.drive(now, &mut server);
+    connection.consume(10_000);
+    connection.drive(later, &mut server);
+    assert_eq!(at(&connection), later + Duration::from_secs(2));
+}
+
+// covers: SEC-018
+#[test]
+fn reader_of_single_bytes_is_evicted() {
+    let (begin, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(begin, HttpLimits::default());
+    connection.handle_input(begin, GET);
+    connection.drive(begin, &mut server);
+    let mut now = begin;
+    for _ in 0..20 {
+        now = now + Duration::from_millis(1_900);
+        connection.consume(1);
+        connection.drive(now, &mut server);
+    }
+    assert!(!connection.transmit().is_empty());
+    assert!(connection.eviction().is_some_and(|eviction| eviction.at <= now), "{:?}", connection.eviction());
+}
+
+/// A head may be complete just before its time ends, and then waits for longer.
+#[test]
+fn held_head_has_no_deadline_in_the_past() {
+    let (begin, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(begin, HttpLimits::default());
+    connection.set_admission(Admission::Held);
+    connection.handle_input(begin, &GET[..10]);
+    connection.drive(begin, &mut server);
+    assert_eq!(connection.poll_timeout(), Some(begin + Duration::from_secs(10)));
+    let complete_at = begin + Duration::from_millis(9_900);
+    connection.handle_input(complete_at, &GET[10..]);
+    connection.drive(complete_at, &mut server);
+    let now = begin + Duration::from_millis(10_100);
+    connection.handle_timeout(now);
+    connection.drive(now, &mut server);
+    assert!(connection.is_head_held() && connection.transmit().is_empty());
+    assert!(connection.poll_timeout().is_none_or(|at| at > now), "{:?}", connection.poll_timeout());
+    connection.set_admission(Admission::Open);
+    connection.drive(now, &mut server);
+    assert!(written(&mut connection, now, &mut server).starts_with("HTTP/1.1 404 "));
+    assert!(connection.poll_timeout().is_some_and(|at| at > now));
+}
+
+/// A client that ended its half gets the refusal of a GET, as that of any other method.
+#[test]
+fn refused_get_of_half_closed_client_is_answered() {
+    for (method, admission) in [
+        ("GET", Admission::Open),
+        ("GET", Admission::Refused),
+        ("DELETE", Admission::Open),
+        ("DELETE", Admission::Refused),
+    ] {
+        let (now, mut server) = (seconds(1), new_server());
+        let mut connection = Connection::new(now, HttpLimits::default());
+        connection.set_admission(Admission::Held);
+        connection.handle_input(now, format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        connection.handle_eof(now);
+        connection.drive(now, &mut server);
+        connection.set_admission(admission);
+        connection.drive(now, &mut server);
+        let response = written(&mut connection, now, &mut server);
+        let status = if admission == Admission::Refused { " 503 " } else { " 40" };
+        assert!(response.starts_with(&format!("HTTP/1.1{status}")), "{method} {admission:?}: {response}");
+        assert!(connection.wants_close() && !connection.wants_reset());
+        assert_eq!(server.exchange_count(), 0);
+    }
+}
+
+/// Whoever counts a closed connection as one that waits evicts another one for nothing.
+#[test]
+fn closed_connection_holds_no_head() {
+    let (now, mut server) = (seconds(1), new_server());
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.set_admission(Admission::Held);
+    connection.handle_input(now, GET);
+    connection.drive(now, &mut server);
+    assert!(connection.is_head_held());
+    connection.close(now);
+    assert!(!connection.is_head_held());
+    assert!(connection.poll_timeout().is_some_and(|at| at > now), "the end of its lingering");
+}
+
+/// The shard that refuses a connection answers it: elsewhere it would not be counted among those without a permit.
+#[test]
+fn refused_connection_stays_on_its_shard() {
+    let now = seconds(1);
+    let mut servers = [new_server(), new_server()];
+    (0..).zip(&mut servers).for_each(|(shard, server)| server.set_shard(shard, 2));
+    let [here, there] = &mut servers;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+    let initialize = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.handle_input(now, initialize.as_bytes());
+    connection.drive(now, there);
+    let response = written(&mut connection, now, there);
+    let at =
+        response.to_ascii_lowercase().find("mcp-session-id: ").expect("a session") + "mcp-session-id: ".len();
+    let session = response[at..].lines().next().expect("an id");
+    for (admission, other) in [(Admission::Open, Some(1)), (Admission::Refused, None)] {
+        let mut connection = Connection::new(now, HttpLimits::default());
+        connection.set_admission(admission);
+        let get = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: {session}\r\n\r\n");
+        connection.handle_input(now, get.as_bytes());
+        connection.drive(now, here);
+        assert_eq!(connection.take_other_shard(), other);
+        let is_refused = written(&mut connection, now, here).starts_with("HTTP/1.1 503 ");
+        assert_eq!(is_refused, admission == Admission::Refused);
+    }
 }
 
 // covers: SEC-018

@@ -257,6 +257,12 @@ impl Connection {
             && self.inbox.is_empty()
     }
 
+    /// Returns whether the head of a request is expected or waits in the buffer.
+    #[cfg(feature = "http")]
+    pub(crate) const fn is_reading_head(&self) -> bool {
+        matches!(self.reading, RequestReadState::Head)
+    }
+
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
     /// It may not while a complete request has no complete response.

@@ -77,6 +77,27 @@ fn new_stream_ends_the_quietest_subscription_with_its_result() {
     }
 }
 
+// covers: SEC-018
+#[test]
+fn streams_of_all_shards_leave_connections_to_requests() {
+    for (connections, shards, expected) in
+        [(16, 4, 12), (10, 4, 7), (4, 4, 3), (8, 8, 6), (2, 2, 1), (1, 1, 1), (1, 3, 1)]
+    {
+        let open_streams = |shard: u8| {
+            let mut web = harness(Config::new());
+            web.server.set_shard(shard, shards);
+            web.server.set_max_connections(connections);
+            let streams: Vec<ExchangeId> = (1..=20).map(|id| listen(&mut web, id)).collect();
+            streams
+                .into_iter()
+                .filter(|x| web.response(*x).status == 200 && !web.response(*x).is_complete)
+                .count()
+        };
+        let open: usize = (0..shards).map(open_streams).sum();
+        assert_eq!(open, expected, "{connections} connections, {shards} shards");
+    }
+}
+
 // covers: SEC-018, HTTP-058
 #[test]
 fn streams_that_owe_responses_are_not_evicted() {

@@ -128,6 +128,12 @@ impl Socket {
     pub fn set_reset_on_drop(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
+
+    /// Returns whether bytes, or the end of the input, have arrived and were not read.
+    pub(crate) fn has_input(&self) -> bool {
+        let mut fds = [PollFd::new(self, PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
 }
 
 /// Creates a socket that child processes do not inherit.

@@ -81,6 +81,10 @@ impl Socket {
     pub fn set_reset_on_drop(&self) -> io::Result<()> {
         Ok(())
     }
+
+    pub(crate) fn has_input(&self) -> bool {
+        false
+    }
 }
 
 fn unsupported() -> io::Error {

@@ -54,6 +54,12 @@ pub struct Connection {
     write_timeout: Duration,
     /// Time since which the reader has taken no bytes.
     stalled_since: Option<Instant>,
+    /// Time since which there has been unsent output without a break.
+    unsent_since: Option<Instant>,
+    /// Number of bytes that the reader has taken since then.
+    taken: u64,
+    /// Bytes per second that the reader must take to keep its connection while another client waits.
+    min_rate: u32,
     /// The reader has taken bytes since the last check.
     made_progress: bool,
     is_aborted: bool,
@@ -118,6 +124,7 @@ impl Connection {
     #[must_use]
     pub fn new(now: Instant, limits: HttpLimits) -> Self {
         let (write_limit, write_timeout) = (limits.max_buffered, limits.body_idle_timeout);
+        let min_rate = limits.min_rate;
         Self {
             h1: h1::server::Connection::new(now, limits),
             write_limit,
@@ -126,6 +133,9 @@ impl Connection {
             awaits_authorization: false,
             write_timeout,
             stalled_since: None,
+            unsent_since: None,
+            taken: 0,
+            min_rate,
             made_progress: false,
             is_aborted: false,
             other_shard: None,
@@ -167,20 +177,27 @@ impl Connection {
     /// Returns whether the head of a request is complete and [held](Admission::Held).
     #[must_use]
     pub const fn is_head_held(&self) -> bool {
-        self.head_held
+        // A connection that was closed meanwhile has dropped the head.
+        self.head_held && self.h1.is_reading_head()
     }
 
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
-    /// It may not while it owes a response or is an event stream, unless its reader takes nothing.
+    /// It may not while it owes a response or is an event stream, unless its reader takes nothing for 2 s, or less than
+    /// [`HttpLimits::min_rate`].
     #[must_use]
     pub fn eviction(&self) -> Option<Eviction> {
         if self.h1.unsent_len() > 0 {
-            let at = self.stalled_since? + STALL_GRACE;
+            let mut at = self.stalled_since? + STALL_GRACE;
+            if let Some(since) = self.unsent_since.filter(|_| self.min_rate > 0) {
+                // The time at which the bytes taken so far fall below the minimum rate.
+                let micros = self.taken.saturating_mul(1_000_000) / u64::from(self.min_rate);
+                at = at.min(since + STALL_GRACE + Duration::from_micros(micros));
+            }
             return Some(Eviction { class: EvictionClass::Slow, at });
         }
         let answers = self.exchange.is_some_and(|open| open.request_complete);
-        if answers || self.awaits_authorization || self.head_held {
+        if answers || self.awaits_authorization || self.is_head_held() {
             return None;
         }
         self.h1.eviction()
@@ -224,7 +241,8 @@ impl Connection {
     /// The server has [its own deadline](Server::poll_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let own = if self.is_paused() { None } else { self.h1.poll_timeout() };
+        // The time for a head does not end while a complete one is held: nobody would handle it, again and again.
+        let own = if self.is_paused() || self.is_head_held() { None } else { self.h1.poll_timeout() };
         own.into_iter().chain(self.stalled_since.map(|since| since + self.write_timeout)).min()
     }
 
@@ -253,6 +271,7 @@ impl Connection {
     /// Records that `n` bytes were written.
     pub fn consume(&mut self, n: usize) {
         self.made_progress |= n > 0;
+        self.taken = self.taken.saturating_add(n as u64);
         self.h1.consume(n);
     }
 
@@ -328,6 +347,11 @@ impl Connection {
     fn check_write_timeout(&mut self, now: Instant, server: &mut Server) {
         let progressed = core::mem::take(&mut self.made_progress);
         if self.h1.unsent_len() == 0 {
+            self.unsent_since = None;
+        } else if self.unsent_since.is_none() {
+            (self.unsent_since, self.taken) = (Some(now), 0);
+        }
+        if self.h1.unsent_len() == 0 {
             self.stalled_since = None;
         } else if progressed || self.stalled_since.is_none() {
             self.stalled_since = Some(now);
@@ -362,8 +386,9 @@ impl Connection {
             if *head_held {
                 return None;
             }
-            *other_shard = server.other_shard(&head);
-            if other_shard.is_some() && admission == Admission::Open {
+            // A refusal needs no session, so the connection stays here and is counted here.
+            *other_shard = server.other_shard(&head).filter(|_| admission == Admission::Open);
+            if other_shard.is_some() {
                 return None;
             }
             push_record(heads, || HeadRecord::request(now, Direction::In, &head));

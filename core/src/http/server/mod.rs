@@ -42,7 +42,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use self::admission::shutting_down;
-use self::exchange::{Kind, ServerExchange, SpareBuffers};
+use self::exchange::{Kind, ResponseForm, ServerExchange, SpareBuffers};
 use self::session::SessionTable;
 use self::shares::OpenEndedStreams;
 use super::fields::{self, KnownField};
@@ -309,7 +309,9 @@ impl Server {
 
     /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
     fn is_get_stream(&self, exchange: ExchangeId) -> bool {
-        self.exchanges.get(exchange.0).is_some_and(|x| x.kind == Kind::Get)
+        // A GET that was refused has a response like any other.
+        let is_stream = |x: &ServerExchange| x.kind == Kind::Get && x.form == ResponseForm::EventStream;
+        self.exchanges.get(exchange.0).is_some_and(is_stream)
     }
 
     /// Returns whether the whole body was taken; also true for an unknown exchange.

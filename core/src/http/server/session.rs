@@ -130,6 +130,11 @@ impl SessionTable {
         (length == ID_LEN && shard != own && shard < all).then_some(shard)
     }
 
+    /// Returns the index of this shard and the number of shards, if there are several.
+    pub(super) const fn shard(&self) -> Option<(u8, u8)> {
+        self.shard
+    }
+
     pub(super) const fn is_sharded(&self) -> bool {
         self.shard.is_some()
     }

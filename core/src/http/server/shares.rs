@@ -37,12 +37,22 @@ const fn share_of_streams(all: usize) -> usize {
 }
 
 impl Server {
-    /// Sets the number of connections that the caller allows. Streams may have three quarters of them.
+    /// Sets the number of connections that the caller allows, of all shards. Streams may have three quarters of them.
     ///
     /// The share of [`Config::max_exchanges`](super::Config::max_exchanges) holds, too. When it is reached, a new
-    /// stream ends the one that has been quiet for longest.
+    /// stream ends the one that has been quiet for longest. Of several shards, each has an equal part of the share; call
+    /// this after [`set_shard`](Self::set_shard). With fewer streams than shards, some shards refuse all streams: one for
+    /// each shard could take all connections.
     pub fn set_max_connections(&mut self, connections: usize) {
-        self.open_ended.limit = share_of_streams(connections.min(self.config.max_exchanges));
+        let all = share_of_streams(connections);
+        let part = match self.sessions.shard() {
+            Some((shard, shards)) => {
+                let (shard, shards) = (usize::from(shard), usize::from(shards).max(1));
+                all / shards + usize::from(shard < all % shards)
+            }
+            None => all,
+        };
+        self.open_ended.limit = part.min(share_of_streams(self.config.max_exchanges));
     }
 
     /// Admits one more stream without an end of its own, or refuses it and returns false.

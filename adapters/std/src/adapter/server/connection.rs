@@ -56,6 +56,8 @@ pub(super) struct ServerConnection {
     pub(super) connection: Connection,
     /// Readiness that the last wait found and that is not handled yet.
     pub(super) readiness: ConnectionReadiness,
+    /// Time until which it is not evicted, because it had input that was not read yet, or has just been written to.
+    pub(super) spared_until: Instant,
     /// Time of the last read or write.
     pub(super) last_used: Instant,
     /// Deadline of the TLS handshake, or of the last TLS bytes.
@@ -96,6 +98,7 @@ impl ServerConnection {
                 read_wanted: false,
                 deadline_passed: false,
             },
+            spared_until: Instant::ZERO,
             last_used: now,
             tls_deadline: None,
             is_write_shut: false,
@@ -127,11 +130,14 @@ impl ServerConnection {
         if self.permit.is_none() || !self.readiness.ready.is_empty() {
             return None;
         }
-        if self.transport.is_handshaking() {
-            return Some(Eviction { class: EvictionClass::Silent, at: self.last_used });
-        }
-        let is_flushed = self.transport.is_flushed();
-        self.connection.eviction().filter(|eviction| is_flushed || eviction.class != EvictionClass::Idle)
+        let eviction = if self.transport.is_handshaking() {
+            Eviction { class: EvictionClass::Silent, at: self.last_used }
+        } else {
+            let is_flushed = self.transport.is_flushed();
+            let eviction = self.connection.eviction();
+            eviction.filter(|eviction| is_flushed || eviction.class != EvictionClass::Idle)?
+        };
+        Some(Eviction { at: eviction.at.max(self.spared_until), ..eviction })
     }
 
     /// Serves its requests from now on.

@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 
 use self::admission::default_max_connections;
 use self::index::ConnectionIndex;
-use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection};
+use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection, Waiting};
 use super::permits::ConnectionPermits;
 use crate::Clock;
 use crate::adapter::NetStream;
@@ -237,6 +237,10 @@ impl Connections {
         self.stop_listening();
         for (key, connection) in self.connections.iter_mut() {
             let token = key.into();
+            if connection.waiting() == Waiting::WithRequest {
+                // It was read and gets no permit any more.
+                connection.refuse(self.now, server);
+            }
             connection.connection.close(self.now);
             connection.connection.drive(self.now, server);
             self.index.queue_update(token, connection);

@@ -109,11 +109,11 @@ impl<H: Handler> HttpServer<H> {
     /// [`HttpLimits::max_buffered`] for its buffers. Besides, 64 connections may wait.
     ///
     /// Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
-    /// longest.
+    /// longest. Each [shard](Self::shards) has an equal part of them, and none if there are fewer than shards.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner.state.connections.max_connections = connections.max(1);
-        self.inner.state.bound_streams(1);
+        self.inner.state.bound_streams();
         self
     }
 

@@ -15,6 +15,10 @@ pub(super) struct ConnectionPermits {
     addresses: Mutex<BTreeMap<IpAddr, usize>>,
     /// Whether a shard waits for a permit.
     is_waiter_registered: AtomicBool,
+    /// Whether a request waits for a permit.
+    is_crowded: AtomicBool,
+    /// Whether one of the shards should evict a connection.
+    is_eviction_requested: AtomicBool,
     /// Wakes the shard that accepts connections.
     waker: Waker,
 }
@@ -23,8 +27,36 @@ impl ConnectionPermits {
     /// Creates the counters. `waker` is woken when a permit is released while a [waiter](Self::register_waiter) waits.
     pub(super) fn new(shards: u8, waker: Waker) -> Arc<Self> {
         let counts = (0..shards).map(|_| AtomicUsize::new(0)).collect();
-        let addresses = Mutex::default();
-        Arc::new(Self { counts, addresses, is_waiter_registered: AtomicBool::new(false), waker })
+        Arc::new(Self {
+            counts,
+            addresses: Mutex::default(),
+            is_waiter_registered: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
+            is_eviction_requested: AtomicBool::new(false),
+            waker,
+        })
+    }
+
+    /// Sets whether a request waits for a permit, for the other shards.
+    pub(super) fn set_crowded(&self, is_crowded: bool) {
+        if self.is_crowded() != is_crowded {
+            self.is_crowded.store(is_crowded, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether a request waits for a permit.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::SeqCst)
+    }
+
+    /// Requests that one of the shards evicts a connection.
+    pub(super) fn request_eviction(&self) {
+        self.is_eviction_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes the request for an eviction, if there is one.
+    pub(super) fn take_eviction_request(&self) -> bool {
+        self.is_eviction_requested.swap(false, Ordering::SeqCst)
     }
 
     /// Requests a wake-up when the next permit is released. Check for capacity again afterwards.
@@ -117,11 +149,10 @@ impl AddressPermit {
             return Some(Self { counted: None });
         }
         let mut addresses = permits.addresses();
-        let count = addresses.entry(address).or_default();
-        if *count >= limit {
+        if addresses.get(&address).copied().unwrap_or(0) >= limit {
             return None;
         }
-        *count += 1;
+        *addresses.entry(address).or_default() += 1;
         Some(Self { counted: Some((permits.clone(), address)) })
     }
 }
@@ -203,5 +234,8 @@ mod tests {
         assert!(local.iter().all(Option::is_some));
         drop((_mapped, _six));
         assert!(permits.addresses().is_empty());
+        // An address that is refused leaves no entry.
+        let refused = AddressPermit::acquire(&permits, "203.0.113.7".parse().unwrap(), 0);
+        assert!(refused.is_none() && permits.addresses().is_empty());
     }
 }

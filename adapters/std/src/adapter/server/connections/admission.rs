@@ -15,22 +15,59 @@ use crate::adapter::server::connection::{ConnectionReadiness, MigratedConnection
 use crate::adapter::server::permits::ConnectionPermit;
 
 impl Connections {
-    /// Returns, once, whether a connection waits for a permit and none of this shard can be evicted. Then another shard
-    /// may [evict one](Self::evict_one).
-    pub const fn take_at_capacity(&mut self) -> bool {
-        core::mem::replace(&mut self.at_capacity, false)
+    /// Returns, once, whether a connection waits for a permit and none of this shard can be evicted. Then one of the
+    /// other shards may [evict one](Self::evict_for_first_shard).
+    pub fn take_at_capacity(&mut self) -> bool {
+        let at_capacity = core::mem::replace(&mut self.at_capacity, false);
+        if at_capacity {
+            self.permits.request_eviction();
+        }
+        at_capacity
+    }
+
+    /// Evicts a connection because the first shard needs its permit, unless another shard has done so.
+    pub fn evict_for_first_shard(&mut self, server: &mut Server) {
+        if self.permits.take_eviction_request() && !self.evict_one(server) {
+            self.permits.request_eviction();
+        }
     }
 
     /// Evicts the connection that loses least, if one may be evicted now. Returns whether there was one.
-    pub fn evict_one(&mut self, server: &mut Server) -> bool {
+    pub(super) fn evict_one(&mut self, server: &mut Server) -> bool {
         self.evict_before(server, self.now)
     }
 
     /// As [`evict_one`](Self::evict_one), but of those that could have been evicted before `time`.
     fn evict_before(&mut self, server: &mut Server, time: Instant) -> bool {
-        let Some((class, token)) = self.find_victim(time) else { return false };
-        self.evict(server, class, token);
-        true
+        for _ in 0..MAX_SPARED {
+            let Some((class, token)) = self.find_victim(time) else { return false };
+            if !self.spare(server, class, token) {
+                self.evict(server, class, token);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Spares a connection that is only behind because this thread was busy. Returns whether it did.
+    ///
+    /// Readiness is known from the last wait. Since then a handler may have run for seconds, in which a request arrived,
+    /// or the reader made room for more of its response.
+    fn spare(&mut self, server: &mut Server, class: EvictionClass, token: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(token.into()) else { return false };
+        let spared = match class {
+            // Its input is dropped.
+            EvictionClass::Done => false,
+            _ if connection.connection.transmit().is_empty() => connection.transport.socket().has_input(),
+            _ => connection.write(self.now, server),
+        };
+        if spared {
+            // Input is read after the next wait, but not while the application has too much to do.
+            connection.spared_until = self.now + SPARED_TIME;
+            self.index.queue_update(token, connection);
+            self.write_queue.push(token);
+        }
+        spared
     }
 
     /// Returns whether the connection limit is reached.
@@ -71,9 +108,17 @@ impl Connections {
         true
     }
 
-    /// Returns whether a request waits for a permit.
+    /// Returns whether a request waits for a permit, in whichever shard.
     pub(super) fn is_crowded(&mut self) -> bool {
-        !self.waiting.is_empty() && matches!(self.next_waiting(), Some((_, Waiting::WithRequest)))
+        if self.shard > 0 {
+            return self.permits.is_crowded();
+        }
+        let is_crowded =
+            !self.waiting.is_empty() && matches!(self.next_waiting(), Some((_, Waiting::WithRequest)));
+        if self.shards > 1 {
+            self.permits.set_crowded(is_crowded);
+        }
+        is_crowded
     }
 
     /// Returns the connection that gets the next permit: the first with a complete head, or else the first.
@@ -218,6 +263,10 @@ const RESERVED_DESCRIPTORS: u64 = 128;
 const MAX_DEFAULT_CONNECTIONS: usize = 10_000;
 /// Age in microseconds at which a connection may be evicted because the process has no descriptor left.
 const DESCRIPTOR_GRACE: u64 = 100_000;
+/// Maximum number of connections that are spared in favour of a later one, before the next wait.
+const MAX_SPARED: usize = 64;
+/// Time for which a connection is spared.
+const SPARED_TIME: Duration = Duration::from_millis(20);
 /// Time after which the other shards are asked again to evict a connection.
 const SHARD_RETRY_DELAY: Duration = Duration::from_millis(20);
 

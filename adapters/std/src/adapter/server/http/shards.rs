@@ -28,7 +28,7 @@ pub(super) enum ShardMessage {
     Changed(ChangeSet),
     /// Shuts the server down.
     Shutdown(Duration),
-    /// A connection waits for a permit.
+    /// A connection waits for a permit, and one shard should release one.
     EvictOne,
 }
 
@@ -111,13 +111,13 @@ impl HttpLoop {
             let (config, http) = (self.state.config.clone(), self.state.http.clone());
             let mut state = State::new(connections, config, http, entropy);
             state.server.set_shard(shard, all);
-            state.bound_streams(all);
+            state.bound_streams();
             let mut other = Self::new(state);
             other.dispatcher.set_max_running(self.dispatcher.max_running());
             others.push(other);
         }
         self.state.server.set_shard(0, all);
-        self.state.bound_streams(all);
+        self.state.bound_streams();
         let loops = core::iter::once(&*self).chain(others.iter().map(|other| &**other));
         let senders: Vec<_> = loops.map(|shard| shard.state.shard_inbox.sender()).collect();
         for shard in core::iter::once(self).chain(others.iter_mut().map(|other| &mut **other)) {
@@ -142,7 +142,7 @@ impl State {
                 ShardMessage::Connection(connection) => self.connections.adopt(&mut self.server, connection),
                 ShardMessage::Changed(changes) => self.publish_changes(&changes),
                 ShardMessage::Shutdown(grace) => self.begin_shutdown(grace),
-                ShardMessage::EvictOne => _ = self.connections.evict_one(&mut self.server),
+                ShardMessage::EvictOne => self.connections.evict_for_first_shard(&mut self.server),
             }
         }
         self.shard_messages = messages;

@@ -64,14 +64,13 @@ impl State {
             shutdown_deadline: None,
             error: None,
         };
-        state.bound_streams(1);
+        state.bound_streams();
         state
     }
 
-    /// Bounds the streams of this shard, one of `shards`, so that they leave connections to requests.
-    pub(super) fn bound_streams(&mut self, shards: u8) {
-        self.server
-            .set_max_connections(self.connections.max_connections.div_ceil(usize::from(shards.max(1))));
+    /// Bounds the streams of this shard, so that those of all shards leave connections to requests.
+    pub(super) fn bound_streams(&mut self) {
+        self.server.set_max_connections(self.connections.max_connections);
     }
 
     pub(super) fn begin_shutdown(&mut self, grace: Duration) {
