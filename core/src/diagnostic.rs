@@ -65,6 +65,11 @@ pub enum Diagnostic {
         /// Reason why they are not valid.
         reason: String,
     },
+    /// The peer did not answer a keep-alive ping in time (PING-005).
+    PingMissed {
+        /// Number of unanswered pings in a row.
+        misses: u32,
+    },
     /// A deviation in an HTTP exchange.
     Http(String),
     /// The peer contradicted the era that was found. A stored [`KnownEra`](crate::client::KnownEra) is out of date.
@@ -99,6 +104,9 @@ impl core::fmt::Display for Diagnostic {
             }
             Self::UnsolicitedNotification(method) => write!(f, "a `{method}` that was not asked for"),
             Self::InvalidTool { name, reason } => write!(f, "the tool `{name}` was left out: {reason}"),
+            Self::PingMissed { misses } => {
+                write!(f, "a keep-alive ping was not answered ({misses} in a row)")
+            }
             Self::Http(text) => f.write_str(text),
             Self::EraContradicted => f.write_str("an answer that contradicts the era of the server"),
         }

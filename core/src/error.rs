@@ -39,6 +39,14 @@ pub enum Fault {
         /// Number of faulty messages.
         count: u32,
     },
+    /// The peer left too many keep-alive pings in a row unanswered (PING-003, PING-005).
+    ///
+    /// See `keep_alive_ping` of the engines' configurations.
+    #[error("the peer did not answer {misses} keep-alive pings in a row")]
+    PingTimeout {
+        /// Number of unanswered pings.
+        misses: u32,
+    },
     /// The server closed its side during the probe.
     ///
     /// Some legacy servers exit on a request that they do not know. Start the server again and connect with the era of

@@ -32,6 +32,7 @@ mod inbound_calls;
 mod input_requests;
 mod inputs_client;
 mod inputs_server;
+mod keep_alive;
 mod known_era;
 mod known_meta;
 mod limits;

@@ -295,9 +295,9 @@ fn timed_out_call_ends_on_both_sides() {
     }
 }
 
-// covers: PING-005, TIME-001
+// covers: PING-003, TIME-001
 #[test]
-fn unanswered_ping_times_out_like_a_call() {
+fn unanswered_ping_of_application_times_out_like_a_call() {
     for_each_client(|harness| {
         let key =
             harness.pipe.engine().ping(harness.now, &CallOptions::new().timeout(secs(3))).expect("ready");
@@ -305,7 +305,7 @@ fn unanswered_ping_times_out_like_a_call() {
         assert!(ping["method"] == "ping" || ping["method"] == "server/discover");
         harness.advance(secs(3));
         assert_timed_out(harness, key, &ping, &CallError::TimedOut);
-        // The connection stays open: the application decides what a missing answer means.
+        // The connection stays open: the application decides about its own pings. Only keep-alive pings end it.
         let key = harness.pipe.engine().ping(harness.now, &CallOptions::new()).expect("ready");
         let ping = harness.expect_reply();
         harness.feed_message(&result_response(&ping, json!({})));

@@ -26,7 +26,8 @@ use mcp_std::io::Duplex;
 /// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
 ///   disconnecting.
 /// - [`Error::Closed`] if the client sent too many faulty messages
-///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+///   keep-alive pings.
 pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run()
 }

@@ -42,7 +42,8 @@ use crate::timer::DeadlineTimer;
 /// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
 ///   disconnecting.
 /// - [`Error::Closed`] if the client sent too many faulty messages
-///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+///   keep-alive pings.
 #[cfg(unix)]
 pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run().await
@@ -74,7 +75,8 @@ pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Er
 ///
 /// - [`Error::Io`] if the stream breaks for another reason than the client disconnecting.
 /// - [`Error::Closed`] if the client sent too many faulty messages
-///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+///   keep-alive pings.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     config: Config,
     stream: S,
@@ -368,7 +370,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         let closed = if self.drive.is_write_closed() { Ok(()) } else { flush_and_close(stream, grace).await };
         match (self.drive.take_error(), self.fault.take(), closed) {
             (Some(error), ..) => Err(Error::Io(error)),
-            (None, Some(fault @ Fault::TooManyFaultyMessages { .. }), _) => Err(Error::closed(fault)),
+            (None, Some(fault @ (Fault::TooManyFaultyMessages { .. } | Fault::PingTimeout { .. })), _) => {
+                Err(Error::closed(fault))
+            }
             (None, _, Err(error)) if !mcp_std::io::is_peer_gone(&error) => Err(Error::Io(error)),
             _ => Ok(()),
         }

@@ -29,3 +29,19 @@ fn pair(era: Era, _capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<
     assert_eq!(client.peer().era(), era);
     (client, server)
 }
+
+// covers: PING-003, PING-005
+#[test]
+fn server_ends_when_its_client_answers_no_pings() {
+    use std::io::Write as _;
+
+    use mcp_proto::Fault;
+    support::with_timeout(|| {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(support::INITIALIZE.as_bytes()).unwrap();
+        let config = server_config().keep_alive_ping(core::time::Duration::from_secs(1), 0);
+        let ended = adapter::serve_handler(config, Async::new(near).unwrap(), Tools::new().0);
+        let Err(Error::Closed(closed)) = ended else { panic!("{ended:?}") };
+        assert_eq!(closed.fault, Fault::PingTimeout { misses: 1 });
+    });
+}

@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{InboundCalls, InboundIndex};
+use super::keep_alive::{KeepAlive, KeepAlivePing};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use crate::deadlines::Deadlines;
@@ -45,6 +46,8 @@ pub(crate) enum EndpointTimer {
     Changes(Key),
     /// The grace period of a channel has ended.
     Grace(Key),
+    /// A keep-alive ping of a channel may be due.
+    KeepAlive(Key),
     /// The handshake or the probe has timed out.
     Negotiation(u32),
     /// The engine has been idle, so its buffers are freed.
@@ -65,6 +68,8 @@ pub(crate) struct Channel<R> {
     pub(crate) input_end: Option<Box<Fault>>,
     /// End of the grace period for what is still in flight.
     grace_deadline: Option<Instant>,
+    /// Keep-alive pings, from the end of a legacy handshake on.
+    pub(super) keep_alive: Option<Box<KeepAlive>>,
     pub(crate) closed: bool,
     pub(crate) role: R,
 }
@@ -80,6 +85,9 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) outbound: OutboundCalls,
     pub(super) batches: Slab<Batch>,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
+    pub(super) keep_alive: Option<KeepAlivePing>,
+    /// Time at which the transport was last known not to read.
+    pub(super) input_held_at: Option<Instant>,
     tap: Option<Box<Tap>>,
     pub(crate) now: Instant,
     last_activity: Instant,
@@ -92,7 +100,7 @@ pub(crate) struct Endpoint<R: Role> {
 }
 
 impl<R: Role> Endpoint<R> {
-    pub(crate) fn new(limits: Arc<Limits>, redacted: &[String]) -> Self {
+    pub(crate) fn new(limits: Arc<Limits>, redacted: &[String], keep_alive: Option<KeepAlivePing>) -> Self {
         let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted.to_vec())));
         Self {
             limits,
@@ -101,6 +109,8 @@ impl<R: Role> Endpoint<R> {
             outbound: OutboundCalls::new(),
             batches: Slab::new(),
             deadlines: Deadlines::new(),
+            keep_alive,
+            input_held_at: None,
             tap,
             now: Instant::ZERO,
             last_activity: Instant::ZERO,
@@ -172,7 +182,8 @@ impl<R: Role> Endpoint<R> {
     /// Removes deadlines of ended calls and channels when they have become many.
     pub(crate) fn sweep(&mut self) {
         let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
-        let live = inbound.calls.len() + outbound.calls.len();
+        let pings = if self.keep_alive.is_some() { channels.len() } else { 0 };
+        let live = inbound.calls.len() + outbound.calls.len() + pings;
         deadlines
             .sweep(live, |at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation));
     }
@@ -214,6 +225,7 @@ impl<R: Role> Endpoint<R> {
             consecutive_faults: 0,
             input_end: None,
             grace_deadline: None,
+            keep_alive: None,
             closed: false,
             role,
         })
@@ -274,6 +286,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
+        self.record_input(channel);
         if let Some(tap) = &mut self.tap {
             tap.record(self.now, Direction::In, ChannelId(channel), message);
         }
@@ -473,6 +486,10 @@ fn may_be_current<R>(
         EndpointTimer::Grace(key) => {
             channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
         }
+        EndpointTimer::KeepAlive(key) => channels.get(key).is_some_and(|c| {
+            let is_due = c.keep_alive.as_deref().is_some_and(|state| state.is_due_at(at));
+            is_due && c.input_end.is_none() && !c.closed
+        }),
         EndpointTimer::Negotiation(which) => which == generation,
         EndpointTimer::Trim => true,
     }

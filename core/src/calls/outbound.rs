@@ -114,6 +114,8 @@ pub(crate) enum CallPurpose {
     Listen,
     /// A request of the engine itself.
     Internal,
+    /// A keep-alive ping.
+    KeepAlive,
     /// An input request of this inbound call.
     Input(Key),
 }

@@ -15,6 +15,11 @@ pub(crate) trait Role {
         None
     }
 
+    /// Returns whether messages outside of calls reach the peer at present.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
     /// Records that a request of the channel has to be answered.
     fn request_started(&mut self) {}
 

@@ -73,7 +73,8 @@ impl Engine {
         match (call.purpose, call.timeout_error(self.endpoint.now)) {
             (CallPurpose::Application, _) if call.superseded => self.handle_round_deadline(key),
             (CallPurpose::Application | CallPurpose::Retry(_), _) => self.handle_call_timeout(key),
-            (CallPurpose::Listen | CallPurpose::Internal, Some(outcome)) => {
+            (CallPurpose::KeepAlive, Some(_)) if self.restart_ping_wait(key) => {}
+            (CallPurpose::Listen | CallPurpose::Internal | CallPurpose::KeepAlive, Some(outcome)) => {
                 self.endpoint.send_cancellation(key, Some("no answer in time"));
                 self.finish_outbound(key, Err(outcome));
             }

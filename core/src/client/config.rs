@@ -3,7 +3,9 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
+use crate::calls::keep_alive::KeepAlivePing;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
@@ -27,6 +29,7 @@ pub struct Config {
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) keep_alive: Option<KeepAlivePing>,
     pub(crate) custom_methods: Vec<String>,
     pub(crate) accepts_any_custom_method: bool,
     pub(crate) redacted_members: Vec<String>,
@@ -49,6 +52,7 @@ impl Config {
             known_era: None,
             send_info: true,
             limits: Arc::new(Limits::default()),
+            keep_alive: None,
             custom_methods: Vec::new(),
             accepts_any_custom_method: false,
             redacted_members: Vec::new(),
@@ -119,6 +123,21 @@ impl Config {
     pub(crate) fn accepts_custom_method(&self, method: &str) -> bool {
         self.custom_methods.iter().any(|m| m == method)
             || (self.accepts_any_custom_method && methods::request_rule(method).is_none())
+    }
+
+    /// Pings legacy servers that are silent, and ends the connection of one that does not answer (PING-004). The default is
+    /// no pings.
+    ///
+    /// A ping is sent after `interval` without input, and has another `interval` for its answer. Any input counts as a
+    /// sign of life, a late answer too. After more than `allowed_misses` pings in a row without one, the connection ends
+    /// with [`Fault::PingTimeout`](crate::Fault): after `allowed_misses + 2` intervals of silence. Each earlier miss is
+    /// reported as [`Diagnostic::PingMissed`](crate::Diagnostic). Intervals below one second act as one second. Pings
+    /// use at most a quarter of [`Limits::max_pending_calls`]; one that finds no room is sent an interval later.
+    /// Modern servers have no `ping` (PING-006).
+    #[must_use]
+    pub fn keep_alive_ping(mut self, interval: Duration, allowed_misses: u32) -> Self {
+        self.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
+        self
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.

@@ -68,7 +68,7 @@ impl Engine {
     /// Creates an engine without a channel.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
-        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members);
+        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
         Self {
             endpoint,
             events: VecDeque::new(),
@@ -148,6 +148,10 @@ impl Engine {
                     }
                 }
                 EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::KeepAlive(channel) => {
+                    let health = self.endpoint.handle_keep_alive(channel);
+                    self.report_health(health);
+                }
                 EndpointTimer::Trim => {
                     if self.endpoint.trim() {
                         self.events.shrink_to_fit();
@@ -574,5 +578,8 @@ impl Engine {
         self.peer = Some(Box::new(peer.clone()));
         self.events.push_back(Event::Ready(peer));
         self.flush_queue();
+        if let Some(main) = self.main_channel.filter(|_| !self.is_modern()) {
+            self.endpoint.begin_keep_alive(main);
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Engine {
     /// Returns whether a request is repeated by the engine in the next session anyway.
     pub(crate) fn is_internal_request(&self, channel: ChannelId, id: &RequestId) -> bool {
         let call = self.pending_call(channel, id).and_then(|key| self.endpoint.outbound.calls.get(key));
-        call.is_some_and(|call| call.purpose == CallPurpose::Internal)
+        call.is_some_and(|call| matches!(call.purpose, CallPurpose::Internal | CallPurpose::KeepAlive))
     }
 
     /// Returns whether a request may be executed twice.

@@ -13,6 +13,7 @@ mod event;
 #[cfg(feature = "http")]
 mod exchanges;
 mod input;
+mod keep_alive;
 mod list;
 mod log;
 mod negotiate;

@@ -200,6 +200,10 @@ impl Engine {
             }
             CallPurpose::Listen => return self.listen_ended(key, outcome.map(drop)),
             CallPurpose::Internal => return self.finish_internal_request(key, outcome.map(drop)),
+            CallPurpose::KeepAlive => {
+                let health = self.endpoint.finish_ping(key, &outcome);
+                return self.report_health(health);
+            }
             CallPurpose::Probe | CallPurpose::Handshake | CallPurpose::Input(_) => {}
         }
         let outcome = outcome.map_err(|e| match e {

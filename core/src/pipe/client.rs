@@ -44,8 +44,9 @@ impl Client {
     }
 
     /// Takes bytes that were read. Messages that lie completely in them are not copied.
-    pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
+    pub fn handle_input_owned(&mut self, now: Instant, bytes: Bytes) {
         if !self.eof {
+            self.engine.record_input(now, self.channel);
             self.decoder.push_owned(bytes);
         }
     }
@@ -54,10 +55,15 @@ impl Client {
 impl Pipe for Client {
     type Event = Event;
 
-    fn handle_input(&mut self, _now: Instant, bytes: &[u8]) {
+    fn handle_input(&mut self, now: Instant, bytes: &[u8]) {
         if !self.eof {
+            self.engine.record_input(now, self.channel);
             self.decoder.push(bytes);
         }
+    }
+
+    fn hold_keep_alive(&mut self, now: Instant) {
+        self.engine.hold_keep_alive(now);
     }
 
     fn handle_eof(&mut self, _now: Instant) {

@@ -22,7 +22,7 @@ use crate::time::Instant;
 /// Every implementation keeps this contract:
 /// - Inputs and commands may come in any number and order between two polls. The way in which the input was cut never
 ///   changes the output.
-/// - [`handle_input`](Self::handle_input) only stores the input. [`poll_event`](Self::poll_event) decodes it, a bounded
+/// - [`handle_input`](Self::handle_input) only stores the input, as a sign of life of the peer. [`poll_event`](Self::poll_event) decodes it, a bounded
 ///   amount per call. A missing poll delays the output and has no other effect.
 /// - `now` is monotonic: an older value counts as the last one.
 /// - No method blocks or panics, whatever the peer sends.
@@ -32,6 +32,12 @@ pub trait Pipe {
 
     /// Takes bytes that were read.
     fn handle_input(&mut self, now: Instant, bytes: &[u8]);
+
+    /// Records that the driver does not read at present although input may arrive.
+    ///
+    /// Silence then proves nothing, so a keep-alive ping waits on. Drivers that stop reading for longer than a moment call
+    /// it before each wait.
+    fn hold_keep_alive(&mut self, now: Instant);
 
     /// Reports the end of the input.
     fn handle_eof(&mut self, now: Instant);

@@ -3,8 +3,10 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::custom_method::CustomMethod;
+use crate::calls::keep_alive::KeepAlivePing;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
@@ -33,6 +35,7 @@ pub struct Config {
     pub(crate) versions: VersionSet,
     pub(crate) advertise_legacy: bool,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) keep_alive: Option<KeepAlivePing>,
     pub(super) custom_methods: Vec<CustomMethod>,
     pub(crate) accepts_any_custom_method: bool,
     pub(crate) redacted_members: Vec<String>,
@@ -66,6 +69,7 @@ impl Config {
             versions: VersionSet::ALL,
             advertise_legacy: false,
             limits: Arc::new(Limits::default()),
+            keep_alive: None,
             custom_methods: Vec::new(),
             accepts_any_custom_method: false,
             redacted_members: Vec::new(),
@@ -210,6 +214,21 @@ impl Config {
             None if self.accepts_any_custom_method && methods::request_rule(method).is_none() => Ok(()),
             None => Err(RpcError::method_not_found(method)),
         }
+    }
+
+    /// Pings legacy clients that are silent, and ends the session of one that does not answer (PING-004). The default is
+    /// no pings.
+    ///
+    /// A ping is sent after `interval` without input, and has another `interval` for its answer. Any input counts as a
+    /// sign of life, a late answer too. After more than `allowed_misses` pings in a row without one, the session ends
+    /// with [`Fault::PingTimeout`](crate::Fault): after `allowed_misses + 2` intervals of silence. Each earlier miss is
+    /// reported as [`Diagnostic::PingMissed`](crate::Diagnostic). Intervals below one second act as one second. Pings
+    /// use at most a quarter of [`Limits::max_pending_calls`]; one that finds no room is sent an interval later.
+    /// Over HTTP only a session with an open GET stream is pinged. Modern clients take no requests (PING-006).
+    #[must_use]
+    pub fn keep_alive_ping(mut self, interval: Duration, allowed_misses: u32) -> Self {
+        self.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
+        self
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.

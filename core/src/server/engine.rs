@@ -64,7 +64,7 @@ impl Engine {
     /// Creates an engine without channels.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
-        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members);
+        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
         let (events, backlog) = (VecDeque::new(), VecDeque::new());
         Self {
             #[cfg(feature = "crypto")]
@@ -169,13 +169,10 @@ impl Engine {
                     self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
                 }
                 EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
-                EndpointTimer::Outbound(key) => {
-                    if let Some(outcome) =
-                        self.endpoint.outbound.calls.get(key).and_then(|c| c.timeout_error(self.endpoint.now))
-                    {
-                        self.endpoint.send_cancellation(key, Some("no answer in time"));
-                        self.finish_outbound(key, Err(outcome));
-                    }
+                EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
+                EndpointTimer::KeepAlive(channel) => {
+                    let health = self.endpoint.handle_keep_alive(channel);
+                    self.report_health(channel, health);
                 }
                 EndpointTimer::Grace(channel) => {
                     let is_shutdown = self
@@ -231,10 +228,8 @@ impl Engine {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel.0).is_none_or(|c| {
             c.input_end.is_some()
-                || self.events.len() >= limits.max_events
                 || c.outbox.len() >= limits.outbox_high_water
-                || c.role.waiting.len() >= limits.max_waiting_requests
-                || c.role.waiting.is_spent()
+                || self.has_unread_input(channel.0)
         })
     }
 
@@ -473,6 +468,11 @@ impl Engine {
     }
 
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
+        if let Some(channel) = ping.map(|c| c.channel) {
+            let health = self.endpoint.finish_ping(key, &outcome);
+            return self.report_health(channel, health);
+        }
         let Some(call) = self.endpoint.outbound.calls.remove(key) else { return };
         self.endpoint.sweep();
         match call.purpose {

@@ -15,6 +15,7 @@ mod handshake;
 pub(crate) mod header_check;
 mod input;
 mod input_required;
+mod keep_alive;
 mod log;
 mod parked;
 mod receive;

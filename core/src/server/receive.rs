@@ -482,6 +482,7 @@ impl Engine {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
             self.listen_for_session(channel);
+            self.endpoint.begin_keep_alive(channel);
             self.send_all_queued_requests(channel);
         }
     }

@@ -53,6 +53,10 @@ impl Role for ServerChannel {
         self.stream.parent
     }
 
+    fn is_reachable(&self) -> bool {
+        !self.stream.has_no_get_stream()
+    }
+
     fn request_started(&mut self) {
         self.stream.pending_answers += 1;
     }

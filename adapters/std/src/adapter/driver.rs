@@ -150,6 +150,7 @@ impl PipeDriver {
     ///
     /// The wait ends when bytes can be read (if `reads`) or written, at a deadline of the pipe, or at `until`.
     pub fn wait<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex, reads: bool, until: Option<Instant>) {
+        self.hold_keep_alive(pipe, reads);
         let interest = self.interest(pipe, reads);
         let deadline = until.into_iter().chain(self.next_deadline(pipe)).min();
         match io.wait(interest, deadline.map(|at| self.clock.until(at))) {
@@ -189,6 +190,13 @@ impl PipeDriver {
         }
     }
 
+    /// Suspends the judgement of keep-alive pings while nothing is read.
+    fn hold_keep_alive<P: Pipe>(&self, pipe: &mut P, reads: bool) {
+        if !reads && self.is_read_open {
+            pipe.hold_keep_alive(self.now);
+        }
+    }
+
     /// Returns the interest in the stream; reading only if `reads`.
     pub fn interest<P: Pipe>(&self, pipe: &P, reads: bool) -> Interest {
         Interest {
@@ -214,6 +222,7 @@ impl PipeDriver {
         io: &'io dyn Duplex,
         reads: bool,
     ) -> WaitRequest<'io> {
+        self.hold_keep_alive(pipe, reads);
         let timeout = self.next_deadline(pipe).map(|at| self.clock.until(at));
         #[cfg(unix)]
         return WaitRequest::new(io.descriptors(), self.interest(pipe, reads), timeout);

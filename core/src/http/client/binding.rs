@@ -206,6 +206,7 @@ impl Client {
     /// Processes a part of the body of a response, without its transfer coding.
     pub fn handle_body(&mut self, now: Instant, exchange: ExchangeId, part: &[u8]) {
         self.tick(now);
+        self.engine.record_input(self.now, self.channel);
         self.receive_body(exchange.0, part);
         self.finish_closing();
     }

@@ -123,6 +123,7 @@ pub(super) enum CallMethod {
     Listen,
     /// `logging/setLevel`.
     SetLevel,
+    Ping,
     Other,
 }
 
@@ -163,7 +164,10 @@ impl ExchangePurpose {
             Self::Message { .. } | Self::RenewSession | Self::ConfirmSession | Self::DeleteSession => {
                 ExchangeClass::Message
             }
-            Self::Call { method: CallMethod::Probe | CallMethod::Handshake, .. } => ExchangeClass::Message,
+            // A ping that waits for the connection of a long call would time out.
+            Self::Call { method: CallMethod::Probe | CallMethod::Handshake | CallMethod::Ping, .. } => {
+                ExchangeClass::Message
+            }
             Self::Call { method: CallMethod::Listen, .. } | Self::GetStream | Self::HttpSse => {
                 ExchangeClass::Stream
             }

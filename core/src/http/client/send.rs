@@ -109,6 +109,7 @@ impl Client {
                     methods::TOOLS_CALL => CallMethod::CallTool,
                     methods::SUBSCRIPTIONS_LISTEN => CallMethod::Listen,
                     methods::SET_LEVEL => CallMethod::SetLevel,
+                    methods::PING => CallMethod::Ping,
                     _ => CallMethod::Other,
                 };
                 ExchangePurpose::Call { id, method }

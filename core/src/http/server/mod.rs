@@ -49,6 +49,7 @@ use super::fields::{self, KnownField};
 use super::params::HeaderParams;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
+use crate::error::Fault;
 use crate::head::RequestHead;
 use crate::server::{self, Engine};
 use crate::slab::{Key, Slab};
@@ -256,7 +257,13 @@ impl Server {
         self.tick(now);
         match self.events.pop_front() {
             Some(event) => Some(event),
-            None => self.engine.poll_event(self.now).map(Event::Server),
+            None => {
+                let event = self.engine.poll_event(self.now)?;
+                if let server::Event::Closed { channel, fault: Fault::PingTimeout { .. } } = &event {
+                    self.end_session_of(channel.0); // PING-005
+                }
+                Some(Event::Server(event))
+            }
         }
     }
 

@@ -322,6 +322,14 @@ impl Server {
         self.engine.drop_stream(self.now, session.channel);
     }
 
+    /// Ends the session whose messages the engine has on this channel.
+    pub(super) fn end_session_of(&mut self, channel: Key) {
+        let found = self.sessions.table.iter().find(|(_, session)| session.channel == channel);
+        if let Some(key) = found.map(|(key, _)| key) {
+            self.end_session(key);
+        }
+    }
+
     /// Removes sessions that were idle for `session_idle_timeout`.
     pub(super) fn expire_sessions(&mut self) {
         let (now, idle) = (self.now, self.config.session_idle_timeout);

@@ -440,7 +440,9 @@ impl Connections {
                 self.index.queue_update(token, connection);
             }
         }
-        if reads {
+        if !reads {
+            server.engine().hold_keep_alive(self.now);
+        } else {
             for token in self.read_suspended.drain(..) {
                 if let Some(connection) = self.connections.get_mut(token.into()) {
                     connection.read_suspended = false;

@@ -112,7 +112,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     ///
     /// - [`Error::Io`]: the stream failed; a client that leaves is not an error.
     /// - [`Error::Closed`]: the client sent too many faulty messages
-    ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
+    ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+    ///   keep-alive pings.
     pub fn run(mut self) -> Result<(), Error> {
         while self.turn(None)? {}
         Ok(())
@@ -180,7 +181,9 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             self.stream.flush(self.state.pipe.engine().config().effective_limits().eof_grace_period);
         match (self.state.driver.take_error(), self.fault.take(), flushed) {
             (Some(error), ..) => Err(Error::Io(error)),
-            (None, Some(fault @ Fault::TooManyFaultyMessages { .. }), _) => Err(Error::closed(fault)),
+            (None, Some(fault @ (Fault::TooManyFaultyMessages { .. } | Fault::PingTimeout { .. })), _) => {
+                Err(Error::closed(fault))
+            }
             (None, _, Err(error)) if !crate::io::is_peer_gone(&error) => Err(Error::Io(error)),
             _ => Ok(false),
         }

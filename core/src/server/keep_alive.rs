@@ -1,0 +1,58 @@
+//! Keep-alive pings: what the engine feeds them, and what it does about a silent peer.
+
+use super::engine::Engine;
+use crate::calls::keep_alive::PeerHealth;
+use crate::calls::outbound::CallPurpose;
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+
+impl Engine {
+    /// Records that the transport does not read at present, so that silence of the peer proves nothing.
+    ///
+    /// Call it before each wait that does not include reading, for the sake of
+    /// [`keep_alive_ping`](super::Config::keep_alive_ping).
+    pub fn hold_keep_alive(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        self.endpoint.hold_input();
+    }
+
+    /// Records that a part of a message has arrived.
+    pub(crate) fn record_input(&mut self, now: Instant, channel: ChannelId) {
+        self.endpoint.tick(now);
+        self.endpoint.record_input(channel.0);
+    }
+
+    /// Handles a deadline of an outbound request.
+    pub(super) fn handle_request_deadline(&mut self, key: Key) {
+        let Some(request) = self.endpoint.outbound.calls.get(key) else { return };
+        let Some(outcome) = request.timeout_error(self.endpoint.now) else { return };
+        let (purpose, channel) = (request.purpose, request.channel);
+        if purpose == CallPurpose::KeepAlive
+            && self.endpoint.restart_ping_wait(key, self.has_unread_input(channel))
+        {
+            return;
+        }
+        self.endpoint.send_cancellation(key, Some("no answer in time"));
+        self.finish_outbound(key, Err(outcome));
+    }
+
+    /// Returns whether input of a channel waits until the application has handled earlier input.
+    pub(super) fn has_unread_input(&self, channel: Key) -> bool {
+        let limits = &self.endpoint.limits;
+        self.endpoint.channels.get(channel).is_some_and(|c| {
+            self.events.len() >= limits.max_events
+                || c.role.waiting.len() >= limits.max_waiting_requests
+                || c.role.waiting.is_spent()
+        })
+    }
+
+    /// Reports a missed ping, or closes the channel after too many (PING-005).
+    pub(super) fn report_health(&mut self, channel: Key, health: PeerHealth) {
+        match health {
+            PeerHealth::Alive => {}
+            PeerHealth::Missed(diagnostic) => self.diagnose(channel, diagnostic),
+            PeerHealth::Lost(fault) => self.close_channel(self.endpoint.now, ChannelId(channel), &fault),
+        }
+    }
+}
