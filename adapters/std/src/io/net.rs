@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+#[cfg(feature = "http")]
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -69,6 +70,7 @@ impl Listener {
 
 impl Listener {
     /// Returns whether a connection is waiting. [`accept`](Self::accept) does not tell without a free descriptor.
+    #[cfg(feature = "http")]
     pub(crate) fn has_waiting(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -129,6 +131,7 @@ impl Socket {
     }
 
     /// Returns whether bytes, or the end of the input, have arrived and were not read.
+    #[cfg(feature = "http")]
     pub(crate) fn has_input(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -39,6 +39,7 @@ impl Listener {
         match self.0 {}
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn has_waiting(&self) -> bool {
         match self.0 {}
     }
@@ -80,6 +81,7 @@ impl Socket {
         Ok(())
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn has_input(&self) -> bool {
         false
     }
