@@ -53,7 +53,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
     ("identity", "json meta methods model raw shape version"),
-    ("diagnostic", "rpc"),
+    ("diagnostic", "methods rpc"),
     ("error", "ascii json limits methods raw rpc version"),
     // Shared by both engines.
     ("calls", SHARED),

@@ -16,7 +16,7 @@ use mcp_proto::model::{
     CallToolParams, CompleteParams, CompletionArgument, CompletionContext, PromptReference,
     ReadResourceParams, RequestParams, ResourceContents, ResourceTemplateReference,
 };
-use mcp_proto::{CallError, CallOptions, RawJson, UseError};
+use mcp_proto::{CallError, CallOptions, Diagnostic, RawJson, UseError};
 use mcp_std::adapter::client::ClientHandler;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,8 +27,13 @@ use crate::support::{ERAS, NoteLog, with_timeout};
 
 /// Records skipped entries and unusable schemas.
 impl ClientHandler for NoteLog {
-    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, why: &str) {
-        self.record(format!("{kind} {entry}: {why}"));
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
+        match diagnostic {
+            Diagnostic::UnreadableEntry { list, index, reason } => {
+                self.record(format!("{list} {index}: {reason}"));
+            }
+            other => self.record(other.to_string()),
+        }
     }
 
     fn unusable_schema(&self, tool: &str, why: &SchemaError) {
@@ -172,10 +177,10 @@ fn list_skips_unreadable_entry() {
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["a", "b", "c"]);
             assert!(tools[0].extra.get("new").is_some());
             let recorded = wait_for_notes(&mut client, &notes, 8);
-            assert!(recorded[0].starts_with("tool 7: invalid type: integer"), "{}", recorded[0]);
+            assert!(recorded[0].starts_with("tool 1: invalid type: integer"), "{}", recorded[0]);
             assert!(recorded[4].contains("missing field `inputSchema`"), "{}", recorded[4]);
             assert!(recorded[6].contains("`annotations.readOnlyHint`: "), "{}", recorded[6]);
-            assert!(recorded[7].contains("`icons"), "{}", recorded[7]);
+            assert!(recorded[7].starts_with("tool 8: ") && recorded[7].contains("`icons"), "{}", recorded[7]);
             assert_eq!(client.list(EntryKind::Tool).unwrap().len(), 11, "as they came");
             assert!(notes.take().is_empty());
             finish((client, serving));

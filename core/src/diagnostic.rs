@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 
+use crate::methods::EntryKind;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError};
 
@@ -65,6 +66,24 @@ pub enum Diagnostic {
         /// Reason why they are not valid.
         reason: String,
     },
+    /// An entry was left out of a typed list because it cannot be read, for example because it is nested too deep.
+    ///
+    /// [`client::TypedEntries`](crate::client::TypedEntries) reports it.
+    UnreadableEntry {
+        /// The list.
+        list: EntryKind,
+        /// Position in the list, from 0.
+        index: usize,
+        /// The member that cannot be read and why, at most 256 characters.
+        reason: String,
+    },
+    /// Further entries of the same list were left out, and are not reported one by one.
+    MoreUnreadableEntries {
+        /// The list.
+        list: EntryKind,
+        /// Number of these entries.
+        count: usize,
+    },
     /// The peer did not answer a keep-alive ping in time (PING-005).
     PingMissed {
         /// Number of unanswered pings in a row.
@@ -104,6 +123,12 @@ impl core::fmt::Display for Diagnostic {
             }
             Self::UnsolicitedNotification(method) => write!(f, "a `{method}` that was not asked for"),
             Self::InvalidTool { name, reason } => write!(f, "the tool `{name}` was left out: {reason}"),
+            Self::UnreadableEntry { list, index, reason } => {
+                write!(f, "entry {index} of the list `{}` was left out: {reason}", list.list_member())
+            }
+            Self::MoreUnreadableEntries { list, count } => {
+                write!(f, "{count} more entries of the list `{}` were left out", list.list_member())
+            }
             Self::PingMissed { misses } => {
                 write!(f, "a keep-alive ping was not answered ({misses} in a row)")
             }

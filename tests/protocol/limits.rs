@@ -510,3 +510,35 @@ fn small_limits_still_serve_requests() {
         harness.transcript
     });
 }
+
+// covers: TOOL-005, RES-003, RES-004, PROMPT-003, SEC-018
+#[test]
+fn entry_beyond_the_depth_of_typed_decoding_costs_only_itself() {
+    use mcp_proto::client::{Paginator, TypedEntries};
+    use mcp_proto::model::{ListItem, Prompt, Resource, ResourceTemplate, Tool};
+
+    fn check<T: ListItem + core::fmt::Debug>(method: &str, good: &Value) {
+        let mut deep = good.clone();
+        deep["_meta"] = (0..200).fold(json!(1), |value, _| json!([value]));
+        let list = json!({(T::KIND.list_member()): [deep, good]});
+        let config = client(VersionSet::ALL).limits(limits(|limits| limits.max_depth = 1_000));
+        let mut harness = ClientHarness::client(config, Chunker::Whole);
+        harness.become_legacy(Version::V2025_11_25, json!({"tools": {}, "resources": {}, "prompts": {}}));
+        let (key, request) = harness.start_call(method, &json!({}), &CallOptions::new());
+        let line = result_response(&request, list).to_string();
+        harness.feed(line);
+        let result = harness.expect_done(key).expect("a list");
+        let mut pages = Paginator::new(T::KIND, 1 << 20);
+        assert_eq!(pages.take(&result), Ok(false));
+        let read = TypedEntries::<T>::read(&pages.into_entries());
+        assert_eq!(read.entries.len(), 1, "{read:?}");
+        let [Diagnostic::UnreadableEntry { list, index: 0, reason }] = &*read.diagnostics else {
+            panic!("{read:?}")
+        };
+        assert!(*list == T::KIND && reason.contains("_meta"), "{reason}");
+    }
+    check::<Tool>("tools/list", &json!({"name": "a", "inputSchema": {"type": "object"}}));
+    check::<Resource>("resources/list", &json!({"name": "a", "uri": "a:b"}));
+    check::<ResourceTemplate>("resources/templates/list", &json!({"name": "a", "uriTemplate": "a:{b}"}));
+    check::<Prompt>("prompts/list", &json!({"name": "a"}));
+}

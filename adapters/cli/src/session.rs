@@ -5,12 +5,11 @@ use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
+use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{InputResponder, UnansweredInputs};
@@ -261,16 +260,14 @@ impl ClientHandler for SessionHandler {
                     .note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
             // A tool that is left out must be reported (XHDR-012).
-            Diagnostic::InvalidTool { .. } => self.noise_notes.borrow_mut().note(&diagnostic.to_string()),
+            Diagnostic::InvalidTool { .. }
+            | Diagnostic::UnreadableEntry { .. }
+            | Diagnostic::MoreUnreadableEntries { .. } => {
+                self.noise_notes.borrow_mut().note(&diagnostic.to_string());
+            }
             other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
             _ => {}
         }
-    }
-
-    fn unreadable_entry(&self, kind: EntryKind, _: &RawJson, reason: &str) {
-        self.noise_notes
-            .borrow_mut()
-            .note(&format!("an entry of the server's {} cannot be read: {reason}", kind.list_member()));
     }
 
     fn tap(&self, record: &TapRecord) {

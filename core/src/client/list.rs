@@ -1,12 +1,14 @@
 //! Pagination of lists.
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::methods::EntryKind;
+use crate::model::ListItem;
 use crate::raw::RawJson;
-use crate::rpc::code;
+use crate::rpc::{clip_to, code};
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +132,49 @@ impl Paginator {
     }
 }
 
+/// The typed entries of a list, without those that cannot be read.
+///
+/// One bad entry costs only itself: it may be malformed, or nested deeper than 128 levels, the bound of typed decoding.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TypedEntries<T> {
+    /// The entries that can be read, in the order of the list.
+    pub entries: Vec<T>,
+    /// Reports of those that cannot: at most [`MAX_REPORTS`](Self::MAX_REPORTS), and one with the number of the rest.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl<T: ListItem> TypedEntries<T> {
+    /// Maximum number of entries that are reported one by one.
+    pub const MAX_REPORTS: usize = 16;
+
+    /// Reads the entries of a list, for example those of [`Paginator::into_entries`].
+    #[must_use]
+    pub fn read(entries: &[RawJson]) -> Self {
+        let list = T::KIND;
+        let mut read = Self { entries: Vec::with_capacity(entries.len()), diagnostics: Vec::new() };
+        let mut unreported = 0;
+        for (index, entry) in entries.iter().enumerate() {
+            match entry.parse() {
+                Ok(entry) => read.entries.push(entry),
+                Err(_) if read.diagnostics.len() >= Self::MAX_REPORTS => unreported += 1,
+                Err(why) => {
+                    // The text of the error may quote the entry.
+                    let reason = clip_to(&why.to_string(), MAX_REASON).into_owned();
+                    read.diagnostics.push(Diagnostic::UnreadableEntry { list, index, reason });
+                }
+            }
+        }
+        if unreported > 0 {
+            read.diagnostics.push(Diagnostic::MoreUnreadableEntries { list, count: unreported });
+        }
+        read
+    }
+}
+
+/// Maximum number of characters of a reason.
+const MAX_REASON: usize = 256;
+
 /// The error for a result without the requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the result has no list `{}`", .0.list_member())]
@@ -138,6 +183,7 @@ pub struct MissingListError(pub EntryKind);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Prompt, Resource, ResourceTemplate, Tool};
     use crate::rpc::RpcError;
     use alloc::format;
 
@@ -170,6 +216,48 @@ mod tests {
         assert!(page(r#"{"prompts":[]}"#).is_none() && page(r#"{"tools":{}}"#).is_none());
         // A value that is not a string is not a cursor.
         assert_eq!(page(r#"{"tools":[],"nextCursor":7}"#).expect("a page").next_cursor, None);
+    }
+
+    // covers: TOOL-005, RES-003, RES-004, PROMPT-003
+    #[test]
+    fn unreadable_entry_costs_only_itself() {
+        fn check<T: ListItem>(good: &str) {
+            let deep =
+                format!(r#"{},"deep":{}{}}}"#, &good[..good.len() - 1], "[".repeat(200), "]".repeat(200));
+            // As the engine passes it on with a higher `max_depth`.
+            let text = format!("[{good},{deep},7,{{}},{good}]");
+            let list = RawJson::trusted(text.into());
+            let TypedEntries { entries, diagnostics } =
+                TypedEntries::<T>::read(&list.elements().expect("an array"));
+            assert_eq!(entries.len(), 2, "{good}");
+            let reports: Vec<(EntryKind, usize, bool)> = diagnostics
+                .iter()
+                .map(|diagnostic| match diagnostic {
+                    Diagnostic::UnreadableEntry { list, index, reason } => {
+                        (*list, *index, !reason.is_empty())
+                    }
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(reports, [1, 2, 3].map(|index| (T::KIND, index, true)), "{good}");
+        }
+        check::<Tool>(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
+        check::<Resource>(r#"{"uri":"a:b","name":"a"}"#);
+        check::<ResourceTemplate>(r#"{"uriTemplate":"a:{b}","name":"a"}"#);
+        check::<Prompt>(r#"{"name":"a"}"#);
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn reports_of_unreadable_entries_are_bounded() {
+        let long = RawJson::encode(&"\u{1f980}".repeat(1_000)).expect("JSON");
+        let read = TypedEntries::<Tool>::read(&alloc::vec![long; 100]);
+        assert_eq!(read.diagnostics.len(), TypedEntries::<Tool>::MAX_REPORTS + 1);
+        assert!(
+            matches!(&read.diagnostics[0], Diagnostic::UnreadableEntry { reason, .. } if reason.len() < 2_000)
+        );
+        let last = Diagnostic::MoreUnreadableEntries { list: EntryKind::Tool, count: 84 };
+        assert_eq!(read.diagnostics.last(), Some(&last));
     }
 
     // covers: PAGE-005, PAGE-008, PAGE-012

@@ -32,7 +32,7 @@ pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, ServerRequest};
 pub use input::{Input, InputId, RefuseTarget};
-pub use list::{MissingListError, Paginator, ResultPage};
+pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;
 pub use subscribe::SubscriptionKey;
 

@@ -118,7 +118,12 @@ impl RpcError {
 
 /// Returns at most the first 64 characters of a received text, so that an answer does not grow with its request.
 pub(crate) fn clip(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(64) {
+    clip_to(text, 64)
+}
+
+/// Returns at most the first `chars` characters of a text.
+pub(crate) fn clip_to(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
         Some((end, _)) => {
             let mut short = String::from(text.get(..end).unwrap_or_default());
             short.push('…');

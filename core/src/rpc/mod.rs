@@ -6,6 +6,6 @@ mod error;
 mod id;
 pub(crate) mod recover;
 
-pub(crate) use error::clip;
 pub use error::{RpcError, code};
+pub(crate) use error::{clip, clip_to};
 pub use id::RequestId;

@@ -7,7 +7,6 @@ use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
-use mcp_proto::EntryKind;
 use mcp_proto::client::{
     Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
@@ -160,11 +159,6 @@ pub trait AsyncClientHandler {
     /// Receives a tolerated deviation of the server; see [`ClientHandler::diagnostic`].
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = diagnostic;
-    }
-
-    /// Receives an entry of a list that cannot be read; see [`ClientHandler::unreadable_entry`].
-    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
-        let _ = (kind, entry, reason);
     }
 
     /// Receives the reason why an output schema cannot be used; see [`ClientHandler::unusable_schema`].
@@ -358,10 +352,6 @@ where
 
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.handler.diagnostic(diagnostic);
-    }
-
-    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
-        self.handler.unreadable_entry(kind, entry, reason);
     }
 
     fn unusable_schema(&self, tool: &str, reason: &SchemaError) {

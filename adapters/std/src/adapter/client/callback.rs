@@ -5,7 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use mcp_proto::EntryKind;
 use mcp_proto::client::{
     Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
@@ -45,8 +44,6 @@ pub enum Callback {
     Diagnostic(Diagnostic),
     /// Calls [`ClientHandler::progress`].
     Progress(CallKey, Progress),
-    /// Calls [`ClientHandler::unreadable_entry`].
-    UnreadableEntry(EntryKind, RawJson, String),
     /// Calls [`ClientHandler::unusable_schema`].
     UnusableSchema(String, SchemaError),
     /// Calls [`ClientHandler::tap`].
@@ -104,9 +101,6 @@ impl Callback {
             Self::Log(log) => catch(|| handler.log(&log)),
             Self::Diagnostic(diagnostic) => catch(|| handler.diagnostic(&diagnostic)),
             Self::Progress(call, progress) => catch(|| handler.progress(call, &progress)),
-            Self::UnreadableEntry(kind, entry, reason) => {
-                catch(|| handler.unreadable_entry(kind, &entry, &reason))
-            }
             Self::UnusableSchema(tool, reason) => catch(|| handler.unusable_schema(&tool, &reason)),
             Self::Tap(record) => catch(|| handler.tap(&record)),
             #[cfg(feature = "http")]
@@ -165,7 +159,6 @@ impl Callback {
                 Self::Request(request) => raw(&request.params),
                 Self::Notification(notification) => raw(&notification.params),
                 Self::Log(log) => log.data.as_bytes().len(),
-                Self::UnreadableEntry(_, entry, _) => entry.as_bytes().len(),
                 Self::Tap(record) => record.bytes.len(),
                 _ => 0,
             }

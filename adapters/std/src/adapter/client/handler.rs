@@ -1,6 +1,5 @@
 //! The callbacks of a client.
 
-use mcp_proto::EntryKind;
 use mcp_proto::client::{
     Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
@@ -120,16 +119,10 @@ pub trait ClientHandler {
         let _ = (call, progress);
     }
 
-    /// Reports a deviation of the server that was tolerated, for example a banner on its stdout.
+    /// Reports a deviation of the server that was tolerated, for example a banner on its stdout, or an entry that was
+    /// left out of a typed list.
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = diagnostic;
-    }
-
-    /// Reports an entry of a list that was left out because it cannot be read. `reason` names the member.
-    ///
-    /// Only methods with typed entries report it (`list_tools`, …).
-    fn unreadable_entry(&self, kind: EntryKind, entry: &RawJson, reason: &str) {
-        let _ = (kind, entry, reason);
     }
 
     /// Reports an output schema that cannot be used to check results, once for each schema.

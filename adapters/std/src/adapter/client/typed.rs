@@ -485,8 +485,9 @@ macro_rules! client_calls {
         /// Returns all tools of the server, from all pages of the list.
         ///
         /// A tool that cannot be read is left out and reported to
-        /// [`ClientHandler::unreadable_entry`](crate::ClientHandler::unreadable_entry). [`list`](Self::list) describes
-        /// the bounds of a list and the use of the cache.
+        /// [`ClientHandler::diagnostic`](crate::ClientHandler::diagnostic), as
+        /// [`UnreadableEntry`](mcp_proto::Diagnostic::UnreadableEntry). [`list`](Self::list) describes the bounds of a
+        /// list and the use of the cache.
         ///
         /// # Errors
         ///
@@ -525,17 +526,11 @@ macro_rules! client_calls {
         }
 
         $($async)? fn entries<T: ::mcp_proto::model::ListItem>($($receiver)+) -> Result<Vec<T>, $crate::Error> {
-            let mut read = Vec::new();
-            for entry in $self.list(T::KIND)$($await)*? {
-                match entry.parse() {
-                    Ok(entry) => read.push(entry),
-                    Err(why) => {
-                        let why = why.to_string();
-                        $self.dispatch($crate::adapter::client::Callback::UnreadableEntry(T::KIND, entry, why));
-                    }
-                }
+            let read = ::mcp_proto::client::TypedEntries::<T>::read(&$self.list(T::KIND)$($await)*?);
+            for diagnostic in read.diagnostics {
+                $self.dispatch($crate::adapter::client::Callback::Diagnostic(diagnostic));
             }
-            Ok(read)
+            Ok(read.entries)
         }
 
         /// Returns all entries of a list of the server as raw JSON, from all pages.
