@@ -42,7 +42,7 @@ pub struct Limits {
     pub max_noise_bytes: usize,
     /// Consecutive faulty messages after which the connection is closed (default none, small 64).
     ///
-    /// Stops: endless work on garbage. Reached: [`Fault::Garbage`](crate::Fault).
+    /// Stops: endless work on garbage. Reached: [`Fault::TooManyFaultyMessages`](crate::Fault).
     pub max_faulty_messages: Option<u32>,
 
     /// Inbound calls in progress at once, per engine (default 1,024, small 8).
@@ -83,7 +83,7 @@ pub struct Limits {
     ///
     /// They are the request as it was sent, the `requestState` of the server, and the keys of its input requests. The
     /// last call may exceed the bound. Reached: [`UseError::Full`](crate::UseError), or
-    /// [`CallError::BadInputRequest`](crate::CallError) for a call that was sent already.
+    /// [`CallError::InvalidInputRequest`](crate::CallError) for a call that was sent already.
     ///
     /// At a server the bound covers the waiting calls and the input responses of all legacy clients together. Reached:
     /// further input requests are refused ([`UseError::Full`](crate::UseError)). An input response that would exceed
@@ -124,7 +124,7 @@ pub struct Limits {
     ///
     /// Reached: a handler of a server cannot send more input requests ([`UseError::Full`](crate::UseError)). Surplus
     /// input responses of a client are ignored (MRTR-028). A client's call ends with
-    /// [`CallError::BadInputRequest`](crate::CallError) if its server asks for more at once.
+    /// [`CallError::InvalidInputRequest`](crate::CallError) if its server asks for more at once.
     pub max_inputs: usize,
     /// Longest `requestState` that is sealed or accepted (default 64 KiB, small 2 KiB).
     ///
