@@ -46,21 +46,21 @@ impl Server {
     /// `length` is the length of its body, if known. A request that is refused for its head has its response
     /// immediately; its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
-        self.open_unless(now, head, length, None)
+        self.open_unless(now, head, length, false)
     }
 
     /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
     pub fn refuse_connection(&mut self, now: Instant, head: &RequestHead<'_>) -> ExchangeId {
-        self.open_unless(now, head, None, Some(overloaded("too many connections are open")))
+        self.open_unless(now, head, None, true)
     }
 
-    /// Opens an exchange, with a refusal that is already decided or by its head.
+    /// Opens an exchange. It is refused if its connection is, or by its head.
     fn open_unless(
         &mut self,
         now: Instant,
         head: &RequestHead<'_>,
         length: Option<u64>,
-        refusal: Option<Refusal>,
+        is_refused: bool,
     ) -> ExchangeId {
         self.tick(now);
         let (path, query) = split_target(head.target);
@@ -74,8 +74,9 @@ impl Server {
         }
         exchange.cors_enabled = self.config.cors;
         let key = self.exchanges.insert(exchange);
-        let admitted = match host_refusal.or(refusal) {
+        let admitted = match host_refusal {
             Some(refusal) => Err(Some(refusal)),
+            None if is_refused => Err(Some(overloaded("too many connections are open"))),
             None => self.admit(key, head, &headers, path),
         };
         match admitted {
