@@ -123,7 +123,7 @@ fn quiet_streams_leave_connections_to_requests() {
     });
 }
 
-/// What a hostile client does with its connection.
+/// Behaviour of a hostile client on its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hostile {
     Silent,

@@ -246,7 +246,7 @@ fn refused_get_of_half_closed_client_is_answered() {
     }
 }
 
-/// Whoever counts a closed connection as one that waits evicts another one for nothing.
+/// A closed connection that counted as a waiting one would cause a useless eviction.
 #[test]
 fn closed_connection_holds_no_head() {
     let (now, mut server) = (seconds(1), new_server());

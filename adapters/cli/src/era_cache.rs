@@ -22,7 +22,7 @@ use crate::failure::CommandFailure;
 use crate::server::Server;
 use crate::session::probe_timeout;
 
-/// What is remembered about one command.
+/// Entry of the cache for one command.
 pub(crate) struct EraMemory {
     /// File of the cache.
     file: PathBuf,

@@ -216,8 +216,8 @@
 //!
 //! # Platforms
 //!
-//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The page
-//! of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
+//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The
+//! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 //!
 //! # Features
 //!

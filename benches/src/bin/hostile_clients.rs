@@ -4,8 +4,10 @@
 //! Honest clients make R calls per second (2,000), for S seconds (5) each: alone, then beside N listen streams, then
 //! also beside N hostile sockets. A fifth of the calls uses a new connection. Latency counts from the time at which a
 //! call was due. A hostile socket sends nothing, one byte per second, half a head, or calls without reading; it is
-//! opened again when the server has closed it. Prints one JSON object. `--check` fails if a call failed, a stream ended,
-//! or the 99th percentile beside a crowd exceeds three times the one without. `{port}` stands for the port.
+//! opened again when the server has closed it. Prints one JSON object.
+//!
+//! `--check` fails if a call failed, a stream ended, or the 99th percentile beside a crowd exceeds three times the one
+//! without. `{port}` stands for the port.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;

@@ -55,7 +55,7 @@ impl KeepAlive {
     }
 }
 
-/// What a step of the keep-alive pings has found.
+/// Outcome of a step of the keep-alive pings.
 #[derive(Debug)]
 pub(crate) enum PeerHealth {
     /// Nothing to report.

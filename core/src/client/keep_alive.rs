@@ -7,10 +7,9 @@ use crate::tap::ChannelId;
 use crate::time::Instant;
 
 impl Engine {
-    /// Records that the transport does not read at present, so that silence of the peer proves nothing.
+    /// Records that the transport does not read at present, so that silence of the peer is no missed ping.
     ///
-    /// Call it before each wait that does not include reading, for the sake of
-    /// [`keep_alive_ping`](super::Config::keep_alive_ping).
+    /// With [`keep_alive_ping`](super::Config::keep_alive_ping), call it before each wait that does not include reading.
     pub fn hold_keep_alive(&mut self, now: Instant) {
         self.endpoint.tick(now);
         self.endpoint.hold_input();

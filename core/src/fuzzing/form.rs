@@ -107,7 +107,7 @@ fn field_accepts(field: &Value, value: &Value) -> bool {
         }
         Some("number" | "integer") => {
             let Some(number) = value.as_f64() else { return false };
-            let is_integer = field["type"] != "integer" || number.fract() == 0.0;
+            let is_integer = field["type"] != "integer" || number % 1.0 == 0.0;
             let bound = |name: &str| field[name].as_f64();
             is_integer
                 && bound("minimum").is_none_or(|min| number >= min)

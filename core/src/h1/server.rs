@@ -280,14 +280,18 @@ impl Connection {
                 (EvictionClass::Silent, self.wait_started)
             }
             (RequestReadState::Head, _) => (EvictionClass::Idle, self.wait_started + MIN_IDLE),
-            (RequestReadState::Body(_), _) if self.limits.min_rate > 0 => {
-                // The time at which the bytes received so far fall below the minimum rate.
-                let micros = self.received.saturating_mul(1_000_000) / u64::from(self.limits.min_rate);
-                (EvictionClass::Slow, self.request_started? + Duration::from_micros(micros))
+            (RequestReadState::Body(_), _) => {
+                (EvictionClass::Slow, self.request_started? + self.time_at_min_rate(self.received)?)
             }
             _ => return None,
         };
         Some(Eviction { class, at })
+    }
+
+    /// Returns the time that `bytes` take at the minimum rate, after which they fall below it; `None` without one.
+    pub(crate) fn time_at_min_rate(&self, bytes: u64) -> Option<Duration> {
+        let micros = bytes.saturating_mul(1_000_000).checked_div(self.limits.min_rate.into())?;
+        Some(Duration::from_micros(micros))
     }
 
     /// Ends the request that is being received as if its time had run out: the client gets 408.
@@ -725,6 +729,7 @@ impl Connection {
     }
 }
 
-/// Shortest time that a connection must have waited for its next request before it may be evicted. A client is likely to
-/// use a connection again that it used just now, and would lose that request.
+/// Shortest time that a connection must have waited for its next request before it may be evicted.
+///
+/// A client is likely to use a connection again that it used just now, and would lose that request.
 const MIN_IDLE: Duration = Duration::from_millis(300);

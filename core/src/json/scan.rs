@@ -1,8 +1,8 @@
 //! Strict scanner of JSON text (RFC 8259) over borrowed bytes.
 //!
 //! It checks the whole grammar: numbers, escapes, control characters and surrogate pairs. It builds no tree and never
-//! recurses; one bit per level stores the kind of each open container, and one byte beyond 128 levels. The text must be valid UTF-8, which the caller
-//! checks.
+//! recurses; one bit per level stores the kind of each open container, and one byte beyond 128 levels. The text must be
+//! valid UTF-8, which the caller checks.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;

@@ -15,8 +15,9 @@ impl<H, M: Hook> Router<H, M> {
     /// which are globally unique already, and which handlers write and users store.
     ///
     /// The hooks of `inner` keep observing its calls. Its validator keeps checking its tools; without one, the
-    /// validator of this router checks them. The capabilities and extensions that `inner` declared are declared
-    /// here; of two equal extensions, the settings of this router hold. The identity of `inner`, its instructions, page sizes and cache hints for lists are dropped.
+    /// validator of this router checks them. The capabilities and extensions that `inner` declared are declared here; of
+    /// two equal extensions, the settings of this router hold. The identity of `inner`, its instructions, page sizes and
+    /// cache hints for lists are dropped.
     ///
     /// # Errors
     ///

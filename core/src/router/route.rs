@@ -89,8 +89,8 @@ impl<'a> ToolTarget<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArguments`], which becomes the answer of the call (TOOL-022, DEC-028). Where possible it names the member that
-    /// does not fit, for example `lines[0].count`.
+    /// [`InvalidArguments`], which becomes the answer of the call (TOOL-022, DEC-028). Where possible it names the member
+    /// that does not fit, for example `lines[0].count`.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, InvalidArguments> {
         read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, self.version, &e))
     }

@@ -82,7 +82,10 @@ impl Engine {
     /// The client's retry is the next delivery, and a client need not retry (MRTR-025). In the legacy era, each of
     /// `requests` is sent as a request, and the call is delivered again when all of them have ended. They wait for
     /// `notifications/initialized` (LIFE-006), at most until the call is
-    /// [`Limits::max_call_age`](crate::Limits::max_call_age) old; then it ends with an error. In both eras the call has a new key then, [`Call::answer`] returns the responses so far, and [`Call::state`] returns `state`.
+    /// [`Limits::max_call_age`](crate::Limits::max_call_age) old; then it ends with an error.
+    ///
+    /// When it is delivered again, in both eras, the call has a new key, [`Call::answer`] returns the responses so far,
+    /// and [`Call::state`] returns `state`.
     ///
     /// # Errors
     ///

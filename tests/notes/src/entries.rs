@@ -1,4 +1,4 @@
-//! What the server offers, written once for all adapters.
+//! The entries of the server, written once for all adapters.
 //!
 //! Handlers are closures of one line over the functions below, which know nothing of MCP's messages. An application
 //! with one adapter writes `router.tool(…)` itself; here a macro does, because `async` stands before the closures of

@@ -42,7 +42,7 @@ impl Note {
 /// The notes of one database file. Several threads may use it, and several processes the file.
 pub struct Store(Mutex<Connection>);
 
-/// Triggers record the ids of changed notes, whoever changes them; the last thousand are kept.
+/// Schema of the database. Triggers record the ids of changed notes, and keep the last thousand.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS news (seq INTEGER PRIMARY KEY AUTOINCREMENT, note INTEGER NOT NULL);

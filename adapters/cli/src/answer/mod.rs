@@ -92,7 +92,9 @@ pub(crate) struct InputResponder {
 }
 
 impl InputResponder {
-    /// Creates a responder from the options, for a server with this display name. At a terminal the user answers what the options do not.
+    /// Creates a responder from the options, for a server with this display name.
+    ///
+    /// At a terminal, the user answers what the options do not.
     ///
     /// # Errors
     ///

@@ -58,8 +58,6 @@ pub struct Connection {
     unsent_since: Option<Instant>,
     /// Number of bytes that the reader has taken since then.
     taken: u64,
-    /// Bytes per second that the reader must take to keep its connection while another client waits.
-    min_rate: u32,
     /// The reader has taken bytes since the last check.
     made_progress: bool,
     is_aborted: bool,
@@ -124,7 +122,6 @@ impl Connection {
     #[must_use]
     pub fn new(now: Instant, limits: HttpLimits) -> Self {
         let (write_limit, write_timeout) = (limits.max_buffered, limits.body_idle_timeout);
-        let min_rate = limits.min_rate;
         Self {
             h1: h1::server::Connection::new(now, limits),
             write_limit,
@@ -135,7 +132,6 @@ impl Connection {
             stalled_since: None,
             unsent_since: None,
             taken: 0,
-            min_rate,
             made_progress: false,
             is_aborted: false,
             other_shard: None,
@@ -189,10 +185,8 @@ impl Connection {
     pub fn eviction(&self) -> Option<Eviction> {
         if self.h1.unsent_len() > 0 {
             let mut at = self.stalled_since? + STALL_GRACE;
-            if let Some(since) = self.unsent_since.filter(|_| self.min_rate > 0) {
-                // The time at which the bytes taken so far fall below the minimum rate.
-                let micros = self.taken.saturating_mul(1_000_000) / u64::from(self.min_rate);
-                at = at.min(since + STALL_GRACE + Duration::from_micros(micros));
+            if let (Some(since), Some(time)) = (self.unsent_since, self.h1.time_at_min_rate(self.taken)) {
+                at = at.min(since + STALL_GRACE + time);
             }
             return Some(Eviction { class: EvictionClass::Slow, at });
         }
@@ -241,7 +235,7 @@ impl Connection {
     /// The server has [its own deadline](Server::poll_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // The time for a head does not end while a complete one is held: nobody would handle it, again and again.
+        // While a complete head is held, its timeout has no effect. Its deadline would be returned again and again.
         let own = if self.is_paused() || self.is_head_held() { None } else { self.h1.poll_timeout() };
         own.into_iter().chain(self.stalled_since.map(|since| since + self.write_timeout)).min()
     }
@@ -347,13 +341,13 @@ impl Connection {
     fn check_write_timeout(&mut self, now: Instant, server: &mut Server) {
         let progressed = core::mem::take(&mut self.made_progress);
         if self.h1.unsent_len() == 0 {
-            self.unsent_since = None;
-        } else if self.unsent_since.is_none() {
+            (self.unsent_since, self.stalled_since) = (None, None);
+            return;
+        }
+        if self.unsent_since.is_none() {
             (self.unsent_since, self.taken) = (Some(now), 0);
         }
-        if self.h1.unsent_len() == 0 {
-            self.stalled_since = None;
-        } else if progressed || self.stalled_since.is_none() {
+        if progressed || self.stalled_since.is_none() {
             self.stalled_since = Some(now);
         } else if self.stalled_since.is_some_and(|since| since + self.write_timeout <= now) {
             self.stalled_since = None;

@@ -150,13 +150,12 @@ impl Server {
     /// Session ids are drawn from `entropy`. It must be unpredictable and must differ between servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
-        let exchanges = http.max_exchanges;
-        let mut server = Self {
+        Self {
             engine: Engine::new(server),
-            config: http,
             entropy,
             exchanges: Slab::new(),
-            open_ended: OpenEndedStreams::new(0),
+            open_ended: OpenEndedStreams::new(http.max_exchanges),
+            config: http,
             principal_exchanges: BTreeMap::new(),
             sessions: SessionTable::default(),
             ready: VecDeque::new(),
@@ -168,9 +167,7 @@ impl Server {
             deadlines: Deadlines::new(),
             session_check_at: None,
             trim_at: None,
-        };
-        server.set_max_connections(exchanges);
-        server
+        }
     }
 
     /// Sets the index of this shard, from 0, and the number of shards behind one address.

@@ -25,8 +25,8 @@ pub(super) struct OpenEndedStreams {
 }
 
 impl OpenEndedStreams {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self { count: 0, limit, quietest: Vec::new() }
+    pub(super) const fn new(max_exchanges: usize) -> Self {
+        Self { count: 0, limit: share_of_streams(max_exchanges), quietest: Vec::new() }
     }
 }
 

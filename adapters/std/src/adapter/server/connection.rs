@@ -306,6 +306,7 @@ impl ServerConnection {
 
 /// Maximum time for the last TLS bytes to be written.
 const TLS_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a request waits for a permit before it gets 503. A connection that is idle when it arrives, and stays idle,
-/// is evicted before that.
+/// Time that a request waits for a permit before it gets 503.
+///
+/// A connection that is idle when it arrives, and stays idle, is evicted before that.
 const MAX_PERMIT_WAIT: Duration = Duration::from_millis(900);

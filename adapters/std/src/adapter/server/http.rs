@@ -38,8 +38,9 @@ use crate::io::Listener;
 ///
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including those with an event
 /// stream. At the limit, a new connection waits. Once its request has arrived, the connection that loses least is
-/// evicted: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower than [`HttpLimits::min_rate`], or that has been idle for 300 ms. If none does within 900 ms, the request gets
-/// 503 with `Retry-After`. The same connections are evicted when the process has no descriptor left.
+/// evicted: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower than
+/// [`HttpLimits::min_rate`], or that has been idle for 300 ms. If there is none within 900 ms, the request gets 503 with
+/// `Retry-After`. The same connections are evicted when the process has no descriptor left.
 ///
 /// Every process that can reach the address can use the server. Listen on `127.0.0.1` or `[::1]` unless it is meant for
 /// other machines (HTTP-006). [`http::server::Config`](http::Config) configures which requests are admitted. On open

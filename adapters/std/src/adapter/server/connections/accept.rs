@@ -45,7 +45,6 @@ impl Connections {
         let shard = self.choose_shard(&socket);
         let per_address = self.max_per_address.unwrap_or_else(|| self.max_connections.div_ceil(2));
         let address = AddressPermit::acquire(&self.permits, address, per_address);
-        let is_crowded = address.is_none();
         #[cfg(feature = "tls")]
         let transport = match &self.tls {
             Some(tls) => NetStream::accept_tls(tls, socket)?,
@@ -57,10 +56,11 @@ impl Connections {
         if self.taps_heads {
             connection.tap_heads();
         }
+        let is_admissible = address.is_some();
         let mut connection = Box::new(ServerConnection::new(transport, connection, address, self.now));
         let is_handshaking = connection.transport.is_handshaking();
         connection.tls_deadline = is_handshaking.then(|| self.now + self.limits.head_timeout);
-        if is_crowded {
+        if !is_admissible {
             connection.refuse(self.now, server);
         } else if self.is_full() || !self.waiting.is_empty() {
             connection.connection.set_admission(Admission::Held);

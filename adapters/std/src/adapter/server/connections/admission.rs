@@ -34,13 +34,13 @@ impl Connections {
 
     /// Evicts the connection that loses least, if one may be evicted now. Returns whether there was one.
     pub(super) fn evict_one(&mut self, server: &mut Server) -> bool {
-        self.evict_before(server, self.now)
+        self.evict_older_than(server, Duration::ZERO)
     }
 
-    /// As [`evict_one`](Self::evict_one), but of those that could have been evicted before `time`.
-    fn evict_before(&mut self, server: &mut Server, time: Instant) -> bool {
+    /// As [`evict_one`](Self::evict_one), but of those that could have been evicted for `age`.
+    fn evict_older_than(&mut self, server: &mut Server, age: Duration) -> bool {
         for _ in 0..MAX_SPARED {
-            let Some((class, token)) = self.find_victim(time) else { return false };
+            let Some((class, token)) = self.find_victim(age) else { return false };
             if !self.spare(server, class, token) {
                 self.evict(server, class, token);
                 return true;
@@ -90,12 +90,11 @@ impl Connections {
                 return false;
             }
         }
-        let Some(connection) = self.connections.get_mut(token.into()) else { return false };
-        let shard = self.permits.choose_shard(self.shard);
-        connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));
         self.waiting.retain(|other| *other != token);
         let is_crowded = self.is_crowded();
         let Some(connection) = self.connections.get_mut(token.into()) else { return false };
+        let shard = self.permits.choose_shard(self.shard);
+        connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));
         connection.connection.end_after_response(is_crowded);
         if shard == self.shard {
             connection.connection.drive(self.now, server);
@@ -149,7 +148,7 @@ impl Connections {
             return None;
         }
         let shards = Some(self.ask_shards_at).filter(|_| self.shards > 1);
-        let own = match self.find_victim(self.now) {
+        let own = match self.find_victim(Duration::ZERO) {
             Some(_) => Some(self.now),
             None => CLASSES
                 .iter()
@@ -191,8 +190,7 @@ impl Connections {
     /// Closes a connection because the process has no descriptor left. Returns whether there was one to close.
     pub(super) fn free_descriptor(&mut self, server: &mut Server) -> bool {
         // No request is known to wait, so that a connection is not evicted for one that is as silent as itself.
-        let time = Instant::from_micros(self.now.as_micros().saturating_sub(DESCRIPTOR_GRACE));
-        self.close_waiting(server) || self.evict_before(server, time)
+        self.close_waiting(server) || self.evict_older_than(server, DESCRIPTOR_GRACE)
     }
 
     fn first_of(&self, class: EvictionClass) -> Option<(Eviction, u64)> {
@@ -201,10 +199,12 @@ impl Connections {
         first.filter(|(eviction, _)| eviction.class == class)
     }
 
-    /// Returns the connection that loses least by being evicted, of those that could have been evicted before `time`.
-    fn find_victim(&mut self, time: Instant) -> Option<(EvictionClass, u64)> {
+    /// Returns the connection that loses least by being evicted, of those that could have been evicted for `age`.
+    fn find_victim(&mut self, age: Duration) -> Option<(EvictionClass, u64)> {
         for class in CLASSES {
-            while let Some((known, token)) = self.first_of(class).filter(|(first, _)| first.at <= time) {
+            while let Some((known, token)) =
+                self.first_of(class).filter(|(first, _)| first.at + age <= self.now)
+            {
                 let connection = self.connections.get_mut(token.into());
                 let actual = connection.as_ref().and_then(|connection| connection.eviction());
                 if actual == Some(known) {
@@ -261,8 +261,8 @@ const MAX_WAITING: usize = 64;
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// The largest default: bounds the memory.
 const MAX_DEFAULT_CONNECTIONS: usize = 10_000;
-/// Age in microseconds at which a connection may be evicted because the process has no descriptor left.
-const DESCRIPTOR_GRACE: u64 = 100_000;
+/// Time after which a connection that may be evicted is, because the process has no descriptor left.
+const DESCRIPTOR_GRACE: Duration = Duration::from_millis(100);
 /// Maximum number of connections that are spared in favour of a later one, before the next wait.
 const MAX_SPARED: usize = 64;
 /// Time for which a connection is spared.
