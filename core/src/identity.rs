@@ -1,5 +1,6 @@
 //! Identity and capabilities of a peer.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -35,8 +36,15 @@ impl Implementation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     flags: u32,
+    /// Boxed, since most peers have none and every connection stores these capabilities.
+    named: Option<Box<NamedCapabilities>>,
+}
+
+/// Capabilities without a flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct NamedCapabilities {
     /// Further members of the capability object, each with the first revision that it is sent to.
-    extra: Vec<(String, RawJson, Version)>,
+    members: Vec<(String, RawJson, Version)>,
     extensions: Extensions,
 }
 
@@ -124,12 +132,26 @@ impl Capabilities {
     #[must_use]
     pub fn with_member(mut self, name: impl Into<String>, value: RawJson, since: Version) -> Self {
         let name = name.into();
-        if name == extensions::MEMBER {
-            self.extensions.merge(&value);
-        } else {
-            self.extra.push((name, value, since));
-        }
+        self.change_named(|named| {
+            if name == extensions::MEMBER {
+                named.extensions.merge(&value);
+            } else {
+                named.members.push((name, value, since));
+            }
+        });
         self
+    }
+
+    fn change_named<R>(&mut self, change: impl FnOnce(&mut NamedCapabilities) -> R) -> R {
+        let mut named = self.named.take().unwrap_or_default();
+        let result = change(&mut named);
+        self.named = Some(named).filter(|named| **named != NamedCapabilities::default());
+        result
+    }
+
+    /// Returns the further members of the capability object.
+    fn members(&self) -> &[(String, RawJson, Version)] {
+        self.named.as_deref().map_or(&[], |named| &named.members)
     }
 
     /// Returns whether `capability` is declared.
@@ -162,7 +184,7 @@ impl Capabilities {
     pub fn from_json(object: &RawJson) -> Self {
         let mut read = Self::read(object.as_bytes());
         if let Some(member) = object.member(extensions::MEMBER) {
-            read.extensions.merge(&member);
+            read.change_named(|named| named.extensions.merge(&member));
         }
         read
     }
@@ -211,7 +233,7 @@ impl Capabilities {
             }
             out.push(b'}');
         }
-        for (name, value, since) in &self.extra {
+        for (name, value, since) in self.members() {
             if version >= *since {
                 push_comma(out, start);
                 write_str(out, name);
@@ -219,7 +241,9 @@ impl Capabilities {
                 append_one_line(out, value.as_bytes());
             }
         }
-        self.extensions.write(out, version, start);
+        if let Some(named) = &self.named {
+            named.extensions.write(out, version, start);
+        }
         out.push(b'}');
     }
 

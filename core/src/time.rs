@@ -5,37 +5,51 @@
 //! clock time enters only through an [`Anchor`], for values that outlive the process.
 
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
 /// A point in time: microseconds since an epoch that the caller chooses.
 ///
 /// Arithmetic saturates, so a hostile or absurd timeout cannot wrap around into the past.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Instant(u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// The microseconds plus one, so that an `Option<Instant>` has the same size. Connections have many of them.
+pub struct Instant(NonZeroU64);
 
 impl Instant {
     /// The caller's epoch.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self(NonZeroU64::MIN);
     /// An instant that is never reached: about 584,000 years after the epoch.
-    pub const FAR_FUTURE: Self = Self(u64::MAX);
+    pub const FAR_FUTURE: Self = Self(NonZeroU64::MAX);
 
-    /// Returns the instant `micros` microseconds after the epoch.
+    /// Returns the instant `micros` microseconds after the epoch, at most [`FAR_FUTURE`](Self::FAR_FUTURE).
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
+        Self(NonZeroU64::MIN.saturating_add(micros))
     }
 
     /// Returns the microseconds since the epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
+        Duration::from_micros(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+impl Default for Instant {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Instant").field(&self.as_micros()).finish()
     }
 }
 
@@ -51,13 +65,14 @@ impl Sub<Duration> for Instant {
     type Output = Self;
 
     fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
+        Self::from_micros(self.as_micros().saturating_sub(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}s", self.0 / 1_000_000, self.0 % 1_000_000)
+        let micros = self.as_micros();
+        write!(f, "{}.{:06}s", micros / 1_000_000, micros % 1_000_000)
     }
 }
 
@@ -78,10 +93,11 @@ impl Anchor {
     /// Returns the Unix time at `now`, in seconds.
     #[must_use]
     pub const fn unix_secs(&self, now: Instant) -> u64 {
-        if now.0 >= self.at.0 {
-            self.unix_secs.saturating_add((now.0 - self.at.0) / 1_000_000)
+        let (now, at) = (now.as_micros(), self.at.as_micros());
+        if now >= at {
+            self.unix_secs.saturating_add((now - at) / 1_000_000)
         } else {
-            self.unix_secs.saturating_sub((self.at.0 - now.0) / 1_000_000)
+            self.unix_secs.saturating_sub((at - now) / 1_000_000)
         }
     }
 }
@@ -96,6 +112,13 @@ mod tests {
         assert_eq!(Instant::ZERO + Duration::MAX, Instant::FAR_FUTURE);
         assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
         assert_eq!(Instant::ZERO.saturating_duration_since(Instant::FAR_FUTURE), Duration::ZERO);
+        assert_eq!(Instant::from_micros(u64::MAX), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn optional_instants_are_as_small() {
+        assert_eq!(size_of::<Option<Instant>>(), size_of::<Instant>());
+        assert_eq!((Instant::ZERO.as_micros(), Instant::from_micros(7).as_micros()), (0, 7));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{InboundCalls, InboundIndex};
-use super::keep_alive::{KeepAlive, KeepAlivePing};
+use super::keep_alive::{KeepAlive, KeepAlivePing, KeepAlivePings};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use crate::deadlines::Deadlines;
@@ -85,9 +85,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) outbound: OutboundCalls,
     pub(super) batches: Slab<Batch>,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
-    pub(super) keep_alive: Option<KeepAlivePing>,
-    /// Time at which the transport was last known not to read.
-    pub(super) input_held_at: Option<Instant>,
+    pub(super) keep_alive: Option<Box<KeepAlivePings>>,
     tap: Option<Box<Tap>>,
     pub(crate) now: Instant,
     last_activity: Instant,
@@ -101,6 +99,8 @@ pub(crate) struct Endpoint<R: Role> {
 
 impl<R: Role> Endpoint<R> {
     pub(crate) fn new(limits: Arc<Limits>, redacted: &[String], keep_alive: Option<KeepAlivePing>) -> Self {
+        let keep_alive =
+            keep_alive.map(|settings| Box::new(KeepAlivePings { settings, input_held_at: None }));
         let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted.to_vec())));
         Self {
             limits,
@@ -110,7 +110,6 @@ impl<R: Role> Endpoint<R> {
             batches: Slab::new(),
             deadlines: Deadlines::new(),
             keep_alive,
-            input_held_at: None,
             tap,
             now: Instant::ZERO,
             last_activity: Instant::ZERO,

@@ -26,6 +26,14 @@ impl KeepAlivePing {
     }
 }
 
+/// Keep-alive pings of an endpoint.
+#[derive(Debug)]
+pub(super) struct KeepAlivePings {
+    pub(super) settings: KeepAlivePing,
+    /// Time at which the transport was last known not to read.
+    pub(super) input_held_at: Option<Instant>,
+}
+
 /// State of the keep-alive pings of a channel. At most one ping is in flight.
 #[derive(Debug)]
 pub(crate) struct KeepAlive {

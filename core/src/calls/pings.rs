@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::endpoint::{Endpoint, EndpointTimer};
-use super::keep_alive::{KeepAlive, KeepAlivePing, PeerHealth};
+use super::keep_alive::{KeepAlive, KeepAlivePing, KeepAlivePings, PeerHealth};
 use super::outbound::{CallOptions, CallPurpose, OutboundCall};
 use super::outbound_requests::OutboundRequest;
 use super::role::Role;
@@ -23,7 +23,9 @@ use crate::time::Instant;
 impl<R: Role> Endpoint<R> {
     /// Starts the keep-alive pings of a channel, if they are configured. Legacy only (PING-006).
     pub(crate) fn begin_keep_alive(&mut self, channel: Key) {
-        let (Some(settings), Some(c)) = (self.keep_alive, self.channels.get_mut(channel)) else { return };
+        let (Some(settings), Some(c)) = (self.ping_settings(), self.channels.get_mut(channel)) else {
+            return;
+        };
         c.keep_alive = Some(Box::new(KeepAlive {
             last_input: self.now,
             next_ping_at: None,
@@ -32,6 +34,10 @@ impl<R: Role> Endpoint<R> {
             misses: 0,
         }));
         self.schedule_ping(channel, self.now + settings.interval);
+    }
+
+    fn ping_settings(&self) -> Option<KeepAlivePing> {
+        self.keep_alive.as_deref().map(|pings| pings.settings)
     }
 
     /// Records input from the peer of a channel or stream: a message, or a part of one.
@@ -43,8 +49,10 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Records that the transport does not read at present.
-    pub(crate) const fn hold_input(&mut self) {
-        self.input_held_at = Some(self.now);
+    pub(crate) fn hold_input(&mut self) {
+        if let Some(pings) = &mut self.keep_alive {
+            pings.input_held_at = Some(self.now);
+        }
     }
 
     fn record_sign_of_life(&mut self, channel: Key) {
@@ -63,7 +71,8 @@ impl<R: Role> Endpoint<R> {
 
     /// Handles the time of the next ping: sends it, unless there was input in the meantime.
     pub(crate) fn handle_keep_alive(&mut self, channel: Key) -> PeerHealth {
-        let (Some(settings), has_room) = (self.keep_alive, self.has_room_for_ping()) else {
+        let has_room = self.has_room_for_ping();
+        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_deref() else {
             return PeerHealth::Alive;
         };
         let high_water = self.limits.outbox_high_water;
@@ -81,8 +90,7 @@ impl<R: Role> Endpoint<R> {
             // A ping behind so much output would only grow it. The peer reads none of it, or is slow to read.
             let is_moving = core::mem::replace(&mut state.output_taken, taken) != taken;
             let has_waited = state.waiting_since > state.last_input;
-            let was_away =
-                state.was_away(state.next_ping_at.unwrap_or(self.now), self.now, self.input_held_at);
+            let was_away = state.was_away(state.next_ping_at.unwrap_or(self.now), self.now, input_held_at);
             state.waiting_since = self.now;
             if has_waited && !is_moving && !was_away {
                 return self.count_miss(channel, settings);
@@ -127,13 +135,14 @@ impl<R: Role> Endpoint<R> {
     ///
     /// `is_stalled`: input is not processed, because the application has not taken earlier input.
     pub(crate) fn restart_ping_wait(&mut self, key: Key, is_stalled: bool) -> bool {
-        let (Some(settings), Some(call)) = (self.keep_alive, self.outbound.calls.get_mut(key)) else {
+        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_deref() else {
             return false;
         };
+        let Some(call) = self.outbound.calls.get_mut(key) else { return false };
         let Some(c) = self.channels.get_mut(call.channel) else { return false };
         let Some(state) = c.keep_alive.as_deref_mut() else { return false };
         let taken = c.outbox.consumed();
-        let was_away = state.was_away(call.idle_deadline, self.now, self.input_held_at);
+        let was_away = state.was_away(call.idle_deadline, self.now, input_held_at);
         // Above this mark a server does not read; a peer that takes output is alive.
         let is_reading = c.outbox.len() >= self.limits.outbox_high_water && taken > state.output_taken;
         if !(is_stalled || was_away || is_reading) {
@@ -150,7 +159,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn finish_ping(&mut self, key: Key, outcome: &Result<RawJson, CallError>) -> PeerHealth {
         let ended = self.outbound.calls.remove(key);
         self.sweep();
-        let (Some(settings), Some(call)) = (self.keep_alive, ended) else { return PeerHealth::Alive };
+        let (Some(settings), Some(call)) = (self.ping_settings(), ended) else { return PeerHealth::Alive };
         let Some(c) = self.channels.get_mut(call.channel) else { return PeerHealth::Alive };
         let Some(state) = c.keep_alive.as_deref_mut() else { return PeerHealth::Alive };
         let is_alive = match outcome {

@@ -98,14 +98,14 @@ impl Capabilities {
     /// [`ExtensionError`] if the identifier is not valid ([`is_extension_id`](crate::meta::is_extension_id)) or the
     /// settings are not an object.
     pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
-        self.extensions.insert(id, settings)?;
+        self.change_named(|named| named.extensions.insert(id, settings))?;
         Ok(self)
     }
 
     /// Withdraws the declaration of an extension.
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
-        self.extensions.0.retain(|(known, _)| known != id);
+        self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
         self
     }
 
@@ -113,7 +113,7 @@ impl Capabilities {
     pub(crate) fn adopt_extensions(&mut self, other: &Self) {
         for (id, settings) in other.extensions() {
             if !self.has_extension(id) {
-                self.extensions.0.push((id.into(), settings.clone()));
+                self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
             }
         }
     }
@@ -121,12 +121,12 @@ impl Capabilities {
     /// Returns whether an extension is declared.
     #[must_use]
     pub fn has_extension(&self, id: &str) -> bool {
-        self.extensions.iter().any(|(known, _)| known == id)
+        self.extensions().any(|(known, _)| known == id)
     }
 
     /// Iterates over the declared extensions and their settings.
     pub fn extensions(&self) -> impl Iterator<Item = (&str, &RawJson)> {
-        self.extensions.iter()
+        self.named.iter().flat_map(|named| named.extensions.iter())
     }
 }
 

@@ -77,7 +77,7 @@ impl From<&Capabilities> for ClientCapabilities {
             (elicitation.form, elicitation.url) = (form, url);
             object.elicitation = Some(elicitation);
         }
-        for (name, value, _) in &capabilities.extra {
+        for (name, value, _) in capabilities.members() {
             object.extra.insert(name, value.clone());
         }
         object

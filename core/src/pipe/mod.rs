@@ -23,7 +23,8 @@ use crate::time::Instant;
 /// - Inputs and commands may come in any number and order between two polls. The way in which the input was cut never
 ///   changes the output.
 /// - [`handle_input`](Self::handle_input) only stores the input, and records that the peer is alive.
-///   [`poll_event`](Self::poll_event) decodes it, a bounded amount per call. A missing poll delays the output and has no other effect.
+///   [`poll_event`](Self::poll_event) decodes it, a bounded amount per call. A missing poll delays the output and has no
+///   other effect.
 /// - `now` is monotonic: an older value counts as the last one.
 /// - No method blocks or panics, whatever the peer sends.
 pub trait Pipe {

@@ -16,6 +16,9 @@
 mod cost;
 #[cfg(test)]
 mod cost_tests;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

@@ -192,7 +192,8 @@ impl SpareBuffers {
     /// Larger buffers are not kept.
     const MAX_CAPACITY: usize = 4 << 10;
 
-    pub(super) fn reclaim(&mut self, x: ServerExchange) {
+    /// Takes the memory of a closed exchange. Returns its principal.
+    pub(super) fn reclaim(&mut self, x: ServerExchange) -> Option<Box<str>> {
         let mut text = x.headers.into_buffer();
         text.clear();
         let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
@@ -206,6 +207,7 @@ impl SpareBuffers {
         {
             *self = Self::default();
         }
+        x.principal
     }
 }
 
@@ -227,6 +229,7 @@ impl RequestBody {
         }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, piece: Bytes) {
         if piece.is_empty() {
             return;

@@ -412,10 +412,9 @@ impl Server {
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         if let Some(x) = self.exchanges.remove(key) {
-            if let Some(principal) = &x.principal {
-                self.release_principal(principal);
+            if let Some(principal) = self.spare.reclaim(x) {
+                self.release_principal(&principal);
             }
-            self.spare.reclaim(x);
         }
         if self.exchanges.is_empty() && self.trim_at.is_none() {
             let at = self.now + TRIM_DELAY;
