@@ -1,13 +1,15 @@
 //! Conversion of parameters, results and errors between the revisions of both sides.
 
+use mcp_proto::client::TypedEntries;
 use mcp_proto::meta::is_unreserved_key;
 use mcp_proto::model::{
-    CallToolResult, CompleteParams, CompleteResult, Extra, GetPromptResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, encode_for,
+    CallToolResult, CompleteParams, CompleteResult, Extra, GetPromptResult, ListItem, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Prompt, ReadResourceResult, Resource,
+    ResourceTemplate, Tool, encode_for,
 };
 use mcp_proto::rpc::code;
 use mcp_proto::server::{Call, PreparedResult};
-use mcp_proto::{CallError, RawJson, RpcError, UseError, Version};
+use mcp_proto::{CallError, Diagnostic, RawJson, RpcError, UseError, Version};
 
 /// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed.
 ///
@@ -72,6 +74,8 @@ pub(super) enum ConvertedResult {
 
 /// Converts the result of a call from a server that speaks `from` for a client that speaks `to`.
 ///
+/// An entry of a list that cannot be read is left out, with one of `diagnostics`.
+///
 /// # Errors
 ///
 /// Returns an error if the result cannot be read or written in the other revision.
@@ -80,10 +84,20 @@ pub(super) fn convert_result(
     result: &RawJson,
     from: Version,
     to: Version,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<ConvertedResult, RpcError> {
     macro_rules! rewritten {
-        ($type:ty) => {{
-            let mut value: $type = result.parse().map_err(|error| unreadable_result_error(&error))?;
+        ($type:ty, entries: $entry:ty) => {
+            match without_unreadable_entries::<$entry>(result, diagnostics) {
+                Some(readable) => rewritten!($type, readable),
+                None => rewritten!($type),
+            }
+        };
+        ($type:ty) => {
+            rewritten!($type, result)
+        };
+        ($type:ty, $result:ident) => {{
+            let mut value: $type = $result.parse().map_err(|error| unreadable_result_error(&error))?;
             value.result_type = None;
             value.meta = value.meta.as_ref().and_then(application_meta);
             PreparedResult::new(to, &value)
@@ -94,12 +108,14 @@ pub(super) fn convert_result(
     match method {
         _ if from == to => {}
         "tools/call" => return rewritten!(CallToolResult<'_>),
-        "tools/list" => return rewritten!(ListToolsResult),
+        "tools/list" => return rewritten!(ListToolsResult, entries: Tool),
         "resources/read" => return rewritten!(ReadResourceResult<'_>),
-        "resources/list" => return rewritten!(ListResourcesResult),
-        "resources/templates/list" => return rewritten!(ListResourceTemplatesResult),
+        "resources/list" => return rewritten!(ListResourcesResult, entries: Resource),
+        "resources/templates/list" => {
+            return rewritten!(ListResourceTemplatesResult, entries: ResourceTemplate);
+        }
         "prompts/get" => return rewritten!(GetPromptResult<'_>),
-        "prompts/list" => return rewritten!(ListPromptsResult),
+        "prompts/list" => return rewritten!(ListPromptsResult, entries: Prompt),
         "completion/complete" => return rewritten!(CompleteResult),
         _ => {}
     }
@@ -114,6 +130,24 @@ pub(super) fn convert_result(
         members.insert("_meta", meta);
     }
     RawJson::encode(&members).map(ConvertedResult::Unchanged).map_err(|error| unreadable_result_error(&error))
+}
+
+/// Returns the result of a list without the entries that cannot be read, or `None` if all can be.
+fn without_unreadable_entries<T: ListItem>(
+    result: &RawJson,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<RawJson> {
+    let list = T::KIND.list_member();
+    let entries = result.member(list)?.elements()?;
+    let read = TypedEntries::<T>::read(&entries);
+    if read.diagnostics.is_empty() {
+        return None;
+    }
+    diagnostics.extend(read.diagnostics);
+    let readable: Vec<&RawJson> = entries.iter().filter(|entry| entry.parse::<T>().is_ok()).collect();
+    let mut members: Extra = result.parse().ok()?;
+    members.insert(list, RawJson::encode(&readable).ok()?);
+    RawJson::encode(&members).ok()
 }
 
 /// Returns the error for a result that cannot be passed on.

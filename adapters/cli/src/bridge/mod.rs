@@ -111,6 +111,7 @@ fn run_bridge(
         upstream,
         relay,
         client_notes: LimitedNotes(20),
+        server_notes: LimitedNotes(20),
         trace: args.trace,
         paint: Paint::for_stderr(),
         stop_signal,
@@ -143,6 +144,7 @@ struct Bridge {
     relay: Relay,
     /// Notes about deviations of clients from the protocol.
     client_notes: LimitedNotes,
+    server_notes: LimitedNotes,
     trace: bool,
     paint: Paint,
     /// Reports that the process should end.
@@ -231,6 +233,9 @@ impl Bridge {
             self.with_relay(Relay::process_pending);
             while let Some((tool, schema)) = self.relay.poll_header_tool() {
                 self.downstream.set_tool_schema(&tool, &schema);
+            }
+            for diagnostic in self.relay.take_diagnostics() {
+                self.server_notes.note(&format!("the server deviated from the protocol: {diagnostic}"));
             }
             if self.relay.fault().is_some() && !core::mem::replace(&mut self.is_shutting_down, true) {
                 // All clients have been sent an error by then.

@@ -8,8 +8,8 @@ use mcp_proto::client::{self, InputId};
 use mcp_proto::model::Implementation;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    CallError, CallId, CallKey, Capabilities, ChannelId, Era, Fault, Instant, Limits, RawJson, RpcError,
-    Version, VersionSet,
+    CallError, CallId, CallKey, Capabilities, ChannelId, Diagnostic, Era, Fault, Instant, Limits, RawJson,
+    RpcError, Version, VersionSet,
 };
 
 use alloc::collections::BTreeMap;
@@ -62,6 +62,8 @@ pub(crate) struct Relay {
     changed_header_tools: Vec<(String, RawJson)>,
     /// All tools with header arguments that are known, with their schemas. Bounded by [`MAX_HEADER_TOOLS`].
     known_header_tools: BTreeMap<String, RawJson>,
+    /// Faults of the server that cost less than a call.
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Relay {
@@ -80,6 +82,7 @@ impl Relay {
             fault: None,
             changed_header_tools: Vec::new(),
             known_header_tools: BTreeMap::new(),
+            diagnostics: Vec::new(),
         }
     }
 
@@ -91,6 +94,11 @@ impl Relay {
     /// Returns the next tool to register with a server over HTTP, with its schema.
     pub(crate) fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
         self.changed_header_tools.pop()
+    }
+
+    /// Returns the faults of the server since the last call of this function.
+    pub(crate) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        core::mem::take(&mut self.diagnostics)
     }
 
     /// Returns the number of unanswered calls.
@@ -319,7 +327,8 @@ impl Relay {
         if call.method() == "tools/list" {
             self.record_header_tools(&result);
         }
-        let shaped = convert::convert_result(call.method(), &result, self.version, call.version());
+        let (from, to) = (self.version, call.version());
+        let shaped = convert::convert_result(call.method(), &result, from, to, &mut self.diagnostics);
         let answered = shaped.and_then(|shaped| {
             let answered = match shaped {
                 convert::ConvertedResult::Unchanged(result) => {

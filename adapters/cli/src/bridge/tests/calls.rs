@@ -36,6 +36,32 @@ fn client_sees_identity_and_capabilities_of_server() {
     }
 }
 
+/// The other revision has other members, so that the bridge has to read the entries.
+#[test]
+fn unreadable_list_entry_costs_only_itself() {
+    let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    for (down, up) in REVISION_PAIRS.into_iter().filter(|(down, up)| down != up) {
+        for (method, list, mut good) in [
+            ("tools/list", "tools", json!({"name": "a", "inputSchema": {"type": "object"}})),
+            ("resources/list", "resources", json!({"name": "a", "uri": "a:b"})),
+            ("resources/templates/list", "resourceTemplates", json!({"name": "a", "uriTemplate": "a:{b}"})),
+            ("prompts/list", "prompts", json!({"name": "a"})),
+        ] {
+            good["_meta"] = json!({"com.example/deep": deep});
+            let mut chain = BridgeHarness::new(down, up);
+            let key = chain.call(method, &json!({}));
+            let call = chain.take_server_call();
+            let entries = json!([7, good, {"name": 1}, good, null]);
+            chain.complete(&call, &json!({list: entries, "nextCursor": "2"}));
+            let result = chain.result(key);
+            assert_eq!(result[list], json!([good, good]), "{method} {down} {up}");
+            assert_eq!(result["nextCursor"], "2");
+            let found: Vec<String> = chain.relay.take_diagnostics().iter().map(ToString::to_string).collect();
+            assert_eq!(found.len(), 3, "{found:?}");
+        }
+    }
+}
+
 #[test]
 fn calls_pass_with_parameters_metadata_and_results() {
     for (down, up) in REVISION_PAIRS {
