@@ -65,11 +65,12 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
     let (mut in_string, mut escaped) = (false, false);
     for (at, byte) in frame.iter().enumerate() {
         match byte {
+            _ if end.is_some() && byte.is_ascii_whitespace() => {}
+            _ if end.is_some() => return None,
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,
             _ if in_string => {}
-            _ if end.is_some() && !byte.is_ascii_whitespace() => return None,
             b'[' | b'{' => {
                 depth += 1;
                 if depth == 1 {
@@ -81,7 +82,7 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
                 if members.len() == max {
                     return None;
                 }
-                members.push(frame.slice(start..at));
+                members.push(frame.slice_ref(frame[start..at].trim_ascii()));
                 start = at + 1;
                 end = (*byte == b']').then_some(at);
             }
