@@ -124,7 +124,7 @@ impl Capabilities {
         self
     }
 
-    /// Adds a member to the capability object.
+    /// Adds a member to the capability object, or replaces it.
     ///
     /// The member holds features that client and server have agreed on (`experimental`), for example. `since` is the
     /// first revision that the member is sent to. The members of `extensions` are added to the declared
@@ -136,6 +136,7 @@ impl Capabilities {
             if name == extensions::MEMBER {
                 named.extensions.merge(&value);
             } else {
+                named.members.retain(|(known, ..)| *known != name);
                 named.members.push((name, value, since));
             }
         });
@@ -343,6 +344,9 @@ mod tests {
             let settings = declared_extension(&all, "a.example/b", version).expect("declared");
             assert_eq!(settings.as_str(), "{\"x\":1}");
         }
+        let twice = |n: Capabilities| n.with_member("experimental", json("{}"), Version::V2024_11_05);
+        let twice = twice(twice(Capabilities::new()));
+        assert_eq!(written(|o| twice.write(o, Version::V2025_11_25)), r#"{"experimental":{}}"#);
         let only_tasks = c.clone().without_extension("a.example/b");
         assert_eq!(written(|o| only_tasks.write(o, Version::V2025_11_25)), "{}");
         for id in ["", "b", "/b", "a.example/", "a..b/c", "a.example/-", "1a/b", "a b/c"] {

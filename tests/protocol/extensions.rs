@@ -7,7 +7,7 @@ use mcp_proto::{
 };
 use mcp_tests::harness::build::{modern_request, raw, to_value};
 use mcp_tests::harness::{
-    Applications, Chunker, ClientHarness, HttpServerHarness, LinkConfig, Pair, ServerHarness,
+    Applications, Chunker, ClientHarness, HttpServerHarness, LinkConfig, Pair, Rng, ServerHarness,
     for_each_chunker,
 };
 use serde_json::{Value, json};
@@ -150,5 +150,70 @@ fn undeclared_extension_over_http_has_status_400() {
         let x = web.post(&fields, &modern_request(1, method, json!({})).to_string());
         let reply = web.response(x);
         assert_eq!((reply.status, &reply.message()["error"]["code"]), (status, &json!(code)), "{method}");
+    }
+}
+
+// covers: EXT-001, EXT-009
+/// Repeated metadata takes a faster path; a declaration of another request must not hold there.
+#[test]
+fn declaration_holds_for_its_request_alone() {
+    let declared = |ext: &str, extra: &str| {
+        format!(
+            r#"{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{{ext}}}{extra}}}"#
+        )
+    };
+    let metas: Vec<(String, bool)> = [
+        (r#""extensions":{"io.modelcontextprotocol/ui":{}}"#, true),
+        ("", false),
+        (r#""extensions":{"io.modelcontextprotocol/ui":5}"#, false),
+        (r#""extensions":{"io.modelcontextprotocol/ui":null}"#, false),
+        (r#""extensions":[]"#, false),
+        (r#""extensions":{"io.modelcontextprotocol/u":{},"io.modelcontextprotocol/ui2":{}}"#, false),
+        (r#""extensions":{"IO.modelcontextprotocol/ui":{}}"#, false),
+        (r#""\u0065xtensions":{"io.modelcontextprotocol\/ui" : { } }"#, true),
+        (r#""other":{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, false),
+        (r#""extensions":"io.modelcontextprotocol/ui""#, false),
+    ]
+    .iter()
+    .flat_map(|(ext, ok)| {
+        [
+            (declared(ext, ""), *ok),
+            (declared(ext, r#","progressToken":1"#), *ok),
+            (declared(ext, r#","io.modelcontextprotocol/logLevel":"info""#), *ok),
+        ]
+    })
+    .collect();
+    let mut web = HttpServerHarness::new(server_config(&[UI], VersionSet::ALL), http::server::Config::new());
+    let mut pipe = ServerHarness::server(server_config(&[UI], VersionSet::ALL), Chunker::Whole);
+    let mut random = Rng::new(7);
+    for n in 0..1_000 {
+        let (meta, ok) = &metas[random.next_high() as usize % metas.len()];
+        let space = if random.next_high() % 2 == 0 { " " } else { "" };
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{n},"method":"ui/show","params":{{"a":1,"_meta":{space}{meta}{space}}}}}"#
+        );
+        let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "ui/show")];
+        let x = web.post(&fields, &body);
+        match web.poll_event() {
+            Some(server::Event::Call(call)) => {
+                assert!(*ok, "{body}");
+                let now = web.now;
+                web.server.engine().complete(now, call.id(), &json!({})).expect("open");
+                web.transmit_all();
+                assert_eq!(web.response(x).status, 200);
+            }
+            None => {
+                assert!(!*ok, "{body}");
+                assert_eq!(web.response(x).message()["error"]["code"], -32021);
+            }
+            other => panic!("{other:?}"),
+        }
+        pipe.feed(&body);
+        if *ok {
+            let call = pipe.expect_call();
+            pipe.complete(call.id(), &json!({}));
+        } else {
+            assert_eq!(pipe.expect_reply()["error"]["code"], -32021, "{body}");
+        }
     }
 }

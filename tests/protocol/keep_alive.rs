@@ -421,3 +421,114 @@ fn comment_on_event_stream_is_a_sign_of_life() {
     assert_eq!(harness.expect_done(key), Err(CallError::Closed(fault.clone())));
     assert_eq!(harness.expect_closed(), fault);
 }
+
+// covers: PING-004, PING-005
+#[test]
+fn accepted_http_ping_is_a_sign_of_life() {
+    let mut harness = HttpClientHarness::new(
+        client(VersionSet::ALL).keep_alive_ping(secs(10), 0),
+        HttpClientHarness::default_http_config(),
+        Chunker::Whole,
+    );
+    let _get = harness.become_legacy_with_get_stream(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+    harness.advance(secs(10));
+    let ping = harness.expect_post("ping");
+    harness.advance(secs(5));
+    harness.respond_with_status(ping.id, 202);
+    harness.take_diagnostics();
+    harness.advance(secs(5));
+    let requests = harness.take_requests();
+    assert!(requests.iter().all(|request| request.method != "DELETE"), "the session was given up");
+}
+
+// covers: PING-004, PING-005
+#[test]
+fn refused_http_ping_is_a_sign_of_life() {
+    let mut lost = Vec::new();
+    for (status, fields) in
+        [(429, &[("Retry-After", "1")][..]), (503, &[]), (500, &[]), (400, &[]), (405, &[])]
+    {
+        let config = client(VersionSet::ALL).keep_alive_ping(secs(10), 0);
+        let mut harness =
+            HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+        harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+        harness.advance(secs(10));
+        let ping = harness.expect_post("ping");
+        harness.respond_with(ping.id, status, fields, "");
+        harness.take_diagnostics();
+        if harness.take_requests().iter().any(|request| request.method == "DELETE") {
+            lost.push(status);
+        }
+    }
+    assert_eq!(lost, [0u16; 0], "the session was given up although the server answered at once");
+}
+
+// covers: PING-004, PING-005
+#[test]
+fn slow_upload_is_a_sign_of_life() {
+    let (mut web, id) = http_server(HttpConfig::new(), 0);
+    let session = ("Mcp-Session-Id", &*id);
+    let _get = web.send_request("GET", "/mcp", &[session], "");
+    let head = mcp_proto::head::RequestHead {
+        method: "POST",
+        target: "/mcp",
+        fields: &[
+            ("Host", b"localhost:8080"),
+            ("Content-Type", b"application/json"),
+            ("Accept", b"application/json, text/event-stream"),
+            ("Mcp-Session-Id", id.as_bytes()),
+        ],
+    };
+    let x = web.server.open(web.now, &head, Some(100_000));
+    assert!(web.server.response(x).is_none());
+    for _ in 0..20 {
+        web.advance(secs(2));
+        let now = web.now;
+        web.server.handle_body(now, x, b"    ".as_slice().into());
+    }
+    assert_open(&mut web);
+}
+
+// covers: PING-004, PING-005
+/// The ping was lost with the old stream.
+#[test]
+fn reopened_get_stream_is_a_sign_of_life() {
+    let (mut web, id) = http_server(HttpConfig::new(), 0);
+    let session = ("Mcp-Session-Id", &*id);
+    let get = web.send_request("GET", "/mcp", &[session], "");
+    web.advance(secs(10));
+    assert_eq!(web.response(get).messages().len(), 1);
+    web.close_exchange(get);
+    web.advance(secs(9));
+    web.send_request("GET", "/mcp", &[session], "");
+    web.advance(secs(1));
+    assert_open(&mut web);
+}
+
+// covers: PING-004
+#[test]
+fn get_stream_opened_after_the_deadline_gets_a_new_interval() {
+    let (mut web, id) = http_server(HttpConfig::new(), 0);
+    let session = ("Mcp-Session-Id", &*id);
+    let get = web.send_request("GET", "/mcp", &[session], "");
+    web.advance(secs(10));
+    web.close_exchange(get);
+    web.advance(secs(11));
+    let again = web.send_request("GET", "/mcp", &[session], "");
+    for _ in 0..4 {
+        let seen = web.response(again).messages().len();
+        web.advance(secs(10));
+        let messages = web.response(again).messages();
+        for ping in &messages[seen..] {
+            web.post(&[session], &result_response(ping, json!({})).to_string());
+        }
+        assert_open(&mut web);
+    }
+}
+
+fn assert_open(web: &mut HttpServerHarness) {
+    while let Some(event) = web.poll_event() {
+        assert!(!matches!(event, Event::Closed { .. }), "{event:?}");
+    }
+    assert_eq!(web.server.session_count(), 1);
+}

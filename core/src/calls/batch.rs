@@ -65,7 +65,7 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
     let (mut in_string, mut escaped) = (false, false);
     for (at, byte) in frame.iter().enumerate() {
         match byte {
-            _ if end.is_some() && byte.is_ascii_whitespace() => {}
+            b' ' | b'\t' | b'\r' | b'\n' if end.is_some() => {}
             _ if end.is_some() => return None,
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
@@ -82,7 +82,7 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
                 if members.len() == max {
                     return None;
                 }
-                members.push(frame.slice_ref(frame[start..at].trim_ascii()));
+                members.push(frame.slice(start..at));
                 start = at + 1;
                 end = (*byte == b']').then_some(at);
             }

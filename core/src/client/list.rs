@@ -152,7 +152,7 @@ impl<T: ListItem> TypedEntries<T> {
     #[must_use]
     pub fn read(entries: &[RawJson]) -> Self {
         let list = T::KIND;
-        let mut read = Self { entries: Vec::with_capacity(entries.len()), diagnostics: Vec::new() };
+        let mut read = Self { entries: Vec::new(), diagnostics: Vec::new() };
         let mut unreported = 0;
         for (index, entry) in entries.iter().enumerate() {
             match entry.parse() {
@@ -258,6 +258,7 @@ mod tests {
         );
         let last = Diagnostic::MoreUnreadableEntries { list: EntryKind::Tool, count: 84 };
         assert_eq!(read.diagnostics.last(), Some(&last));
+        assert_eq!(read.entries.capacity(), 0, "memory for entries that cannot be read");
     }
 
     // covers: PAGE-005, PAGE-008, PAGE-012

@@ -12,7 +12,7 @@ use memchr::memmem;
 use super::fields::{FieldValueError, PARAM_PREFIX, encode_value, single_decoded_value};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, is_token};
-use crate::json::{ScanError, Scanner, string};
+use crate::json::{MAX_DEPTH, ScanError, Scanner, string};
 use crate::raw::RawJson;
 
 const ANNOTATION: &[u8] = b"x-mcp-header";
@@ -77,12 +77,16 @@ impl HeaderParams {
             path_bytes: 0,
             error: None,
         };
-        let scanned = search.scan_schema(&mut Scanner::trusted(text), true);
+        let scanned = search.scan_schema(&mut Scanner::new(text, MAX_DEPTH, u32::MAX), true);
         if let Some(bad) = search.error {
             return Err(bad);
         }
-        if scanned.is_err() {
-            return Err(AnnotationError { at: search.pointer, kind: AnnotationErrorKind::DuplicateMember });
+        if let Err(error) = scanned {
+            let kind = match error {
+                ScanError::Depth(_) => AnnotationErrorKind::TooDeep,
+                _ => AnnotationErrorKind::DuplicateMember,
+            };
+            return Err(AnnotationError { at: search.pointer, kind });
         }
         let mut params = search.params;
         params.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -346,7 +350,7 @@ impl<'a> AnnotationScan<'a> {
             match &*name {
                 "x-mcp-header" => annotation = Some(s.value()?),
                 "type" => kind = Some(s.value()?),
-                "default" | "const" | "enum" | "examples" => {
+                "default" | "const" | "enum" | "examples" | "dependentRequired" => {
                     s.value()?;
                 }
                 "properties" => self.descend(&name, |search| search.scan_named_schemas(s, reached))?,
@@ -475,8 +479,9 @@ pub enum AnnotationErrorKind {
     /// The schema has more than [`HeaderParams::MAX_PARAMS`] annotations.
     #[error("exceeds the limit of annotations per tool")]
     TooMany,
-    /// The names on all paths together are longer than [`HeaderParams::MAX_PATHS`].
-    #[error("has a path that exceeds the limit of property names")]
+    /// The names on all paths together are longer than [`HeaderParams::MAX_PATHS`], or the schema has more than 128
+    /// levels.
+    #[error("exceeds the limit of property names or levels")]
     TooDeep,
     /// An object of the schema has a duplicate member.
     #[error("cannot be checked: an object of the schema has a duplicate member")]

@@ -1,5 +1,6 @@
 //! Extensions of a peer: `capabilities.extensions`, in every revision (EXT-001, EXT-009, SEP-2133).
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -26,7 +27,7 @@ pub enum ExtensionError {
 
 /// Extensions with their settings, by identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extensions(Vec<(String, RawJson)>);
+pub(super) struct Extensions(BTreeMap<String, RawJson>);
 
 impl Extensions {
     /// Adds an extension, or replaces its settings.
@@ -37,10 +38,7 @@ impl Extensions {
         if !settings.is_object() {
             return Err(ExtensionError::Settings(id.into()));
         }
-        match self.0.iter_mut().find(|(known, _)| known == id) {
-            Some((_, known)) => *known = settings,
-            None => self.0.push((id.into(), settings)),
-        }
+        self.0.insert(id.into(), settings);
         Ok(())
     }
 
@@ -105,7 +103,7 @@ impl Capabilities {
     /// Withdraws the declaration of an extension.
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
-        self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
+        self.change_named(|named| named.extensions.0.retain(|known, _| known != id));
         self
     }
 
@@ -113,7 +111,7 @@ impl Capabilities {
     pub(crate) fn adopt_extensions(&mut self, other: &Self) {
         for (id, settings) in other.extensions() {
             if !self.has_extension(id) {
-                self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
+                self.change_named(|named| named.extensions.0.insert(id.into(), settings.clone()));
             }
         }
     }

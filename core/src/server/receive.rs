@@ -285,7 +285,9 @@ impl Engine {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
                 if let Some(check) = source.header_check {
-                    check.check_params(version, method, frame, params)?;
+                    let in_revision =
+                        |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+                    check.check_params(version, method, frame, params).map_err(in_revision)?;
                 }
                 if rule.handled_by_engine {
                     return Ok(None);

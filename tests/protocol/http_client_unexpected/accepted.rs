@@ -1,11 +1,11 @@
 //! Requests that a legacy server accepts with 202 and answers on the GET stream.
 
-use mcp_proto::{CallError, CallOptions, Diagnostic, HttpError};
+use mcp_proto::{CallError, CallOptions, Diagnostic, HttpError, Version, VersionSet};
 use mcp_tests::harness::build::{notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{ms, secs};
+use crate::common::{client, ms, secs};
 use crate::http_client_shared::{
     V, expect_http_error, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
@@ -139,4 +139,45 @@ fn accepted_call_does_not_delay_closing() {
     harness.respond_with_status(delete.id, 204);
     while harness.client.poll_event(harness.now).is_some() {}
     assert!(harness.client.is_drained());
+}
+
+// covers: HTTP-082
+#[test]
+fn calls_wait_for_a_log_level_that_is_answered_on_the_get_stream() {
+    let mut harness = HttpClientHarness::new(
+        client(VersionSet::ALL),
+        HttpClientHarness::default_http_config(),
+        Chunker::Whole,
+    );
+    let get = harness.become_legacy_with_get_stream(
+        Version::V2025_11_25,
+        Some("s"),
+        json!({"tools": {}, "logging": {}}),
+    );
+    let now = harness.now;
+    harness.client.engine().set_log_level(now, Some(mcp_proto::model::LoggingLevel::Info)).expect("a level");
+    let level = harness.expect_post("logging/setLevel");
+    harness.respond_with_status(level.id, 202);
+    harness.take_diagnostics();
+    let key = harness.call("tools/call", &json!({"name": "wave", "arguments": {}}), &non_retryable());
+    harness.assert_nothing_sent();
+    harness.receive_event(get, "1", &result_response(&level.body, json!({})));
+    let request = harness.expect_post("tools/call");
+    harness.respond_with_json(request.id, 200, &result_response(&request.body, tool_result()));
+    harness.expect_done(key).expect("done");
+}
+
+// covers: HTTP-082
+#[test]
+fn accepted_pings_do_not_block_later_messages() {
+    let config = client(VersionSet::ALL);
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    let _get = harness.become_legacy_with_get_stream(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+    for _ in 0..64 {
+        let (_, ping) = harness.start_call("ping", &json!({}), &non_retryable());
+        harness.respond_with_status(ping.id, 202);
+    }
+    harness.take_diagnostics();
+    let _ = harness.start_wave_call(&non_retryable());
 }

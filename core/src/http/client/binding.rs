@@ -166,6 +166,7 @@ impl Client {
     fn count_messages(&self, waiting: bool) -> usize {
         let is_one = |(_, x): &(Key, &ClientExchange)| {
             x.purpose.class() == ExchangeClass::Message
+                && !matches!(x.phase, ExchangePhase::AwaitingGetStream)
                 && matches!(x.phase, ExchangePhase::Scheduled(_)) == waiting
         };
         self.exchanges.iter().filter(is_one).count()
@@ -197,6 +198,8 @@ impl Client {
         self.tick(now);
         let is_waiting =
             self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase, ExchangePhase::Sent));
+        // Also a refusal: the peer is there.
+        self.engine.record_input(self.now, self.channel);
         if is_waiting && head.status >= 200 {
             self.receive_head(exchange.0, head);
             self.finish_closing();

@@ -177,7 +177,12 @@ impl Client {
             {
                 let Some(x) = self.conclude(key) else { return };
                 if head.status == 202 && self.may_answer_on_get_stream(&x) {
+                    let is_level =
+                        matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. });
                     self.await_get_stream(x);
+                    if is_level {
+                        self.close_gate(super::session::SendGate::AwaitingLogLevel);
+                    }
                 } else {
                     self.exchange_failed(x, HttpError::Unanswered { status: head.status });
                 }

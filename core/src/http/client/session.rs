@@ -163,7 +163,8 @@ impl Client {
 
     /// Opens the gate if it waited for this exchange.
     pub(super) fn exchange_ended(&mut self, x: &ClientExchange) {
-        let is_level = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. });
+        let is_level = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. })
+            && !matches!(x.phase, ExchangePhase::Draining { .. });
         if is_level && self.session.gate == SendGate::AwaitingLogLevel {
             self.open_gate();
         }

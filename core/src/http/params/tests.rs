@@ -149,6 +149,29 @@ fn invalid_annotation_is_reported_with_its_pointer() {
     assert_eq!(bad.to_string(), text);
 }
 
+// covers: SEC-018
+#[test]
+fn deep_schema_is_refused_without_recursion_beyond_its_limit() {
+    for (n, kind) in [(100, AnnotationErrorKind::Unreachable), (10_000, AnnotationErrorKind::TooDeep)] {
+        let text = format!("{}{{\"x-mcp-header\":\"A\"}}{}", "{\"a\":".repeat(n), "}".repeat(n));
+        // A peer's schema may be that deep if `Limits::max_depth` permits.
+        let found = HeaderParams::from_schema(&RawJson::trusted(text.into()));
+        assert_eq!(found.expect_err("no annotation").kind, kind);
+    }
+}
+
+/// Names of properties in values of other keywords.
+// covers: XHDR-009
+#[test]
+fn property_called_like_the_annotation_is_none() {
+    for keyword in ["dependentRequired", "dependencies"] {
+        let schema = format!(
+            r#"{{"properties":{{"x-mcp-header":{{"type":"string"}}}},"{keyword}":{{"x-mcp-header":["b"]}}}}"#
+        );
+        assert!(of(&schema).expect(keyword).is_empty());
+    }
+}
+
 // covers: XHDR-010
 #[test]
 fn schema_values_are_not_searched_for_annotations() {
@@ -299,5 +322,5 @@ fn annotation_paths_are_bounded() {
     assert_eq!(deep(longest, 32).expect("at the limit").names().count(), 32);
     let bad = deep(longest + 1, 32).expect_err("too much");
     assert_eq!(bad.kind, AnnotationErrorKind::TooDeep);
-    assert!(bad.to_string().ends_with("has a path that exceeds the limit of property names"));
+    assert!(bad.to_string().ends_with("exceeds the limit of property names or levels"));
 }

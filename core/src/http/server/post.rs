@@ -55,6 +55,10 @@ impl Server {
             return self.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
         x.body.push(piece);
+        if self.engine.has_keep_alive_pings() {
+            // A part of a message is a sign of life, too.
+            self.find_session(exchange.0);
+        }
     }
 
     /// Records the end of the request.
@@ -121,9 +125,13 @@ impl Server {
         if is_listen && !self.admit_open_ended(key) {
             return;
         }
-        if let (Ok(envelope), PostRoute::Standalone) = (&envelope, route) {
+        if let Ok(envelope) = &envelope {
             if let Err(error) = self.check_notification(key, frame, envelope) {
-                return self.refuse(key, &Refusal { status: 400, error });
+                let refusal = match route {
+                    PostRoute::Standalone => Refusal { status: 400, error },
+                    _ => Refusal::new(400, error.message), // ERR-005
+                };
+                return self.refuse(key, &refusal);
             }
         }
         let Some(stream) = self.open_stream(key, route) else { return };
@@ -177,6 +185,11 @@ impl Server {
             PostRoute::Session(session) => self.sessions.get(session).map(|s| s.channel),
             _ => None,
         };
+        if self.exchanges.get(key).is_some_and(|x| x.headers.has_mirrored_fields()) {
+            // DEC-008
+            return self
+                .refuse(key, &Refusal::new(400, "a batch has no single method that a field could repeat"));
+        }
         let (needs_answer, has_live_id) = self.engine.inspect_batch(parent, frame);
         if has_live_id {
             // The whole batch is refused: an array without the answer of one member would look incomplete.

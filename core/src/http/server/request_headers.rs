@@ -157,17 +157,30 @@ impl RequestHeaders {
             [(self.version, fields::PROTOCOL_VERSION, version), (self.method, fields::METHOD, Some(method))];
         for (field, name, body_value) in fields {
             let header = self.value(field).map_err(|()| RequestHeaderCheck::repeated_field(name))?;
-            if header.zip(body_value).is_some_and(|(header, body_value)| header != body_value.as_bytes()) {
+            if header.zip(body_value).is_some_and(|(header, body_value)| !repeats(header, body_value)) {
                 return Err(header_mismatch(format!("`{name}` is not what the message says")));
             }
         }
         Ok(())
     }
 
+    /// Returns whether there is a field that repeats a part of the body.
+    pub(super) fn has_mirrored_fields(&self) -> bool {
+        let is_present = |field: &SingleField| !matches!(field, SingleField::Absent);
+        is_present(&self.method) || is_present(&self.name) || !self.params.is_empty()
+    }
+
     /// Returns the origin whose pages may read the response.
     pub(super) fn cors_origin(&self) -> Option<&[u8]> {
         self.value(self.origin).ok().flatten()
     }
+}
+
+/// Returns whether a field has a value, as it is or in the form that a value with other characters needs.
+///
+/// A plain value in another form is refused: a gateway that compares the text would not find it.
+fn repeats(header: &[u8], value: &str) -> bool {
+    header == value.as_bytes() || header == fields::encode_value(value).as_bytes()
 }
 
 /// Appends a value if it is text, and returns its position.
@@ -258,12 +271,12 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         if required && self.headers.version == SingleField::Absent {
             return Err(header_mismatch(format!("`{}` is missing", fields::PROTOCOL_VERSION))); // HTTP-036
         }
-        // HTTP-032; method names are never encoded.
+        // HTTP-032
         let header =
             self.headers.value(self.headers.method).map_err(|()| Self::repeated_field(fields::METHOD))?;
         match header {
             None if required => return Err(header_mismatch(format!("`{}` is missing", fields::METHOD))),
-            Some(header) if header != method.as_bytes() => {
+            Some(header) if !repeats(header, method) => {
                 return Err(header_mismatch(format!(
                     "`{}` is not the method of the message",
                     fields::METHOD

@@ -15,6 +15,7 @@ use super::get_streams::GetStreams;
 use super::replay::ReplayLog;
 use crate::entropy::Entropy;
 use crate::slab::{Key, Slab};
+use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -254,6 +255,7 @@ impl Server {
                     return SessionLookup::Unknown;
                 }
                 session.last_seen = now;
+                self.engine.record_input(now, ChannelId(session.channel));
                 SessionLookup::Session(key)
             }
             _ => SessionLookup::Unknown,
