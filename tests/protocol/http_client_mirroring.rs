@@ -5,7 +5,7 @@ use mcp_tests::harness::build::{error_response, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::client;
+use crate::common::{client, secs};
 use crate::http_client_shared::{non_retryable, tool_result};
 
 fn mirroring_harness(cut: Chunker, mirrors: bool) -> HttpClientHarness {
@@ -91,4 +91,47 @@ fn legacy_tool_with_invalid_annotation_is_kept_and_refusal_ends_the_call() {
         let (_, request) = call_wave(&mut harness);
         assert_eq!(request.field("mcp-param-region").is_some(), mirrors);
     }
+}
+
+// covers: XHDR-030
+#[test]
+fn tools_are_learned_from_the_get_stream() {
+    let mut harness = mirroring_harness(Chunker::Whole, true);
+    let get = harness.become_legacy_with_get_stream(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+    let key = harness.client.engine().list_tools(harness.now, None, &non_retryable()).expect("a list");
+    let request = harness.expect_post("tools/list");
+    harness.respond_with_status(request.id, 202);
+    harness.take_diagnostics();
+    harness.receive_event(get, "1", &result_response(&request.body, tools("Region")));
+    harness.expect_done(key).expect("a list");
+    let (_, request) = harness.start_call(
+        "tools/call",
+        &json!({"name": "wave", "arguments": {"region": "x"}}),
+        &non_retryable(),
+    );
+    assert_eq!(request.field("mcp-param-region"), Some("x"));
+}
+
+// covers: XHDR-030
+#[test]
+fn tools_are_learned_from_a_resumed_stream() {
+    let mut harness = mirroring_harness(Chunker::Whole, true);
+    harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+    let key = harness.client.engine().list_tools(harness.now, None, &non_retryable()).expect("a list");
+    let request = harness.expect_post("tools/list");
+    harness.start_event_stream(request.id);
+    harness.receive_body(request.id, "id: 1\ndata:\n\n");
+    harness.break_connection(request.id);
+    harness.advance(secs(2));
+    let again = harness.expect_request();
+    assert_eq!(again.method, "GET");
+    harness.start_event_stream(again.id);
+    harness.receive_event(again.id, "2", &result_response(&request.body, tools("Region")));
+    harness.expect_done(key).expect("a list");
+    let (_, request) = harness.start_call(
+        "tools/call",
+        &json!({"name": "wave", "arguments": {"region": "x"}}),
+        &non_retryable(),
+    );
+    assert_eq!(request.field("mcp-param-region"), Some("x"));
 }

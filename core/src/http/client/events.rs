@@ -126,8 +126,15 @@ impl Client {
                 let data = if method == CallMethod::ListTools { self.learn_tools(data) } else { data };
                 self.receive_message(key, data, &id);
             }
-            ExchangePurpose::Resume { id } => self.receive_message(key, data, &id),
-            ExchangePurpose::GetStream | ExchangePurpose::HttpSse => self.deliver(data, None),
+            ExchangePurpose::Resume { id, method } => {
+                let data = if method == CallMethod::ListTools { self.learn_tools(data) } else { data };
+                self.receive_message(key, data, &id);
+            }
+            ExchangePurpose::GetStream => {
+                let data = if self.awaits_tools_on_get_stream() { self.learn_tools(data) } else { data };
+                self.deliver(data, None);
+            }
+            ExchangePurpose::HttpSse => self.deliver(data, None),
             // A message before the response.
             ExchangePurpose::RenewSession | ExchangePurpose::RefreshTools(_)
                 if message_kind != Some(EventMessageKind::Response) =>
@@ -195,7 +202,7 @@ impl Client {
         };
         let reason = how.err().unwrap_or_else(|| ended.into());
         match &x.purpose {
-            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 if !self.engine.awaits_response(self.channel, id) {
                     return;
                 }

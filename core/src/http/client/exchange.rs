@@ -137,7 +137,7 @@ pub(super) enum ExchangePurpose {
     /// The GET stream of a legacy server.
     GetStream,
     /// A GET that resumes the event stream of a request.
-    Resume { id: RequestId },
+    Resume { id: RequestId, method: CallMethod },
     /// The GET of HTTP+SSE.
     HttpSse,
     /// `initialize` for a new session.
@@ -154,7 +154,7 @@ impl ExchangePurpose {
     /// Returns the request of the engine that waits for this exchange.
     pub(super) const fn request_id(&self) -> Option<&RequestId> {
         match self {
-            Self::Call { id, .. } | Self::Resume { id } => Some(id),
+            Self::Call { id, .. } | Self::Resume { id, .. } => Some(id),
             _ => None,
         }
     }

@@ -7,7 +7,9 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{ClientExchange, EventStreamState, ExchangePhase, ExchangePurpose, RetryCounts};
+use super::exchange::{
+    CallMethod, ClientExchange, EventStreamState, ExchangePhase, ExchangePurpose, RetryCounts,
+};
 use super::session::SendGate;
 use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
@@ -91,7 +93,20 @@ impl Client {
             let note = "the server accepts requests with status 202 and answers them on the GET stream";
             self.engine.report_diagnostic(Diagnostic::Http(note.into()));
         }
+        if matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. }) {
+            // Later calls wait for the level, too.
+            self.close_gate(SendGate::AwaitingLogLevel);
+        }
         self.insert_exchange(ClientExchange { phase: ExchangePhase::AwaitingGetStream, ..x });
+    }
+
+    /// Returns whether a list of tools may come on the GET stream.
+    pub(super) fn awaits_tools_on_get_stream(&self) -> bool {
+        self.session.answers_on_get_stream
+            && self.exchanges.iter().any(|(_, x)| {
+                matches!(x.phase, ExchangePhase::AwaitingGetStream)
+                    && matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::ListTools, .. })
+            })
     }
 
     /// Ends the calls that wait for the GET stream, which stays closed.
@@ -125,7 +140,7 @@ impl Client {
     /// Reopens an event stream.
     pub(super) fn reconnect(&mut self, x: ClientExchange) {
         let purpose = match x.purpose {
-            ExchangePurpose::Call { id, .. } => ExchangePurpose::Resume { id },
+            ExchangePurpose::Call { id, method } => ExchangePurpose::Resume { id, method },
             purpose => purpose,
         };
         self.submit(ClientExchange {

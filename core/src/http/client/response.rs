@@ -177,12 +177,7 @@ impl Client {
             {
                 let Some(x) = self.conclude(key) else { return };
                 if head.status == 202 && self.may_answer_on_get_stream(&x) {
-                    let is_level =
-                        matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. });
                     self.await_get_stream(x);
-                    if is_level {
-                        self.close_gate(super::session::SendGate::AwaitingLogLevel);
-                    }
                 } else {
                     self.exchange_failed(x, HttpError::Unanswered { status: head.status });
                 }
@@ -380,7 +375,7 @@ impl Client {
     /// Processes a JSON body of a success response.
     fn process_json(&mut self, x: ClientExchange, status: u16, body: Bytes) {
         match &x.purpose {
-            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 self.record_attempt(&x.purpose, &body);
                 let is_tool_list =
                     matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::ListTools, .. });

@@ -51,7 +51,7 @@ impl Client {
                 }
                 self.fail_call(&id, error);
             }
-            ExchangePurpose::Resume { id } => {
+            ExchangePurpose::Resume { id, .. } => {
                 let id = id.clone();
                 if x.session_serial != self.session.serial {
                     return self.retry_or_fail(x, &id, HttpError::SessionLost);

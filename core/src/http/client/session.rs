@@ -210,7 +210,7 @@ impl Client {
                 x.retries.sessions += 1;
                 self.send_when_open(x);
             }
-            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 let id = id.clone();
                 self.retry_or_fail(x, &id, HttpError::SessionLost);
             }
