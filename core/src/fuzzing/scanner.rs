@@ -63,8 +63,9 @@ fn value(text: &[u8]) {
         (Err(ScanError::Depth(at)), _) => {
             assert!(text[..at].iter().filter(|b| matches!(b, b'[' | b'{')).count() >= 128)
         }
+        // serde_json reads no further than a number that it has no type for.
+        (Err(ScanError::Syntax(_)) | Ok(_), None) => {}
         (Err(e), _) => panic!("{e:?} without a check of members"),
-        (_, None) => {}
     }
     if taken {
         let mut line = Vec::new();
