@@ -180,7 +180,8 @@ impl Capabilities {
 
     /// Reads a peer's capability object.
     ///
-    /// Unknown members (LIFE-015) and members of a wrong type are ignored, and so are extensions that are not valid.
+    /// Unknown members (LIFE-015) and members of a wrong type are ignored, and so are extensions that are not valid or
+    /// beyond 256.
     #[must_use]
     pub fn from_json(object: &RawJson) -> Self {
         let mut read = Self::read(object.as_bytes());
@@ -361,6 +362,9 @@ mod tests {
         let read =
             Capabilities::from_json(&json(r#"{"extensions":{"a/b":{},"c":{},"d/e":true,"f/g":{"x":1}}}"#));
         assert_eq!(read.extensions().map(|(id, _)| id).collect::<Vec<_>>(), ["a/b", "f/g"]);
+        let many: Vec<String> = (0..1_000).map(|i| alloc::format!("\"a/n{i}\":{{}}")).collect();
+        let many = alloc::format!("{{\"extensions\":{{{}}}}}", many.join(","));
+        assert_eq!(Capabilities::from_json(&json(&many)).extensions().count(), 256);
     }
 
     // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001

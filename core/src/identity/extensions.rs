@@ -1,6 +1,5 @@
 //! Extensions of a peer: `capabilities.extensions`, in every revision (EXT-001, EXT-009, SEP-2133).
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -25,9 +24,12 @@ pub enum ExtensionError {
     Settings(String),
 }
 
+/// Number of extensions that are read of one object: each is searched for among the others.
+const MAX_EXTENSIONS: usize = 256;
+
 /// Extensions with their settings, by identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extensions(BTreeMap<String, RawJson>);
+pub(super) struct Extensions(Vec<(String, RawJson)>);
 
 impl Extensions {
     /// Adds an extension, or replaces its settings.
@@ -38,15 +40,20 @@ impl Extensions {
         if !settings.is_object() {
             return Err(ExtensionError::Settings(id.into()));
         }
-        self.0.insert(id.into(), settings);
+        match self.0.iter_mut().find(|(known, _)| known == id) {
+            Some((_, known)) => *known = settings,
+            None => self.0.push((id.into(), settings)),
+        }
         Ok(())
     }
 
-    /// Adds the extensions of a member `extensions`. Entries that are not valid are left out.
+    /// Adds the extensions of a member `extensions`, up to [`MAX_EXTENSIONS`]. Entries that are not valid are left out.
     pub(super) fn merge(&mut self, member: &RawJson) {
         object_members(member.as_bytes(), |id, settings| {
-            let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
-            let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));
+            if self.0.len() < MAX_EXTENSIONS {
+                let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
+                let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));
+            }
         });
     }
 
@@ -103,7 +110,7 @@ impl Capabilities {
     /// Withdraws the declaration of an extension.
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
-        self.change_named(|named| named.extensions.0.retain(|known, _| known != id));
+        self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
         self
     }
 
@@ -111,7 +118,7 @@ impl Capabilities {
     pub(crate) fn adopt_extensions(&mut self, other: &Self) {
         for (id, settings) in other.extensions() {
             if !self.has_extension(id) {
-                self.change_named(|named| named.extensions.0.insert(id.into(), settings.clone()));
+                self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
             }
         }
     }
