@@ -93,6 +93,12 @@ fn legacy_tool_with_invalid_annotation_is_kept_and_refusal_ends_the_call() {
     }
 }
 
+fn assert_region_is_sent(harness: &mut HttpClientHarness) {
+    let params = json!({"name": "wave", "arguments": {"region": "x"}});
+    let (_, request) = harness.start_call("tools/call", &params, &non_retryable());
+    assert_eq!(request.field("mcp-param-region"), Some("x"));
+}
+
 // covers: XHDR-030
 #[test]
 fn tools_are_learned_from_the_get_stream() {
@@ -104,12 +110,7 @@ fn tools_are_learned_from_the_get_stream() {
     harness.take_diagnostics();
     harness.receive_event(get, "1", &result_response(&request.body, tools("Region")));
     harness.expect_done(key).expect("a list");
-    let (_, request) = harness.start_call(
-        "tools/call",
-        &json!({"name": "wave", "arguments": {"region": "x"}}),
-        &non_retryable(),
-    );
-    assert_eq!(request.field("mcp-param-region"), Some("x"));
+    assert_region_is_sent(&mut harness);
 }
 
 // covers: XHDR-030
@@ -128,10 +129,5 @@ fn tools_are_learned_from_a_resumed_stream() {
     harness.start_event_stream(again.id);
     harness.receive_event(again.id, "2", &result_response(&request.body, tools("Region")));
     harness.expect_done(key).expect("a list");
-    let (_, request) = harness.start_call(
-        "tools/call",
-        &json!({"name": "wave", "arguments": {"region": "x"}}),
-        &non_retryable(),
-    );
-    assert_eq!(request.field("mcp-param-region"), Some("x"));
+    assert_region_is_sent(&mut harness);
 }

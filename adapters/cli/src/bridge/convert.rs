@@ -87,17 +87,20 @@ pub(super) fn convert_result(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<ConvertedResult, RpcError> {
     macro_rules! rewritten {
-        ($type:ty, entries: $entry:ty) => {
-            match without_unreadable_entries::<$entry>(result, diagnostics) {
-                Some(readable) => rewritten!($type, readable),
-                None => rewritten!($type),
-            }
-        };
         ($type:ty) => {
-            rewritten!($type, result)
+            rewritten!($type, result.parse())
         };
-        ($type:ty, $result:ident) => {{
-            let mut value: $type = $result.parse().map_err(|error| unreadable_result_error(&error))?;
+        ($type:ty, entries: $entry:ty) => {
+            rewritten!(
+                $type,
+                result.parse().or_else(|error| {
+                    let readable = without_unreadable_entries::<$entry>(result, diagnostics);
+                    readable.map_or(Err(error), |readable| readable.parse())
+                })
+            )
+        };
+        ($type:ty, $parsed:expr) => {{
+            let mut value: $type = $parsed.map_err(|error| unreadable_result_error(&error))?;
             value.result_type = None;
             value.meta = value.meta.as_ref().and_then(application_meta);
             PreparedResult::new(to, &value)

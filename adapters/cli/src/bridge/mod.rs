@@ -144,6 +144,7 @@ struct Bridge {
     relay: Relay,
     /// Notes about deviations of clients from the protocol.
     client_notes: LimitedNotes,
+    /// Notes about deviations of the server from the protocol.
     server_notes: LimitedNotes,
     trace: bool,
     paint: Paint,

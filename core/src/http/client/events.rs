@@ -120,15 +120,12 @@ impl Client {
                 StreamYield::Messages
             });
         }
-        match x.purpose.clone() {
-            ExchangePurpose::Call { id, method } => {
-                self.record_attempt(&ExchangePurpose::Call { id: id.clone(), method }, &data);
-                let data = if method == CallMethod::ListTools { self.learn_tools(data) } else { data };
-                self.receive_message(key, data, &id);
-            }
-            ExchangePurpose::Resume { id, method } => {
-                let data = if method == CallMethod::ListTools { self.learn_tools(data) } else { data };
-                self.receive_message(key, data, &id);
+        let purpose = x.purpose.clone();
+        match &purpose {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
+                self.record_attempt(&purpose, &data);
+                let data = if purpose.lists_tools() { self.learn_tools(data) } else { data };
+                self.receive_message(key, data, id);
             }
             ExchangePurpose::GetStream => {
                 let data = if self.awaits_tools_on_get_stream() { self.learn_tools(data) } else { data };

@@ -151,6 +151,12 @@ pub(super) enum ExchangePurpose {
 }
 
 impl ExchangePurpose {
+    /// Returns whether the response is a list of tools, which has the annotations of header fields.
+    pub(super) fn lists_tools(&self) -> bool {
+        let (Self::Call { method, .. } | Self::Resume { method, .. }) = self else { return false };
+        *method == CallMethod::ListTools
+    }
+
     /// Returns the request of the engine that waits for this exchange.
     pub(super) const fn request_id(&self) -> Option<&RequestId> {
         match self {

@@ -103,10 +103,10 @@ impl Client {
     /// Returns whether a list of tools may come on the GET stream.
     pub(super) fn awaits_tools_on_get_stream(&self) -> bool {
         self.session.answers_on_get_stream
-            && self.exchanges.iter().any(|(_, x)| {
-                matches!(x.phase, ExchangePhase::AwaitingGetStream)
-                    && matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::ListTools, .. })
-            })
+            && self
+                .exchanges
+                .iter()
+                .any(|(_, x)| matches!(x.phase, ExchangePhase::AwaitingGetStream) && x.purpose.lists_tools())
     }
 
     /// Ends the calls that wait for the GET stream, which stays closed.

@@ -377,9 +377,7 @@ impl Client {
         match &x.purpose {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 self.record_attempt(&x.purpose, &body);
-                let is_tool_list =
-                    matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::ListTools, .. });
-                let body = if is_tool_list { self.learn_tools(body) } else { body };
+                let body = if x.purpose.lists_tools() { self.learn_tools(body) } else { body };
                 self.session.renewals = 0;
                 self.engine.handle_exchange_message(self.now, self.channel, body, Some(id));
                 if self.engine.awaits_response(self.channel, id) {
