@@ -1,5 +1,7 @@
 //! Knobs of the shared suites, for adapters whose handlers, clients and servers block.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use std::thread::{self, JoinHandle};
 
 use mcp_proto::RpcError;
@@ -73,7 +75,7 @@ pub(crate) fn hang() -> ! {
 /// # Errors
 ///
 /// Returns the error of [`Cx::sleep`] when the call is cancelled.
-pub(crate) fn sleep_until_cancelled(cx: &mut Cx<'_>) -> Result<(), RpcError> {
+pub(crate) fn sleep_until_cancelled(cx: &mut Cx) -> Result<(), RpcError> {
     loop {
         cx.sleep(core::time::Duration::from_secs(1))?;
     }

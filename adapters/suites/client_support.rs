@@ -1,5 +1,7 @@
 //! Helpers of the client tests of asynchronous and shared clients.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use std::sync::mpsc;
 
 use mcp_blocking::{Call, Cx, Handler, Program, Stderr};
@@ -23,7 +25,7 @@ pub(crate) fn server_config() -> server::Config {
 
 /// Makes a blocking handler with tools that echo, count, publish a change, or sleep until their call is cancelled.
 pub(crate) fn tool_handler(events: mpsc::Sender<String>) -> impl Handler + Send {
-    move |cx: &mut Cx<'_>, call: &Call| {
+    move |cx: &mut Cx, call: &Call| {
         let tool = call.tool_call()?;
         let arguments: serde_json::Value = tool.parse()?;
         match &*tool.name {

@@ -2,6 +2,7 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 #![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
 
 use core::cell::RefCell;
@@ -36,16 +37,16 @@ pub(crate) fn router(notes: NoteLog) -> Router {
     router
         .tool_with(
             tool("open"),
-            handler!(move |_: &mut Cx<'_>, _: Value| {
+            handler!(move |_: &mut Cx, _: Value| {
                 later.schedule(|router| {
-                    router.tool_with(tool("moor"), handler!(|_: &mut Cx<'_>, _: Value| "moored"));
+                    router.tool_with(tool("moor"), handler!(|_: &mut Cx, _: Value| "moored"));
                 });
                 "open"
             }),
         )
         .tool_with(
             tool("tide"),
-            handler!(|cx: &mut Cx<'_>, _: Value| {
+            handler!(|cx: &mut Cx, _: Value| {
                 let (sender, receiver) = std::sync::mpsc::channel();
                 cx.with_engine(move |engine, now| {
                     let _ = sender.send(engine.publish(now, &Change::Resource("harbour:tide".into())));
@@ -59,7 +60,7 @@ pub(crate) fn router(notes: NoteLog) -> Router {
         )
         .tool_with(
             tool("visit"),
-            handler!(|cx: &mut Cx<'_>, _: Value| -> Result<&'static str, RpcError> {
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
                 let page = ElicitUrlParams::new("Pay the fee", "https://harbour.example/pay")
                     .elicitation_id("fee-1");
                 Ok(match cx.elicit_url("fee", page)? {
@@ -70,7 +71,7 @@ pub(crate) fn router(notes: NoteLog) -> Router {
         )
         .tool_with(
             tool("verse"),
-            handler!(|cx: &mut Cx<'_>, _: Value| -> Result<String, RpcError> {
+            handler!(|cx: &mut Cx, _: Value| -> Result<String, RpcError> {
                 let question = CreateMessageParams::new([SamplingMessage::user("rhyme")], 9u32);
                 // Both input requests belong to the same round.
                 let (line, roots) = (cx.sample("line", question), cx.list_roots("roots"));
@@ -80,7 +81,7 @@ pub(crate) fn router(notes: NoteLog) -> Router {
         )
         .subscriptions(move |uri, is_subscribed| notes.record(format!("{uri} {is_subscribed}")));
     #[cfg(feature = "schemars")]
-    router.tool_with(tool("stay"), handler!(|cx: &mut Cx<'_>, _: Value| typed::elicit_booking(cx)));
+    router.tool_with(tool("stay"), handler!(|cx: &mut Cx, _: Value| typed::elicit_booking(cx)));
     router
 }
 
@@ -96,7 +97,7 @@ mod typed {
         nights: u8,
     }
 
-    pub(super) fn elicit_booking(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    pub(super) fn elicit_booking(cx: &mut Cx) -> Result<String, RpcError> {
         Ok(match cx.elicit_as::<BookingForm>("stay", "Which boat?")? {
             ElicitOutcome::Accepted(stay) => format!("{} for {} nights", stay.boat, stay.nights),
             ElicitOutcome::Declined => "declined".into(),

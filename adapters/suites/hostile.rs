@@ -3,6 +3,8 @@
 //! `crate::adapter` names the adapter under test. The test program starts itself as the server, so it has its own
 //! `main`.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +76,7 @@ fn tool_behavior(name: &str) -> ToolBehavior {
 
 handler_fn! {
     /// Answers as [`tool_behavior`] defines for the tool.
-    fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    fn answer(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
         match tool_behavior(&call.tool_call()?.name) {
             ToolBehavior::Answer(text) => cx.complete(&CallToolResult::text(text)),
             ToolBehavior::Sleep => loop {
@@ -86,11 +88,11 @@ handler_fn! {
 }
 
 fn serve_over_stdio(config: Config) -> Result<(), Error> {
-    serve_stdio(config, handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call))))
+    serve_stdio(config, handler!(|cx: &mut Cx, call: &Call| wait!(answer(cx, call))))
 }
 
 fn serve_over_http(address: SocketAddr, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
-    let handler = handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call)));
+    let handler = handler!(|cx: &mut Cx, call: &Call| wait!(answer(cx, call)));
     // More than one of the tests has descriptors for.
     let server = HttpServer::bind(address, config, Http::new(), handler)?.max_connections(64);
     ready(server.address()?);

@@ -2,6 +2,7 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 #![allow(unused_mut, unreachable_pub, dead_code, reason = "each adapter uses a part of it")]
 
 use core::cell::RefCell;
@@ -251,7 +252,7 @@ struct AuthenticatingHandler(NoteLog);
 
 impl_handler! {
     AuthenticatingHandler {
-        fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
             assert_eq!(&*call.tool_call()?.name, "greet");
             let form = ElicitSchema::new([("name", mcp_proto::model::StringSchema::new().into())]);
             let answer = cx.elicit("name", "Who are you?", form)?;
@@ -339,7 +340,7 @@ fn server_checks_parameter_header_of_tool() {
     struct HeaderToolHandler(AtomicBool);
     impl_handler! {
         HeaderToolHandler {
-            fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+            fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
                 if call.tool_call()?.name == "forget" {
                     self.0.store(false, Ordering::SeqCst);
                     cx.publish(&Change::Tools);
@@ -374,7 +375,7 @@ fn server_checks_parameter_header_of_tool() {
         struct InvalidSchemaHandler;
         impl_handler! {
             InvalidSchemaHandler {
-                fn call(&self, _: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+                fn call(&self, _: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
                     Err(RpcError::method_not_found(call.method()))
                 }
                 fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
@@ -395,7 +396,7 @@ fn shutdown_answers_running_calls_and_client_notices_end() {
     struct SleepingHandler;
     impl_handler! {
         SleepingHandler {
-            fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+            fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
                 let _ = call.tool_call()?;
                 wait!(cx.sleep(Duration::from_millis(300)))?;
                 cx.complete(&CallToolResult::text("in time"))

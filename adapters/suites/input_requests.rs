@@ -2,6 +2,8 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
@@ -18,7 +20,7 @@ use crate::adapter::{Cx, Router, handler, serve_stream};
 use crate::support::{DEADLINE, with_timeout};
 
 /// Elicits a name, then samples a line about it.
-fn ask_twice(cx: &mut Cx<'_>, _: Value) -> Result<String, RpcError> {
+fn ask_twice(cx: &mut Cx, _: Value) -> Result<String, RpcError> {
     let form =
         ElicitSchema::new([("name", StringSchema::new().min_length(2u64).into())]).required(["name".into()]);
     let name = cx.elicit("name", "For whom?", form)?;
@@ -32,7 +34,7 @@ fn ask_twice(cx: &mut Cx<'_>, _: Value) -> Result<String, RpcError> {
 }
 
 /// Requests the roots and ignores an error.
-fn ask_unsupported(cx: &mut Cx<'_>, _: Value) -> &'static str {
+fn ask_unsupported(cx: &mut Cx, _: Value) -> &'static str {
     match cx.list_roots("roots") {
         Ok(_) => "seen",
         Err(_) => "not seen",
@@ -43,10 +45,10 @@ fn router() -> Router {
     let mut router = Router::new("poet", "1.0");
     let tool = |name| Tool::new(name, RawJson::new(r#"{"type":"object"}"#).unwrap());
     router
-        .tool_with(tool("verse"), handler!(|cx: &mut Cx<'_>, arguments: Value| ask_twice(cx, arguments)))
+        .tool_with(tool("verse"), handler!(|cx: &mut Cx, arguments: Value| ask_twice(cx, arguments)))
         .tool_with(
             tool("stubborn"),
-            handler!(|cx: &mut Cx<'_>, arguments: Value| ask_unsupported(cx, arguments)),
+            handler!(|cx: &mut Cx, arguments: Value| ask_unsupported(cx, arguments)),
         );
     router
 }

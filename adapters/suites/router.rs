@@ -2,6 +2,7 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 #![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
 
 use std::sync::mpsc;
@@ -41,38 +42,41 @@ fn options() -> Options {
 fn router(failures: mpsc::Sender<String>) -> Router {
     let mut router = Router::new("calc", "1.0");
     let updates = router.updates();
-    router.tool("add", "Adds two numbers", handler!(|_: &mut Cx<'_>, Add { a, b }: Add| a + b));
-    router.tool(
-        "sum",
-        "Adds, typed",
-        handler!(|_: &mut Cx<'_>, Add { a, b }: Add| Typed(Sum { sum: a + b })),
-    );
-    router.tool(
-        "div",
-        "Divides",
-        handler!(|cx: &mut Cx<'_>, Add { a, b }: Add| {
-            cx.progress(Progress::new(1.0)).ok();
-            a.checked_div(b).ok_or("division by zero")
-        }),
-    );
-    router.tool(
-        "slow",
-        "Reports",
-        handler!(|cx: &mut Cx<'_>, _: Add| {
-            cx.progress(Progress::new(1.0))?;
-            Ok::<_, RpcError>("done")
-        }),
-    );
-    router.tool("panics", "Panics", handler!(|_: &mut Cx<'_>, _: Add| -> &'static str { panic!("no") }));
-    router.tool(
-        "forget",
-        "Removes add",
-        handler!(move |_: &mut Cx<'_>, _: Value| {
-            updates.schedule(|router| {
-                router.core().remove(EntryKind::Tool, "add");
-            });
-        }),
-    );
+    router.tool("add", handler!(|_: &mut Cx, Add { a, b }: Add| a + b)).description("Adds two numbers");
+    router
+        .tool("sum", handler!(|_: &mut Cx, Add { a, b }: Add| Typed(Sum { sum: a + b })))
+        .description("Adds, typed");
+    router
+        .tool(
+            "div",
+            handler!(|cx: &mut Cx, Add { a, b }: Add| {
+                cx.progress(Progress::new(1.0)).ok();
+                a.checked_div(b).ok_or("division by zero")
+            }),
+        )
+        .description("Divides");
+    router
+        .tool(
+            "slow",
+            handler!(|cx: &mut Cx, _: Add| {
+                cx.progress(Progress::new(1.0))?;
+                Ok::<_, RpcError>("done")
+            }),
+        )
+        .description("Reports");
+    router
+        .tool("panics", handler!(|_: &mut Cx, _: Add| -> &'static str { panic!("no") }))
+        .description("Panics");
+    router
+        .tool(
+            "forget",
+            handler!(move |_: &mut Cx, _: Value| {
+                updates.schedule(|router| {
+                    router.core().remove(EntryKind::Tool, "add");
+                });
+            }),
+        )
+        .description("Removes add");
     router.resource(
         Resource::new("note://one", "one").mime_type("text/plain"),
         handler!(|_, read| read.uri.clone()),
@@ -97,7 +101,7 @@ fn router(failures: mpsc::Sender<String>) -> Router {
     router.on_failure(move |_, failure| drop(failures.send(failure.to_string())));
     let without_structure = Tool::new("liar", RawJson::new(r#"{"type":"object"}"#).unwrap())
         .output_schema(RawJson::new(r#"{"type":"object"}"#).unwrap());
-    router.tool_with(without_structure, handler!(|_: &mut Cx<'_>, _: Value| "no structure"));
+    router.tool_with(without_structure, handler!(|_: &mut Cx, _: Value| "no structure"));
     router
 }
 
@@ -153,8 +157,8 @@ fn router_serves_all_kinds_of_entries() -> Result<(), Error> {
 #[test]
 fn router_reports_first_registration_mistake() {
     let mut router = Router::new("x", "1");
-    router.tool("a b", "", handler!(|_: &mut Cx<'_>, _: Add| ()));
-    router.tool("ok", "", handler!(|_: &mut Cx<'_>, _: Add| ()));
+    router.tool("a b", handler!(|_: &mut Cx, _: Add| ())).description("");
+    router.tool("ok", handler!(|_: &mut Cx, _: Add| ())).description("");
     assert!(router.check().unwrap_err().to_string().contains("`a b`"));
     assert!(router.config().is_err());
 }
@@ -173,13 +177,11 @@ fn panic_in_hook_fails_only_its_call() {
     let build = || {
         let mut router = Router::new("hooked", "1");
         router.hook(PanickingHook).on_failure(|_, _| {});
-        router.tool(
-            "panics",
-            "Panics",
-            handler!(|_: &mut Cx<'_>, ()| -> &'static str { panic!("on purpose") }),
-        );
-        router.tool("odd", "Has a hook that panics", handler!(|_: &mut Cx<'_>, ()| "odd"));
-        router.tool("fine", "Has one that does not", handler!(|_: &mut Cx<'_>, ()| "fine"));
+        router
+            .tool("panics", handler!(|_: &mut Cx, ()| -> &'static str { panic!("on purpose") }))
+            .description("Panics");
+        router.tool("odd", handler!(|_: &mut Cx, ()| "odd")).description("Has a hook that panics");
+        router.tool("fine", handler!(|_: &mut Cx, ()| "fine")).description("Has one that does not");
         router
     };
     let (mut client, server) = serve(build, options());
@@ -196,7 +198,7 @@ fn panic_in_hook_fails_only_its_call() {
 fn scheduled_updates_apply_despite_panics_and_nesting() {
     fn add_tool(name: &'static str) -> impl FnOnce(&mut Router) + Send + 'static {
         move |router| {
-            router.tool(name, "", handler!(move |_: &mut Cx<'_>, _: NoArguments| name));
+            router.tool(name, handler!(move |_: &mut Cx, _: NoArguments| name)).description("");
         }
     }
     let (failures, failed) = mpsc::channel();
@@ -205,17 +207,18 @@ fn scheduled_updates_apply_despite_panics_and_nesting() {
             (Router::new("o", "1"), Router::new("m", "1"), Router::new("i", "1"));
         let updates = inner.updates();
         updates.schedule(add_tool("early"));
-        inner.tool(
-            "ask",
-            "",
-            handler!(move |_: &mut Cx<'_>, _: NoArguments| -> &'static str {
-                let again = updates.clone();
-                updates.schedule(|_| panic!("a change"));
-                updates.schedule(move |_| again.schedule(add_tool("second")));
-                updates.schedule(add_tool("asked"));
-                panic!("the handler")
-            }),
-        );
+        inner
+            .tool(
+                "ask",
+                handler!(move |_: &mut Cx, _: NoArguments| -> &'static str {
+                    let again = updates.clone();
+                    updates.schedule(|_| panic!("a change"));
+                    updates.schedule(move |_| again.schedule(add_tool("second")));
+                    updates.schedule(add_tool("asked"));
+                    panic!("the handler")
+                }),
+            )
+            .description("");
         let held = inner.updates();
         middle.nest("i", inner);
         outer.nest("m", middle);
@@ -250,14 +253,15 @@ fn tool_accepts_arguments_of_std_types_or_unit() {
         let mut router = Router::new("x", "1");
         // The test checks errors of the type, not of the schema.
         router.clear_validator();
-        router.tool(
-            "files",
-            "",
-            handler!(|_: &mut Cx<'_>, FileListArguments { root, sizes }: FileListArguments| {
-                format!("{} {}", root.display(), sizes["a"])
-            }),
-        );
-        router.tool("nothing", "", handler!(|_: &mut Cx<'_>, ()| "done"));
+        router
+            .tool(
+                "files",
+                handler!(|_: &mut Cx, FileListArguments { root, sizes }: FileListArguments| {
+                    format!("{} {}", root.display(), sizes["a"])
+                }),
+            )
+            .description("");
+        router.tool("nothing", handler!(|_: &mut Cx, ()| "done")).description("");
         router.prompt(Prompt::new("unit"), handler!(|_, ()| "said"));
         router
     };
@@ -305,7 +309,7 @@ fn validator_checks_arguments_before_handler_runs() {
     let build = || {
         let mut router = Router::new("picky", "1");
         router.validator(RejectingValidator);
-        router.tool_with(schema::tool::<Add>("add"), handler!(|_: &mut Cx<'_>, _: Value| "asked"));
+        router.tool_with(schema::tool::<Add>("add"), handler!(|_: &mut Cx, _: Value| "asked"));
         router
     };
     let (mut client, server) = serve(build, options());
@@ -323,7 +327,7 @@ fn validator_checks_arguments_before_handler_runs() {
         if validator_first {
             router.validator(RejectingValidator);
         }
-        router.tool_with(bad, handler!(|_: &mut Cx<'_>, _: Value| ()));
+        router.tool_with(bad, handler!(|_: &mut Cx, _: Value| ()));
         if !validator_first {
             router.validator(RejectingValidator);
         }

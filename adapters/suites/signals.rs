@@ -2,6 +2,7 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 #![allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
 
 use core::time::Duration;
@@ -28,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 handler_fn! {
     /// Answers after 300 ms. The tool `endless` never answers.
-    fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    fn answer(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
         eprintln!("begun");
         if call.tool_call()?.name == "endless" {
             wait!(sleep_until_cancelled(cx))?;
@@ -39,7 +40,7 @@ handler_fn! {
 }
 
 fn serve_over_http(grace: Duration) {
-    let handler = handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call)));
+    let handler = handler!(|cx: &mut Cx, call: &Call| wait!(answer(cx, call)));
     let server = HttpServer::bind("127.0.0.1:0", server_config(), Http::new(), handler).unwrap();
     let mut server = with_two_shards(server);
     let handle = server_handle!(server);
@@ -49,7 +50,7 @@ fn serve_over_http(grace: Duration) {
 }
 
 fn serve_over_stdio(grace: Duration) {
-    let handler = handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call)));
+    let handler = handler!(|cx: &mut Cx, call: &Call| wait!(answer(cx, call)));
     let mut server = make_stdio_server(server_config(), handler);
     let handle = server_handle!(server);
     on_terminate(move || handle.shutdown(grace)).unwrap();

@@ -2,6 +2,8 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use core::time::Duration;
 use std::sync::mpsc;
 use std::time::Instant as RealInstant;
@@ -56,7 +58,7 @@ pub(crate) fn router(events: mpsc::Sender<String>) -> Router {
     let mut router = Router::new("harbour", "1.0");
     router.tool_with(
         tool("sleep"),
-        handler!(move |cx: &mut Cx<'_>, _: Value| {
+        handler!(move |cx: &mut Cx, _: Value| {
             let mut reporter = DropReporter { events: events.clone(), has_returned: false };
             let slept = wait!(cx.sleep(NAP));
             reporter.has_returned = true;
@@ -66,7 +68,7 @@ pub(crate) fn router(events: mpsc::Sender<String>) -> Router {
     );
     router.tool_with(
         tool("looks"),
-        handler!(|cx: &mut Cx<'_>, _: Value| -> Result<&'static str, RpcError> {
+        handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
             loop {
                 cx.checkpoint()?;
             }
@@ -74,7 +76,7 @@ pub(crate) fn router(events: mpsc::Sender<String>) -> Router {
     );
     router.tool_with(
         tool("steps"),
-        handler!(|cx: &mut Cx<'_>, _: Value| -> Result<&'static str, RpcError> {
+        handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
             for step in 1..=10 {
                 cx.progress(Progress::new(f64::from(step)))?;
                 wait!(cx.sleep(Duration::from_secs(50)))?;
@@ -84,7 +86,7 @@ pub(crate) fn router(events: mpsc::Sender<String>) -> Router {
     );
     router.tool_with(
         tool("asks"),
-        handler!(|cx: &mut Cx<'_>, _: Value| -> Result<&'static str, RpcError> {
+        handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
             cx.elicit("sure", "Sure?", ElicitSchema::default())?;
             wait!(cx.sleep(Duration::from_secs(1)))?;
             Ok("booked")
@@ -178,7 +180,7 @@ fn handler_serves_calls_and_subscriptions_of_each_revision() {
     for version in VersionSet::ALL.iter() {
         let config = mcp_proto::server::Config::new("any", "1")
             .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged));
-        let handler = handler!(|cx: &mut Cx<'_>, call: &Call| {
+        let handler = handler!(|cx: &mut Cx, call: &Call| {
             cx.publish(&Change::Tools);
             wait!(cx.sleep(Duration::from_secs(1)))?;
             cx.complete(&CallToolResult::text(call.tool_call()?.name))

@@ -1,5 +1,7 @@
 //! A handler whose tools do what the tests need.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use std::sync::mpsc;
 
 use mcp_proto::model::CallToolResult;
@@ -46,7 +48,7 @@ impl Drop for DropReporter<'_> {
 
 impl Tools {
     handler_fn! {
-        pub fn answer(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        pub fn answer(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
             #[derive(Deserialize)]
             struct Arguments {
                 #[serde(default)]
@@ -120,7 +122,7 @@ impl Tools {
 
 impl_handler! {
     Tools {
-        fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
             wait!(self.answer(cx, call))
         }
         fn notification(&self, notification: &server::Notification) {

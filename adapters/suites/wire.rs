@@ -2,6 +2,8 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::Mutex;
@@ -21,7 +23,7 @@ use crate::support::{
 
 handler_fn! {
     /// Answers, after a sleep or progress reports if the name of the tool asks for them.
-    pub(crate) fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    pub(crate) fn answer(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
         match &*call.tool_call()?.name {
             "slow" => thread::sleep(Duration::from_millis(30)),
             "sleeps" => wait!(cx.sleep(Duration::from_millis(20)))?,
@@ -45,7 +47,7 @@ handler_fn! {
 }
 
 fn serve_script(limits: Limits, script: &ScriptedStream) -> Result<(), Error> {
-    let handler = handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call)));
+    let handler = handler!(|cx: &mut Cx, call: &Call| wait!(answer(cx, call)));
     serve_handler(server_config().limits(limits), script.clone(), handler)
 }
 
@@ -55,7 +57,7 @@ fn server_answers_requests_before_end_of_input() {
     struct DiagnosticRecorder(Arc<Mutex<Vec<Diagnostic>>>);
     impl_handler! {
         DiagnosticRecorder {
-            fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+            fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
                 wait!(answer(cx, call))
             }
             fn diagnostic(&self, diagnostic: &Diagnostic) {

@@ -281,7 +281,6 @@ pub(crate) fn may_need_input(method: &str) -> bool {
 }
 
 /// Returns the parameter that `Mcp-Name` repeats (HTTP-033, XHDR-036).
-#[cfg(feature = "http")]
 pub(crate) fn subject_member(method: &str) -> Option<&'static str> {
     match method {
         TOOLS_CALL | PROMPTS_GET => Some("name"),

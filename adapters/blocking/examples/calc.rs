@@ -10,6 +10,6 @@ struct Add {
 
 fn main() -> Result<(), mcp_blocking::Error> {
     let mut router = Router::new("calculator", "1.0.0");
-    router.tool("add", "Adds two numbers", |_, Add { a, b }: Add| a + b);
+    router.tool("add", |_, Add { a, b }: Add| a + b).description("Adds two numbers");
     router.serve_stdio()
 }

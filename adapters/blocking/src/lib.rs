@@ -17,7 +17,7 @@
 //!
 //! fn main() -> Result<(), mcp_blocking::Error> {
 //!     let mut router = Router::new("calculator", "1.0.0");
-//!     router.tool("add", "Adds two numbers", |_, Add { a, b }: Add| a + b);
+//!     router.tool("add", |_, Add { a, b }: Add| a + b).description("Adds two numbers");
 //!     router.serve_stdio()
 //! }
 //! ```
@@ -121,7 +121,7 @@
 //!
 //! fn main() -> Result<(), mcp_blocking::Error> {
 //!     let mut router = Router::new("clock", "1.0.0");
-//!     router.tool("time", "Returns the time of day", |_, (): ()| "noon");
+//!     router.tool("time", |_, (): ()| "noon").description("Returns the time of day");
 //!     router.serve_http("127.0.0.1:8080", Config::new().path("/mcp"))
 //! }
 //! ```
@@ -185,7 +185,7 @@
 //!
 //! fn main() -> Result<(), mcp_blocking::Error> {
 //!     let mut router = Router::new("harbour", "1.0.0");
-//!     router.tool("book", "Books a berth", book);
+//!     router.tool("book", book).description("Books a berth");
 //!     router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
 //!     router.serve_stdio()
 //! }
@@ -240,10 +240,10 @@
 //! }
 //!
 //! let mut router = Router::new("kitchen", "1.0");
-//! router.tool("brew", "Makes tea", |cx, Brew { minutes }: Brew| {
+//! router.tool("brew", |cx, Brew { minutes }: Brew| {
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
 //!     Ok::<_, RpcError>("tea")
-//! });
+//! }).description("Makes tea");
 //! let mut client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
 //! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
@@ -331,13 +331,14 @@
 
 extern crate alloc;
 
+mod adapter_router;
 mod client;
 #[cfg(feature = "http")]
 mod http;
-mod router;
 mod server;
 pub mod testing;
 
+pub use adapter_router::{Blocking, Router, RouterUpdates};
 pub use client::Client;
 #[cfg(feature = "http")]
 pub use http::serve_http;
@@ -350,6 +351,8 @@ pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
 #[cfg(feature = "http")]
 pub use mcp_std::adapter::server::HttpServer;
+#[doc(inline)]
+pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, Server};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
@@ -362,7 +365,6 @@ pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
-pub use router::{Router, RouterUpdates};
 pub use server::{serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

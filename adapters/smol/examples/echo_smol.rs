@@ -31,14 +31,14 @@ struct Sum {
 fn main() -> Result<(), Error> {
     let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
     let tools = list();
-    mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+    mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx, call: &Call| match call.method() {
         "tools/call" => call_tool(cx, call),
         "tools/list" => cx.complete(&tools),
         other => Err(RpcError::method_not_found(other)),
     }))
 }
 
-fn call_tool(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+fn call_tool(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
     let tool = call.tool_call()?;
     match &*tool.name {
         "echo" => {

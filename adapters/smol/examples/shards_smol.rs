@@ -23,7 +23,7 @@ fn main() -> Result<(), Error> {
     let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
     let schema = RawJson::new(schema).expect("a valid constant");
     let tools = ListToolsResult::new(vec![Tool::new("echo", schema).description("Answers with the text")]);
-    let handler = async move |cx: &mut Cx<'_>, call: &Call| match call.method() {
+    let handler = async move |cx: &mut Cx, call: &Call| match call.method() {
         "tools/call" => {
             let Echo { text } = call.tool_call()?.parse()?;
             cx.complete(&CallToolResult::text(text))

@@ -18,18 +18,19 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
 use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Handle, RemoteCall};
+use mcp_std::adapter::server::{Handle, RemoteCall, SharedHandler, run_call};
 use mcp_std::adapter::sync::CoalescingWaker;
 use mcp_std::adapter::sync::Inbox;
 use mcp_std::{Error, catch};
 
+use crate::Handler;
 use crate::block_on;
 use crate::future_set::FutureSet;
-use crate::handler::{Handler, SharedHandler, run_call};
 #[cfg(target_os = "linux")]
 use crate::io::DescriptorWatch;
 use crate::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
 use crate::timer::DeadlineTimer;
+use crate::timer::start_timer;
 
 /// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
 ///
@@ -38,7 +39,7 @@ use crate::timer::DeadlineTimer;
 /// use mcp_smol::{Call, Cx, serve_http};
 ///
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// let handler = async |cx: &mut Cx<'_>, call: &Call| {
+/// let handler = async |cx: &mut Cx, call: &Call| {
 ///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
 /// };
 /// mcp_smol::block_on(serve_http("127.0.0.1:8080", config, http::server::Config::new(), handler))?;
@@ -120,7 +121,7 @@ impl<H: Handler> HttpServer<H> {
     /// use mcp_smol::mcp_proto::{http, model::CallToolResult, server::Config};
     /// use mcp_smol::{Call, Cx, HttpServer};
     ///
-    /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
     /// let (config, http) = (Config::new("demo", "1.0"), http::server::Config::new());
     /// let server = HttpServer::bind("127.0.0.1:8080", config, http, handler)?.shards(2);
     /// mcp_smol::block_on(server.run())?;
@@ -147,7 +148,7 @@ impl<H: Handler> HttpServer<H> {
     /// fn router() -> Router {
     ///     let mut router = Router::new("demo", "1.0");
     ///     let tool = Tool::new("hello", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
-    ///     router.tool_with(tool, async |_: &mut Cx<'_>, _: serde_json::Value| "hello");
+    ///     router.tool_with(tool, async |_: &mut Cx, _: serde_json::Value| "hello");
     ///     router
     /// }
     ///
@@ -243,7 +244,7 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
     /// let http = http::server::Config::new().allow_host("tools.example.com");
-    /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
     /// let server = HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls);
     /// mcp_smol::block_on(server.run())?;
     /// # Ok::<(), mcp_smol::Error>(())
@@ -309,7 +310,7 @@ async fn serve_shard<H: Handler>(mut server: InnerServer<H>) -> Result<(), Error
         is_armed: false,
         next_deadline: None,
     };
-    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote))).await
+    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote, start_timer))).await
 }
 
 /// State of a running server or shard, without the futures of handlers.

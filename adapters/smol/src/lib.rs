@@ -17,7 +17,7 @@
 //!
 //! fn main() -> Result<(), mcp_smol::Error> {
 //!     let mut router = Router::new("calculator", "1.0.0");
-//!     router.tool("add", "Adds two numbers", async |_: &mut Cx<'_>, Add { a, b }: Add| a + b);
+//!     router.tool("add", async |_: &mut Cx, Add { a, b }: Add| a + b).description("Adds two numbers");
 //!     mcp_smol::block_on(router.serve_stdio())
 //! }
 //! ```
@@ -53,10 +53,10 @@
 //! let log = Rc::new(RefCell::new(Vec::<String>::new()));
 //! let mut router = Router::new("ship", "1.0");
 //! let entries = log.clone();
-//! let read = async move |_: &mut Cx<'_>, _: &ResourceTarget<'_>| entries.borrow().join("\n");
+//! let read = async move |_: &mut Cx, _: &ResourceTarget<'_>| entries.borrow().join("\n");
 //! router.resource(Resource::new("ship://log", "log"), read);
 //! let note = Tool::new("note", RawJson::new(r#"{"type":"object"}"#)?).description("Writes the arguments to the log");
-//! router.tool_with(note, async move |_: &mut Cx<'_>, entry: serde_json::Value| {
+//! router.tool_with(note, async move |_: &mut Cx, entry: serde_json::Value| {
 //!     log.borrow_mut().push(entry.to_string());
 //! });
 //! # router.check().unwrap();
@@ -76,7 +76,7 @@
 //! use mcp_smol::{Cx, Router, Server};
 //!
 //! let mut router = Router::new("harbour", "1.0");
-//! let read = async |_: &mut Cx<'_>, _: &ResourceTarget<'_>| "high";
+//! let read = async |_: &mut Cx, _: &ResourceTarget<'_>| "high";
 //! router.resource(Resource::new("harbour://tide", "tide"), read);
 //! router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
 //! let server = Server::stdio(router.config()?, router)?;
@@ -127,7 +127,7 @@
 //! use mcp_smol::{Cx, HttpServer, Router};
 //!
 //! let mut router = Router::new("clock", "1.0");
-//! router.tool("time", "Returns the time of day", async |_: &mut Cx<'_>, (): ()| "noon");
+//! router.tool("time", async |_: &mut Cx, (): ()| "noon").description("Returns the time of day");
 //! let server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?;
 //! let handle = server.handle();
 //! // With the feature `signals`: mcp_smol::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
@@ -156,7 +156,7 @@
 //!     nights: u8,
 //! }
 //!
-//! async fn book(cx: &mut Cx<'_>, (): ()) -> Result<String, RpcError> {
+//! async fn book(cx: &mut Cx, (): ()) -> Result<String, RpcError> {
 //!     match cx.elicit_as::<Stay>("stay", "Which boat, and for how long?")? {
 //!         ElicitOutcome::Accepted(stay) => Ok(format!("{}: {} nights", stay.boat, stay.nights)),
 //!         ElicitOutcome::Declined | ElicitOutcome::Cancelled => Ok("not booked".to_owned()),
@@ -165,7 +165,7 @@
 //!
 //! fn main() -> Result<(), mcp_smol::Error> {
 //!     let mut router = Router::new("harbour", "1.0.0");
-//!     router.tool("book", "Books a berth", book);
+//!     router.tool("book", book).description("Books a berth");
 //!     mcp_smol::block_on(router.serve_stdio())
 //! }
 //! ```
@@ -191,14 +191,14 @@
 //!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
 //!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Greets someone")]);
 //!
-//!     mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+//!     mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx, call: &Call| match call.method() {
 //!         "tools/list" => cx.complete(&tools),
 //!         "tools/call" => greet(cx, call).await,
 //!         other => Err(RpcError::method_not_found(other)),
 //!     }))
 //! }
 //!
-//! async fn greet(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+//! async fn greet(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
 //!     #[derive(serde::Deserialize)]
 //!     struct Greet<'a> {
 //!         name: std::borrow::Cow<'a, str>,
@@ -247,6 +247,7 @@
 
 extern crate alloc;
 
+mod adapter_router;
 // Code that servers use is generic, `#[inline]` or in mcp-std, so that programs without a client link no object file of
 // this crate. Those object files also contain the client. The linker drops unused code but keeps its unwinding tables:
 // 35 KB. One function that is compiled here and called from outside would bring them back.
@@ -254,21 +255,19 @@ extern crate alloc;
 mod block_on;
 mod client;
 mod future_set;
-mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod io;
 mod memory;
-mod router;
 mod server;
 #[cfg(unix)]
 mod stdio;
 pub mod testing;
 mod timer;
 
+pub use adapter_router::{Router, RouterUpdates, SendRouter, Smol};
 pub use block_on::block_on;
 pub use client::{AsyncClientHandler, Client, Connecting, PendingCall, Run, RunWith, async_handler};
-pub use handler::{Cx, Handler};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
@@ -278,7 +277,11 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
-pub use mcp_std::adapter::server::{Answered, Handle, HandlerFailure};
+#[doc(inline)]
+pub use mcp_std::adapter::server::router;
+pub use mcp_std::adapter::server::{
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure,
+};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
 #[cfg(all(unix, feature = "signals"))]
@@ -290,7 +293,6 @@ pub use mcp_std::schema;
 pub use mcp_std::tls;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
 pub use memory::{MemoryEnd, memory_pair};
-pub use router::{Router, RouterUpdates};
 #[cfg(unix)]
 pub use server::serve_stdio;
 pub use server::{Server, serve};

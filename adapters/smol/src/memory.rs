@@ -19,7 +19,7 @@ use futures_lite::{AsyncRead, AsyncWrite};
 ///
 /// # mcp_smol::block_on(async {
 /// let (client_end, server_end) = memory_pair(4096);
-/// let server = serve(server::Config::new("demo", "1.0"), server_end, async |_: &mut Cx<'_>, call: &Call| {
+/// let server = serve(server::Config::new("demo", "1.0"), server_end, async |_: &mut Cx, call: &Call| {
 ///     Err(mcp_proto::RpcError::method_not_found(call.method()))
 /// });
 /// let session = async {

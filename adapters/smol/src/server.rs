@@ -11,15 +11,16 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 use mcp_std::adapter::driver::PipeDriver;
-use mcp_std::adapter::server::{Dispatcher, Handle, RemoteCall, ServerLoop};
+use mcp_std::adapter::server::{Dispatcher, Handle, RemoteCall, ServerLoop, dispatch_async_event, run_call};
 use mcp_std::adapter::sync::CoalescingWaker;
 use mcp_std::io::HungUp;
 use mcp_std::{Error, catch};
 
+use crate::Handler;
 use crate::future_set::FutureSet;
-use crate::handler::{Handler, dispatch_event, run_call};
 use crate::io::PollScopedStream;
 use crate::timer::DeadlineTimer;
+use crate::timer::start_timer;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
@@ -63,7 +64,7 @@ pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Er
 ///
 /// let (server_end, client_end) = Async::<UnixStream>::pair()?;
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// let server = serve(config, server_end, async |cx: &mut Cx<'_>, call: &Call| {
+/// let server = serve(config, server_end, async |cx: &mut Cx, call: &Call| {
 ///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
 /// });
 /// # drop(client_end);
@@ -124,7 +125,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
         let mut running = FutureSet::new(state.coalescing_waker.waker());
         state.dispatcher.register(state.coalescing_waker.waker());
         poll_fn(|cx| {
-            state.poll(cx, &mut stream, &handler, &mut running, &|remote| run_call(&handler, remote))
+            state.poll(cx, &mut stream, &handler, &mut running, &|remote| {
+                run_call(&handler, remote, start_timer)
+            })
         })
         .await?;
         // Handlers that still run are dropped: no answer can be sent any more.
@@ -246,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
                 Event::Closed { fault, .. } => self.fault = Some(fault),
                 event => {
                     if let Some(event) = self.dispatcher.accept_event(event) {
-                        dispatch_event(handler, &event);
+                        dispatch_async_event(handler, &event);
                     }
                 }
             }

@@ -10,7 +10,7 @@
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
-//! router.tool_with(Tool::new("tide", schema), async |cx: &mut Cx<'_>, _: serde_json::Value| {
+//! router.tool_with(Tool::new("tide", schema), async |cx: &mut Cx, _: serde_json::Value| {
 //!     cx.sleep(Duration::from_secs(30)).await?; // returns immediately
 //!     Ok::<_, RpcError>("high")
 //! });
@@ -42,11 +42,12 @@ use std::time::Instant as StdInstant;
 use mcp_proto::Instant;
 use mcp_proto::server::Event;
 use mcp_std::adapter::client::TestPeer;
-use mcp_std::adapter::server::{Dispatcher, RemoteCall, ServerLoop};
+use mcp_std::adapter::server::{Dispatcher, RemoteCall, ServerLoop, dispatch_async_event, run_call};
 use mcp_std::catch;
 
+use crate::Handler;
 use crate::future_set::FutureSet;
-use crate::handler::{Handler, dispatch_event, run_call};
+use crate::timer::start_timer;
 
 /// Wraps a handler for `mcp_blocking::testing::Server::from_peer`.
 pub fn test_peer(handler: impl Handler + 'static) -> Box<dyn TestPeer> {
@@ -55,7 +56,7 @@ pub fn test_peer(handler: impl Handler + 'static) -> Box<dyn TestPeer> {
         let handler = handler.clone();
         move |remote| {
             let handler = handler.clone();
-            async move { run_call(&*handler, remote).await }
+            async move { run_call(&*handler, remote, start_timer).await }
         }
     };
     let waker = Waker::from(Arc::new(TestThreadWaker(thread::current())));
@@ -81,7 +82,7 @@ struct AsyncTestPeer<H, S, F> {
 impl<H: Handler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer for AsyncTestPeer<H, S, F> {
     fn handle(&mut self, _: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
         if let Some(event) = dispatcher.accept_event(event) {
-            dispatch_event(&*self.handler, &event);
+            dispatch_async_event(&*self.handler, &event);
         }
     }
 

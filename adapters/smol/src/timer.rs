@@ -1,5 +1,6 @@
 //! The timer of a loop.
 
+use alloc::boxed::Box;
 use core::pin::Pin;
 use core::task::Context;
 use core::time::Duration;
@@ -41,3 +42,11 @@ impl DeadlineTimer {
 
 /// Accepted delay of a deadline.
 const TOLERANCE: Duration = Duration::from_millis(1);
+
+/// Starts a timer of the reactor, or one on virtual time in tests.
+pub(crate) fn start_timer(duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match crate::testing::sleep(duration) {
+        Some(sleep) => Box::pin(sleep),
+        None => Box::pin(async move { _ = Timer::after(duration).await }),
+    }
+}

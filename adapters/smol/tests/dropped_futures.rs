@@ -38,7 +38,7 @@ impl Drop for LiveCallGuard {
 }
 
 /// Echoes immediately, soon (`soon …`), or never (`never …`).
-async fn answer(cx: &mut Cx<'_>, call: &Call, live: &Arc<AtomicU32>) -> Result<Answered, RpcError> {
+async fn answer(cx: &mut Cx, call: &Call, live: &Arc<AtomicU32>) -> Result<Answered, RpcError> {
     live.fetch_add(1, Ordering::SeqCst);
     let _live = LiveCallGuard(live.clone());
     let tool = call.tool_call()?;
@@ -78,9 +78,8 @@ const TRANSPORTS: &[TransportKind] = &[
 fn helper() {
     if std::env::var_os("MCP_DROPPED").is_some() {
         let live = Arc::default();
-        let serving = mcp_smol::serve_stdio(config(), async |cx: &mut Cx<'_>, call: &Call| {
-            answer(cx, call, &live).await
-        });
+        let serving =
+            mcp_smol::serve_stdio(config(), async |cx: &mut Cx, call: &Call| answer(cx, call, &live).await);
         mcp_smol::block_on(serving).unwrap();
     }
 }
@@ -92,7 +91,7 @@ type CloseBoth = Box<dyn FnOnce(Client)>;
 fn pair(transport: TransportKind, era: Era) -> (Client, Arc<AtomicU32>, CloseBoth) {
     let live = Arc::<AtomicU32>::default();
     let counter = live.clone();
-    let handler = async move |cx: &mut Cx<'_>, call: &Call| answer(cx, call, &counter).await;
+    let handler = async move |cx: &mut Cx, call: &Call| answer(cx, call, &counter).await;
     let options = Client::options(client_config(version_set(era)));
     let close = |client: Client| async_io::block_on(client.close()).unwrap();
     match transport {

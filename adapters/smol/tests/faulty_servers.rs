@@ -29,7 +29,7 @@ use support::{DEADLINE, ERAS, client_config, server_config, text, version_set, w
 fn spawn_good_server() -> (SocketAddr, mcp_smol::Handle, thread::JoinHandle<Result<(), Error>>) {
     let (sender, receiver) = mpsc::channel();
     let running = thread::spawn(move || {
-        let handler = async |cx: &mut Cx<'_>, call: &Call| -> Result<Answered, RpcError> {
+        let handler = async |cx: &mut Cx, call: &Call| -> Result<Answered, RpcError> {
             cx.complete(&CallToolResult::text(call.tool_call()?.name))
         };
         let server =

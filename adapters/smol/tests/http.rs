@@ -31,7 +31,7 @@ fn calls_of_all_connections_run_concurrently() {
     with_timeout(|| {
         let served = HttpTestServer::new(|| {
             let waiting: RefCell<Vec<Waker>> = RefCell::default();
-            async move |cx: &mut Cx<'_>, _: &Call| {
+            async move |cx: &mut Cx, _: &Call| {
                 let mut first = true;
                 poll_fn(|cx| {
                     let mut waiting = waiting.borrow_mut();

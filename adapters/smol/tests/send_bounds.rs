@@ -16,7 +16,7 @@ fn assert_send<T: Send>(_: &T) {}
 struct StatelessHandler;
 
 impl Handler for StatelessHandler {
-    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    async fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
         cx.sleep(core::time::Duration::from_millis(1)).await?;
         let name = call.tool_call()?.name;
         futures_lite::future::yield_now().await;
@@ -30,7 +30,7 @@ fn server_future_is_send_if_handler_is() {
     assert_send(&serve(Config::new("a", "1"), near, StatelessHandler));
     let (near, _far) = Async::<UnixStream>::pair().unwrap();
     let held = String::from("held");
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx<'_>, call: &Call| {
+    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, call: &Call| {
         cx.sleep(core::time::Duration::from_millis(1)).await?;
         let _ = (&held, call.method());
         cx.complete(&CallToolResult::text("done"))
@@ -55,7 +55,7 @@ fn http_server_future_is_send_if_handler_is() {
         HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), StatelessHandler).unwrap();
     assert_send(&server.shards(2).run());
     let held = Rc::new(Cell::new(0));
-    let handler = async move |cx: &mut Cx<'_>, _: &Call| {
+    let handler = async move |cx: &mut Cx, _: &Call| {
         held.set(held.get() + 1);
         cx.complete(&CallToolResult::text("done"))
     };
@@ -69,7 +69,7 @@ fn handler_that_is_not_send_is_served() {
     let (near, far) = Async::<UnixStream>::pair().unwrap();
     drop(far);
     let count = Rc::new(Cell::new(0));
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx<'_>, _: &Call| {
+    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
         let counter = count.clone();
         futures_lite::future::yield_now().await;
         counter.set(counter.get() + 1);
@@ -90,7 +90,7 @@ impl<T: Send> AssertNotSend<u8> for T {}
 fn server_future_is_not_send_if_handler_is_not() {
     let (near, _far) = Async::<UnixStream>::pair().unwrap();
     let held = Rc::new(());
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx<'_>, _: &Call| {
+    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
         let _held = held.clone();
         cx.complete(&CallToolResult::text("done"))
     });

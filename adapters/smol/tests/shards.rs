@@ -47,7 +47,7 @@ mod adapter {
 
     /// Starts a server with two running and four waiting calls at most. Handlers end when `open` is set.
     pub(crate) fn gated_server(begun: Sender<()>, open: Arc<AtomicBool>) -> ShardedServer {
-        let wait = async move |cx: &mut Cx<'_>, call: &Call| {
+        let wait = async move |cx: &mut Cx, call: &Call| {
             begun.send(()).unwrap();
             while !open.load(Ordering::SeqCst) {
                 cx.sleep(Duration::from_millis(5)).await?;
@@ -59,7 +59,7 @@ mod adapter {
 
     /// Starts a pair of pinned shards that report their cores. The flag tells that handlers run on the shards' threads.
     pub(crate) fn pinned_servers() -> Vec<(ShardedServer, bool)> {
-        let sender = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text(allowed_cores()));
+        let sender = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text(allowed_cores()));
         vec![(serve(sender, |server| server.shards(2).pin_shards()), true)]
     }
 
@@ -109,7 +109,7 @@ fn serve_with<H: Handler + Send + Sync + 'static>(
 /// Blocks its thread for the tool `waits` until the gate opens.
 fn gated_handler(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler + Send + Sync {
     let gate = Mutex::new(gate);
-    async move |cx: &mut Cx<'_>, call: &Call| {
+    async move |cx: &mut Cx, call: &Call| {
         let name = call.tool_call()?.name;
         if name == "waits" {
             begun.send(()).unwrap();
@@ -124,7 +124,7 @@ fn gated_handler(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Hand
 struct CountingHandler(AtomicUsize);
 
 impl Handler for CountingHandler {
-    async fn call(&self, cx: &mut Cx<'_>, _: &Call) -> Result<Answered, RpcError> {
+    async fn call(&self, cx: &mut Cx, _: &Call) -> Result<Answered, RpcError> {
         // Not `Send`: each call stays in its shard.
         let one = Rc::new(Cell::new(1));
         futures_lite::future::yield_now().await;
@@ -143,7 +143,7 @@ impl Drop for DropReporter {
 
 /// Never answers, and reports when it begins and when it is dropped.
 fn pending_handler(receiver: mpsc::Sender<&'static str>) -> impl Handler + Send + Sync {
-    async move |_: &mut Cx<'_>, _: &Call| {
+    async move |_: &mut Cx, _: &Call| {
         receiver.send("begun").unwrap();
         let _dropped = DropReporter(receiver.clone());
         core::future::pending().await
@@ -159,7 +159,7 @@ fn shards_run_in_parallel() {
     // Each handler blocks its thread until both have begun.
     let meet = Barrier::new(2);
     let server = serve(
-        async move |cx: &mut Cx<'_>, _: &Call| {
+        async move |cx: &mut Cx, _: &Call| {
             meet.wait();
             cx.complete(&CallToolResult::text("met"))
         },
@@ -178,7 +178,7 @@ fn shards_run_in_parallel() {
 fn handler_wakes_handler_of_other_shard() {
     let waiting: Mutex<Vec<Waker>> = Mutex::default();
     let server = serve(
-        async move |cx: &mut Cx<'_>, _: &Call| {
+        async move |cx: &mut Cx, _: &Call| {
             let mut first = true;
             poll_fn(|cx| {
                 let mut waiting = waiting.lock().unwrap();
@@ -205,7 +205,7 @@ fn shutdown_answers_running_calls_in_each_shard() {
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
     let server = serve(
-        async move |cx: &mut Cx<'_>, _: &Call| {
+        async move |cx: &mut Cx, _: &Call| {
             begun.send(()).unwrap();
             while gate.lock().unwrap().try_recv() == Err(mpsc::TryRecvError::Empty) {
                 cx.sleep(Duration::from_millis(1)).await?;
@@ -266,7 +266,7 @@ fn max_running_applies_to_each_shard() {
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
     let running = AtomicUsize::new(0);
-    let handler = async move |cx: &mut Cx<'_>, _: &Call| {
+    let handler = async move |cx: &mut Cx, _: &Call| {
         assert!(running.fetch_add(1, Ordering::SeqCst) < 4, "more calls run than the limit");
         begun.send(()).unwrap();
         cx.sleep(Duration::from_millis(5)).await?;
@@ -290,7 +290,7 @@ fn calls_beyond_exchange_limit_get_503() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
-    let handler = async move |cx: &mut Cx<'_>, _: &Call| {
+    let handler = async move |cx: &mut Cx, _: &Call| {
         begun.send(()).unwrap();
         while gate.lock().unwrap().try_recv() == Err(mpsc::TryRecvError::Empty) {
             cx.sleep(Duration::from_millis(1)).await?;
@@ -317,7 +317,7 @@ fn numbered(made: &AtomicUsize) -> Router {
     let number = Rc::new(Cell::new(made.fetch_add(1, Ordering::SeqCst)));
     let mut router = Router::new("test", "1");
     let tool = Tool::new("which", RawJson::new(r#"{"type":"object"}"#).unwrap());
-    let which = async move |_: &mut Cx<'_>, _: serde_json::Value| number.get().to_string();
+    let which = async move |_: &mut Cx, _: serde_json::Value| number.get().to_string();
     router.tool_with(tool, which);
     router
 }

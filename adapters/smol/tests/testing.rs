@@ -25,7 +25,7 @@ use support::{ERAS, adapter, text};
 /// Makes a router whose tools wait for something other than virtual time.
 fn router() -> Router {
     let mut router = Router::new("harbour", "1.0");
-    router.tool_with(tool("thread"), async |_: &mut Cx<'_>, _: Value| {
+    router.tool_with(tool("thread"), async |_: &mut Cx, _: Value| {
         let (send, received) = oneshot();
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(20));
@@ -33,11 +33,11 @@ fn router() -> Router {
         });
         Ok::<_, RpcError>(received.await)
     });
-    router.tool_with(tool("timer"), async |_: &mut Cx<'_>, _: Value| {
+    router.tool_with(tool("timer"), async |_: &mut Cx, _: Value| {
         async_io::Timer::after(Duration::from_millis(20)).await;
         Ok::<_, RpcError>("late")
     });
-    router.tool_with(tool("never"), async |_: &mut Cx<'_>, _: Value| {
+    router.tool_with(tool("never"), async |_: &mut Cx, _: Value| {
         pending::<()>().await;
         Ok::<_, RpcError>("never")
     });

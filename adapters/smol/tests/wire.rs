@@ -28,7 +28,7 @@ use support::{
 };
 
 /// Answers as the handler of the suite does, with more tools.
-async fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+async fn answer(cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
     match &*call.tool_call()?.name {
         "yields" => yield_now().await,
         "panics" => panic!("on purpose"),
@@ -68,7 +68,7 @@ fn calls_run_concurrently() {
         let all: Mutex<Vec<Waker>> = Mutex::default();
         let batch: String = (1..=64).map(|id| call_line(id, "any")).collect();
         let script = ScriptedStream::new([INITIALIZE.as_bytes(), batch.as_bytes()]);
-        let handler = async |cx: &mut Cx<'_>, _: &Call| {
+        let handler = async |cx: &mut Cx, _: &Call| {
             let mut first = true;
             poll_fn(|cx| {
                 let mut all = all.lock().unwrap();
@@ -93,7 +93,7 @@ fn only_woken_handlers_are_polled() {
     with_timeout(|| {
         let (polls, seen) = (Arc::new(AtomicUsize::new(0)), mpsc::channel());
         let count = polls.clone();
-        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx<'_>, call: &Call| {
+        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx, call: &Call| {
             if call.tool_call()?.name == "waits" {
                 let () = poll_fn(|_| {
                     count.fetch_add(1, Ordering::SeqCst);
@@ -120,7 +120,7 @@ fn only_woken_handlers_are_polled() {
 fn cancellation_drops_handler_future_at_once() {
     with_timeout(|| {
         let (tx, dropped) = mpsc::channel();
-        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx<'_>, call: &Call| {
+        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx, call: &Call| {
             let tool = call.tool_call()?.name.into_owned();
             let _told = OnDrop(|| drop(tx.send(tool.clone())));
             answer(cx, call).await
@@ -164,7 +164,7 @@ fn thousand_calls_are_cancelled() {
     with_timeout(|| {
         let drops = Arc::new(AtomicUsize::new(0));
         let count = drops.clone();
-        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx<'_>, call: &Call| {
+        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx, call: &Call| {
             let _told = OnDrop(|| _ = count.fetch_add(1, Ordering::SeqCst));
             answer(cx, call).await
         });
@@ -200,7 +200,7 @@ fn calls_beyond_max_running_wait_and_can_be_cancelled() {
 fn panic_is_answered_and_reported() {
     struct PanicReporter(mpsc::Sender<String>);
     impl Handler for PanicReporter {
-        async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        async fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
             answer(cx, call).await
         }
         fn failed(&self, call: &Call, failure: &HandlerFailure) {
@@ -227,7 +227,7 @@ fn panic_is_answered_and_reported() {
 #[test]
 fn busy_handler_starves_nothing_else() {
     with_timeout(|| {
-        let busy = async |cx: &mut Cx<'_>, call: &Call| {
+        let busy = async |cx: &mut Cx, call: &Call| {
             while call.tool_call()?.name == "busy" {
                 yield_now().await;
             }
@@ -265,7 +265,7 @@ fn flood_pauses_reading() {
         let open = gate.clone();
         let mut served = StreamTestServer::with_options(
             server_config().limits(limits),
-            async move |cx: &mut Cx<'_>, _: &Call| {
+            async move |cx: &mut Cx, _: &Call| {
                 let _ = tx.send(());
                 while open.load(Ordering::SeqCst) == 0 {
                     cx.sleep(Duration::from_millis(5)).await?;
@@ -299,7 +299,7 @@ fn flood_pauses_reading() {
 fn full_stream_delays_nothing_else() {
     with_timeout(|| {
         let (tx, done) = mpsc::channel();
-        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx<'_>, call: &Call| {
+        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx, call: &Call| {
             if call.tool_call()?.name == "large" {
                 return cx.complete(&CallToolResult::text("x".repeat(10_000_000)));
             }
@@ -346,7 +346,7 @@ fn handle_commands_server_from_other_threads() {
 
         // At the end of the grace period the endless handler is dropped.
         let (tx, dropped) = mpsc::channel();
-        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx<'_>, call: &Call| {
+        let mut served = StreamTestServer::new(server_config(), async move |cx: &mut Cx, call: &Call| {
             let _told = OnDrop(|| _ = tx.send(()));
             answer(cx, call).await
         });

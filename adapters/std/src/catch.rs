@@ -2,7 +2,10 @@
 
 use core::any::Any;
 use core::fmt;
+use core::future::poll_fn;
 use core::panic::AssertUnwindSafe;
+use core::pin::pin;
+use core::task::Poll;
 use std::panic::catch_unwind;
 
 /// Runs `f` and returns its panic as an error instead of unwinding further.
@@ -22,6 +25,20 @@ use std::panic::catch_unwind;
 pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, Panic> {
     // The caller is responsible for unwind safety, as documented above.
     catch_unwind(AssertUnwindSafe(f)).map_err(Panic::from_payload)
+}
+
+/// Runs a future and returns its output or its panic; otherwise as [`catch`].
+///
+/// # Errors
+///
+/// [`Panic`] if the future panicked.
+pub async fn catch_async<F: Future>(future: F) -> Result<F::Output, Panic> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }
 
 /// A caught panic.

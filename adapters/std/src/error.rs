@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use crate::process::SpawnError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
-use mcp_proto::router::RegisterError;
+use mcp_proto::router::RegisterErrors;
 use mcp_proto::{CallError, Fault, UseError};
 
 /// Reason why a server or a client cannot continue, or why a call failed.
@@ -39,7 +39,7 @@ pub enum Error {
         reason: String,
     },
     /// An entry could not be registered in a router; nothing was served.
-    Register(RegisterError),
+    Register(RegisterErrors),
     /// The connection has ended.
     Closed(Arc<ConnectionClosed>),
 }
@@ -249,8 +249,8 @@ impl From<SpawnError> for Error {
     }
 }
 
-impl From<RegisterError> for Error {
-    fn from(error: RegisterError) -> Self {
+impl From<RegisterErrors> for Error {
+    fn from(error: RegisterErrors) -> Self {
         Self::Register(error)
     }
 }

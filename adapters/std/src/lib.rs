@@ -66,6 +66,6 @@ pub mod schema;
 pub mod tls;
 
 pub use cache::SharedCache;
-pub use catch::{Panic, catch};
+pub use catch::{Panic, catch, catch_async};
 pub use clock::Clock;
 pub use error::{ConnectionClosed, Error, OutputSchemaViolation};

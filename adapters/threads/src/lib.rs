@@ -18,13 +18,13 @@
 //!
 //! fn main() -> Result<(), mcp_threads::Error> {
 //!     let mut router = Router::new("counter", "1.0.0");
-//!     router.tool("count", "Counts for a while", |cx, Count { to }: Count| {
+//!     router.tool("count", |cx, Count { to }: Count| {
 //!         for n in 0..to {
 //!             cx.sleep(Duration::from_millis(100))?; // fails if the call was cancelled
 //!             cx.progress(Progress::new(f64::from(n)))?;
 //!         }
 //!         Ok::<_, RpcError>(to)
-//!     });
+//!     }).description("Counts for a while");
 //!     router.serve_stdio()
 //! }
 //! ```
@@ -121,7 +121,7 @@
 //! use mcp_threads::{HttpServer, Router};
 //!
 //! let mut router = Router::new("clock", "1.0");
-//! router.tool("time", "Returns the time of day", |_, (): ()| "noon");
+//! router.tool("time", |_, (): ()| "noon").description("Returns the time of day");
 //! let mut server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?.shards(2);
 //! let handle = server.handle()?;
 //! // With the feature `signals`: mcp_threads::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
@@ -159,7 +159,7 @@
 //!
 //! fn main() -> Result<(), mcp_threads::Error> {
 //!     let mut router = Router::new("harbour", "1.0.0");
-//!     router.tool("book", "Books a berth", book);
+//!     router.tool("book", book).description("Books a berth");
 //!     router.serve_stdio()
 //! }
 //! ```
@@ -228,15 +228,16 @@
 
 extern crate alloc;
 
+mod adapter_router;
 mod client;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
-mod router;
 mod server;
 pub mod testing;
 mod worker_pool;
 
+pub use adapter_router::{Router, RouterUpdates, Threads};
 pub use client::{Client, PendingCall};
 pub use handler::Handler;
 #[cfg(feature = "http")]
@@ -248,6 +249,8 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
+#[doc(inline)]
+pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
@@ -260,7 +263,6 @@ pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
-pub use router::{Router, RouterUpdates};
 pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

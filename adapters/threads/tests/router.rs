@@ -27,20 +27,24 @@ fn update_applies_while_removed_tool_still_runs() {
     let server = thread::spawn(move || {
         let mut router = Router::new("changes", "1");
         let gate = std::sync::Mutex::new(gate);
-        router.tool("slow", "Waits", move |_: &mut Cx<'_>, ()| {
-            begun.send(()).unwrap();
-            gate.lock().unwrap().recv_timeout(DEADLINE).map_err(|_| "the gate stays closed")?;
-            Ok::<_, &str>("slow, and there")
-        });
+        router
+            .tool("slow", move |_: &mut Cx<'_>, ()| {
+                begun.send(()).unwrap();
+                gate.lock().unwrap().recv_timeout(DEADLINE).map_err(|_| "the gate stays closed")?;
+                Ok::<_, &str>("slow, and there")
+            })
+            .description("Waits");
         let updates = router.updates();
-        router.tool("replace", "Takes `slow` away, and itself", move |_: &mut Cx<'_>, ()| {
-            updates.schedule(|router| {
-                router.core().remove(EntryKind::Tool, "slow");
-                router.core().remove(EntryKind::Tool, "replace");
-                router.tool("new", "Is there now", |_: &mut Cx<'_>, ()| "new");
-            });
-            "replaced"
-        });
+        router
+            .tool("replace", move |_: &mut Cx<'_>, ()| {
+                updates.schedule(|router| {
+                    router.core().remove(EntryKind::Tool, "slow");
+                    router.core().remove(EntryKind::Tool, "replace");
+                    router.tool("new", "Is there now", |_: &mut Cx<'_>, ()| "new");
+                });
+                "replaced"
+            })
+            .description("Takes `slow` away, and itself");
         router.serve(near)
     });
     let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();
@@ -70,15 +74,17 @@ fn concurrent_updates_are_all_applied() {
         let mut router = Router::new("changes", "1");
         let updates = router.updates();
         let next = AtomicUsize::new(0);
-        router.tool("add", "Adds a tool", move |_: &mut Cx<'_>, ()| {
-            let name = format!("tool-{}", next.fetch_add(1, Ordering::Relaxed));
-            let added = name.clone();
-            updates.schedule(move |router| {
-                let answer = name.clone();
-                router.tool(&name, "", move |_: &mut Cx<'_>, ()| answer.clone());
-            });
-            added
-        });
+        router
+            .tool("add", move |_: &mut Cx<'_>, ()| {
+                let name = format!("tool-{}", next.fetch_add(1, Ordering::Relaxed));
+                let added = name.clone();
+                updates.schedule(move |router| {
+                    let answer = name.clone();
+                    router.tool(&name, "", move |_: &mut Cx<'_>, ()| answer.clone());
+                });
+                added
+            })
+            .description("Adds a tool");
         router.serve(near)
     });
     let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();

@@ -199,6 +199,13 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&self.catalog.items.get(number)?.item, &mut registration.extra))
     }
 
+    /// Returns the item with this name, hidden or not, to be changed.
+    pub(super) fn item_mut(&mut self, name: &str) -> Option<&mut T> {
+        let item = self.catalog.items.get_mut(*self.numbers.get(name)?)?;
+        self.catalog.generation += 1;
+        Some(&mut item.item)
+    }
+
     /// Returns the visible entry with this name.
     pub(super) fn find(&self, name: &str) -> Option<EntryRef<'_, T, H, X>> {
         self.find_by_number(*self.numbers.get(name)?)

@@ -32,7 +32,7 @@
 //!         Route::Handle(routed) => match &routed.target {
 //!             CallTarget::Tool(tool) => {
 //!                 let result = match tool.parse() {
-//!                     Ok(add) => (routed.handler)(add).into_tool_result()?,
+//!                     Ok(add) => (routed.handler)(add).into_tool_result().or_else(|error| error.into_result())?,
 //!                     Err(error) => error.into_result()?,
 //!                 };
 //!                 server.engine().complete(now, call.id(), &result)?;
@@ -67,19 +67,24 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 mod text_deserializer;
+mod tool_arguments;
 mod tool_checks;
+mod tool_entry;
 
 pub use cache::PageCache;
 pub use hooks::{Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
-pub use registration::{ChangedLists, RegisterError, check_tool_name};
+pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;
 pub use results::{
-    HandlerError, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, Json, suggest,
+    Failure, HandlerError, IntoCompletion, IntoHandlerError, IntoPromptResult, IntoReadResult,
+    IntoToolResult, Json, suggest,
 };
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
+pub use tool_arguments::{ToolArguments, UntypedArguments};
 pub use tool_checks::{InvalidArguments, InvalidToolOutput};
+pub use tool_entry::ToolEntry;
 
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};

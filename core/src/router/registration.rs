@@ -1,6 +1,7 @@
 //! Outcomes of registrations: the changed lists, the errors, and the rules for names.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::template::{TemplateError, UriError};
@@ -122,6 +123,55 @@ pub enum RegisterError {
     },
 }
 
+/// All registrations that a router refused, in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RegisterErrors(Vec<RegisterError>);
+
+impl RegisterErrors {
+    /// Adds a refused registration.
+    pub fn push(&mut self, error: RegisterError) {
+        self.0.push(error);
+    }
+
+    /// Adds the refused registrations of another router.
+    pub fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Returns whether no registration was refused.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the refused registrations.
+    pub fn iter(&self) -> core::slice::Iter<'_, RegisterError> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a RegisterErrors {
+    type Item = &'a RegisterError;
+    type IntoIter = core::slice::Iter<'a, RegisterError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// One error per line.
+impl fmt::Display for RegisterErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for RegisterErrors {}
+
 /// Checks the name of a tool: 1 to 128 ASCII letters, digits, `_`, `-` and `.` (TOOL-028).
 ///
 /// Models, headers and other programs have to spell these names, so the character set is small.
@@ -171,6 +221,21 @@ mod tests {
         }
         assert!(check_prompt_name("Übersicht der Woche").is_ok());
         assert!(check_prompt_name("").is_err() && check_prompt_name("a\nb").is_err());
+    }
+
+    #[test]
+    fn register_errors_are_listed_one_per_line() {
+        let error = |name: &str| RegisterError::Duplicate { kind: EntryKind::Tool, name: name.into() };
+        let (mut errors, mut more) = (RegisterErrors::default(), RegisterErrors::default());
+        assert!(errors.is_empty());
+        errors.push(error("a"));
+        more.push(error("b"));
+        errors.append(more);
+        assert_eq!(errors.iter().collect::<Vec<_>>(), [&error("a"), &error("b")]);
+        assert_eq!(
+            format!("{errors}"),
+            "the tool `a` is registered already\nthe tool `b` is registered already"
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Conversions from return values of handlers to results.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::any::Any;
-use core::fmt::Display;
+use core::error::Error;
+use core::fmt::{self, Display};
 
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use crate::model::{
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 
-/// Failure of a handler.
+/// Outcome of a handler that has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandlerError {
@@ -27,16 +28,117 @@ pub enum HandlerError {
     /// The result cannot be encoded as JSON. Clients see only an internal error, since this is a bug of the handler.
     #[error("the result cannot be encoded: {0}")]
     Encode(#[from] EncodeError),
+    /// The handler returned an error of its own.
+    #[error(transparent)]
+    Failed(#[from] Failure),
 }
 
 impl HandlerError {
-    /// Returns the error that the client receives.
+    /// Returns the error that the client receives for a call of anything but a tool.
     #[must_use]
     pub fn into_rpc_error(self) -> RpcError {
         match self {
             Self::Rpc(error) => error,
             Self::Encode(_) => RpcError::internal("the result cannot be written as JSON"),
+            Self::Failed(failure) => RpcError::internal(failure.message),
         }
+    }
+
+    /// Returns the result of a tool that failed (TOOL-023).
+    ///
+    /// # Errors
+    ///
+    /// The error that the client receives instead.
+    pub fn into_result(self) -> Result<CallToolResult<'static>, RpcError> {
+        match self {
+            Self::Failed(failure) => Ok(CallToolResult::error(failure.message)),
+            other => Err(other.into_rpc_error()),
+        }
+    }
+}
+
+/// An error of a handler, as text.
+///
+/// The client receives its message alone. Its causes are for the author of the handler, because they may contain what a
+/// client must not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    message: String,
+    /// Messages of the error and of all its causes; `None` if there is no cause.
+    chain: Option<Box<str>>,
+}
+
+impl Failure {
+    /// Reads an error and its causes.
+    #[must_use]
+    pub fn new(error: &(dyn Error + 'static)) -> Self {
+        let message = error.to_string();
+        let mut chain = None;
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            chain = Some(match chain {
+                None => format!("{message}: {next}"),
+                Some(before) => format!("{before}: {next}"),
+            });
+            cause = next.source();
+        }
+        Self { message, chain: chain.map(String::into_boxed_str) }
+    }
+
+    /// Returns the message of the error, without its causes.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns whether the error has causes that the client does not read.
+    #[must_use]
+    pub const fn has_causes(&self) -> bool {
+        self.chain.is_some()
+    }
+}
+
+/// The messages of the error and of its causes, separated by `: `.
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.chain.as_deref().unwrap_or(&self.message))
+    }
+}
+
+impl Error for Failure {}
+
+/// An error that a handler may return: text, a type that implements `Error`, `Box<dyn Error + Send + Sync>`, or
+/// `anyhow::Error`.
+///
+/// An [`RpcError`] answers the call. With the feature `anyhow` this is also true of one inside an `anyhow::Error`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a handler",
+    label = "a handler returns this error",
+    note = "use a type that implements `Error + Send + Sync`, text, `Box<dyn Error + Send + Sync>` or `anyhow::Error`"
+)]
+pub trait IntoHandlerError {
+    /// Converts the error.
+    fn into_handler_error(self) -> HandlerError;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoHandlerError for E {
+    fn into_handler_error(self) -> HandlerError {
+        #[cfg(feature = "anyhow")]
+        if let Some(error) = (&self as &dyn core::any::Any).downcast_ref::<anyhow::Error>() {
+            return match error.downcast_ref::<RpcError>() {
+                Some(rpc) => rpc.clone().into(),
+                None => Failure::new(error.as_ref()).into(),
+            };
+        }
+        to_handler_error(self.into())
+    }
+}
+
+fn to_handler_error(error: Box<dyn Error + Send + Sync>) -> HandlerError {
+    match error.downcast::<RpcError>() {
+        Ok(rpc) => (*rpc).into(),
+        Err(error) => Failure::new(&*error).into(),
     }
 }
 
@@ -46,13 +148,21 @@ impl HandlerError {
 /// - A content block, or a vector of them, is used as it is.
 /// - [`Json`] becomes a structured result, repeated as text (TOOL-014).
 /// - `()` becomes an empty result.
-/// - `Err` becomes a result that tells the model what went wrong (TOOL-023). An [`RpcError`] answers the call instead.
+/// - `Err` becomes a result that tells the model what went wrong ([`HandlerError::into_result`]). An [`RpcError`]
+///   answers the call instead.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    label = "the handler returns `{Self}`",
+    note = "wrap a value that implements `Serialize` in `Json`, or in `Typed` to declare its schema as well: `Typed(value)`",
+    note = "text, numbers, booleans, `()`, `Content` and `CallToolResult` are results as they are, also within `Result`"
+)]
 pub trait IntoToolResult {
     /// Converts the value.
     ///
     /// # Errors
     ///
     /// - [`HandlerError::Rpc`]: the value is an [`RpcError`].
+    /// - [`HandlerError::Failed`]: the value is another error.
     /// - [`HandlerError::Encode`]: the value cannot be encoded as JSON.
     fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError>;
 
@@ -120,15 +230,9 @@ macro_rules! text_result {
 
 text_result!(bool char i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64);
 
-impl<T: IntoToolResult, E: Display + 'static> IntoToolResult for Result<T, E> {
+impl<T: IntoToolResult, E: IntoHandlerError> IntoToolResult for Result<T, E> {
     fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
-        match self {
-            Ok(value) => value.into_tool_result(),
-            Err(error) => match (&error as &dyn Any).downcast_ref::<RpcError>() {
-                Some(rpc) => Err(rpc.clone().into()),
-                None => Ok(CallToolResult::error(error.to_string())),
-            },
-        }
+        self.map_err(E::into_handler_error)?.into_tool_result()
     }
 
     fn output_schema() -> Option<RawJson> {
@@ -153,12 +257,17 @@ impl<T: Serialize> IntoToolResult for Json<T> {
 /// - A `String` becomes text and bytes become a blob (RES-020), with the requested URI and the registered media type.
 /// - `None` becomes the error "resource not found" (RES-017).
 /// - `Err` becomes an internal error with its message. An [`RpcError`] is sent as it is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the content of a resource",
+    label = "the handler returns `{Self}`",
+    note = "use text, bytes, `Option` of them, `Vec<ResourceContents>` or `ReadResourceResult`, also within `Result`"
+)]
 pub trait IntoReadResult {
     /// Converts the value into the content of the resource `uri`.
     ///
     /// # Errors
     ///
-    /// [`HandlerError::Rpc`] if the value is an error or `None`.
+    /// [`HandlerError::Rpc`] or [`HandlerError::Failed`] if the value is an error or `None`.
     fn into_read_result(
         self,
         uri: &str,
@@ -257,13 +366,13 @@ impl<T: IntoReadResult> IntoReadResult for Option<T> {
     }
 }
 
-impl<T: IntoReadResult, E: Display + 'static> IntoReadResult for Result<T, E> {
+impl<T: IntoReadResult, E: IntoHandlerError> IntoReadResult for Result<T, E> {
     fn into_read_result(
         self,
         uri: &str,
         mime: Option<&str>,
     ) -> Result<ReadResourceResult<'static>, HandlerError> {
-        self.map_err(|e| to_rpc_error(&e))?.into_read_result(uri, mime)
+        self.map_err(E::into_handler_error)?.into_read_result(uri, mime)
     }
 }
 
@@ -272,12 +381,17 @@ impl<T: IntoReadResult, E: Display + 'static> IntoReadResult for Result<T, E> {
 /// - A text becomes one message of the user.
 /// - A message, or a vector of them, is used as it is.
 /// - `Err` becomes an internal error with its message. An [`RpcError`] is sent as it is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a prompt",
+    label = "the handler returns `{Self}`",
+    note = "use text, `PromptMessage`, `Vec<PromptMessage>` or `GetPromptResult`, also within `Result`"
+)]
 pub trait IntoPromptResult {
     /// Converts the value.
     ///
     /// # Errors
     ///
-    /// [`HandlerError::Rpc`] if the value is an error.
+    /// [`HandlerError::Rpc`] or [`HandlerError::Failed`] if the value is an error.
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError>;
 }
 
@@ -311,21 +425,26 @@ impl IntoPromptResult for &str {
     }
 }
 
-impl<T: IntoPromptResult, E: Display + 'static> IntoPromptResult for Result<T, E> {
+impl<T: IntoPromptResult, E: IntoHandlerError> IntoPromptResult for Result<T, E> {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
-        self.map_err(|e| to_rpc_error(&e))?.into_prompt_result()
+        self.map_err(E::into_handler_error)?.into_prompt_result()
     }
 }
 
 /// Conversion of the return value of a completion handler into a result.
 ///
 /// Values are in order of relevance; those beyond the first hundred are cut off (COMP-004).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a completion",
+    label = "the handler returns `{Self}`",
+    note = "use `Vec` of text or `CompleteResult`, also within `Result`"
+)]
 pub trait IntoCompletion {
     /// Converts the value.
     ///
     /// # Errors
     ///
-    /// [`HandlerError::Rpc`] if the value is an error.
+    /// [`HandlerError::Rpc`] or [`HandlerError::Failed`] if the value is an error.
     fn into_completion(self) -> Result<CompleteResult, HandlerError>;
 }
 
@@ -342,9 +461,9 @@ impl<S: Into<String>> IntoCompletion for Vec<S> {
     }
 }
 
-impl<T: IntoCompletion, E: Display + 'static> IntoCompletion for Result<T, E> {
+impl<T: IntoCompletion, E: IntoHandlerError> IntoCompletion for Result<T, E> {
     fn into_completion(self) -> Result<CompleteResult, HandlerError> {
-        self.map_err(|e| to_rpc_error(&e))?.into_completion()
+        self.map_err(E::into_handler_error)?.into_completion()
     }
 }
 
@@ -363,21 +482,14 @@ pub fn suggest<'a>(all: impl IntoIterator<Item = &'a str>, typed: &str) -> Vec<S
     begin
 }
 
-fn to_rpc_error<E: Display + 'static>(error: &E) -> RpcError {
-    match (error as &dyn Any).downcast_ref::<RpcError>() {
-        Some(rpc) => rpc.clone(),
-        None => RpcError::internal(format!("{error}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tool<T: IntoToolResult>(value: T) -> String {
-        match value.into_tool_result() {
+        match value.into_tool_result().or_else(HandlerError::into_result) {
             Ok(result) => serde_json::to_string(&result).expect("JSON"),
-            Err(error) => error.into_rpc_error().to_string(),
+            Err(error) => error.to_string(),
         }
     }
 
@@ -402,6 +514,50 @@ mod tests {
         );
         let unencodable = tool(Json(alloc::collections::BTreeMap::from([(alloc::vec![1], 2)])));
         assert_eq!(unencodable, "the result cannot be written as JSON (code -32603)");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum StoreError {
+        #[error("no plan")]
+        Plan(#[source] core::num::ParseIntError),
+        #[error("refused")]
+        Refused(#[source] RpcError),
+    }
+
+    // covers: TOOL-023
+    #[test]
+    fn handler_error_keeps_causes_apart_from_the_message() {
+        let parse = "x".parse::<u8>().expect_err("not a number");
+        let Err(HandlerError::Failed(failure)) = Err::<(), _>(StoreError::Plan(parse)).into_tool_result()
+        else {
+            panic!("a failure")
+        };
+        assert_eq!((failure.message(), failure.has_causes()), ("no plan", true));
+        assert_eq!(failure.to_string(), "no plan: invalid digit found in string");
+        assert_eq!(tool(Err::<u8, _>(StoreError::Plan("x".parse::<u8>().expect_err("not a number")))), {
+            r#"{"content":[{"type":"text","text":"no plan"}],"isError":true}"#
+        });
+        assert!(matches!("text".into_handler_error(), HandlerError::Failed(text) if !text.has_causes()));
+        // An error that was caused by the error of another peer is not the error of this call.
+        let refused = StoreError::Refused(RpcError::invalid_params("bad")).into_handler_error();
+        assert!(matches!(refused, HandlerError::Failed(_)));
+        let boxed: Box<dyn Error + Send + Sync> = RpcError::invalid_params("bad").into();
+        assert_eq!(tool(Err::<u8, _>(boxed)), "bad (code -32602)");
+    }
+
+    #[cfg(feature = "anyhow")]
+    #[test]
+    fn rpc_error_inside_anyhow_answers_the_call() {
+        use anyhow::Context as _;
+        let bad = || Err::<u8, _>(RpcError::invalid_params("bad"));
+        assert_eq!(tool(bad().map_err(anyhow::Error::from)), "bad (code -32602)");
+        assert_eq!(tool(bad().context("outer")), "bad (code -32602)");
+        let failed = "x".parse::<u8>().context("no plan");
+        let Err(HandlerError::Failed(failure)) = failed.into_tool_result() else { panic!("a failure") };
+        assert_eq!(
+            (failure.message(), &*failure.to_string()),
+            ("no plan", "no plan: invalid digit found in string")
+        );
     }
 
     // covers: RES-017, RES-020

@@ -33,6 +33,10 @@ pub enum Profile {
 /// Returns the schema of a type that is decoded from arguments.
 #[must_use]
 pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
+    raw(&arguments_schema::<T>(profile))
+}
+
+fn arguments_schema<T: JsonSchema>(profile: Profile) -> Schema {
     let mut schema = root_schema::<T>(schema_settings().for_deserialize().into_generator(), profile);
     // `()` takes no arguments, like `NoArguments`.
     if schema.get("type").is_some_and(|kind| kind == "null") {
@@ -42,23 +46,31 @@ pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
     if schema.get("type").is_none() {
         schema.insert("type".into(), "object".into());
     }
-    raw(&schema)
+    schema
 }
 
-/// Creates a tool whose arguments are decoded as `T`; add a title and a description to it.
+/// Creates a tool whose arguments are decoded as `T`.
+///
+/// The documentation comment of `T` becomes the description of the tool, and those of its fields stay in the schema.
 ///
 /// ```
 /// use mcp_proto::router::schema::{self, schemars};
 ///
+/// /// Adds two numbers.
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Add { a: i64, b: i64 }
 ///
-/// let tool = schema::tool::<Add>("add").title("Addition").description("Adds two numbers");
+/// let tool = schema::tool::<Add>("add").title("Addition");
+/// assert_eq!(tool.description.as_deref(), Some("Adds two numbers."));
 /// assert!(tool.input_schema.as_str().contains(r#""required":["a","b"]"#));
 /// ```
 #[must_use]
 pub fn tool<T: JsonSchema>(name: impl Into<String>) -> Tool {
-    Tool::new(name, arguments::<T>(Profile::Standard))
+    let mut schema = arguments_schema::<T>(Profile::Standard);
+    let description = schema.remove("description");
+    let mut tool = Tool::new(name, raw(&schema));
+    tool.description = description.as_ref().and_then(Value::as_str).map(String::from);
+    tool
 }
 
 /// Returns the schema of a type that is encoded as a structured result.

@@ -14,6 +14,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::declared_extension;
 use crate::json::{self, Span};
+use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::ParamsSpans;
@@ -164,6 +165,22 @@ impl Call {
     #[must_use]
     pub const fn wants_progress(&self) -> bool {
         !self.params.meta.token.is_empty()
+    }
+
+    /// Returns what the call addresses, for messages to people: ``the tool `add` ``, or else its method.
+    ///
+    /// A name is cut after 64 characters.
+    #[must_use]
+    pub fn describe_target(&self) -> String {
+        let kind = match self.method() {
+            methods::TOOLS_CALL => EntryKind::Tool,
+            methods::PROMPTS_GET => EntryKind::Prompt,
+            methods::RESOURCES_READ => EntryKind::Resource,
+            method => return alloc::format!("`{method}`"),
+        };
+        let member = methods::subject_member(self.method());
+        let name = member.and_then(|member| self.params()?.member(member)?.string()).unwrap_or_default();
+        alloc::format!("the {kind} `{}`", crate::rpc::clip(&name))
     }
 
     /// Returns name and arguments of a `tools/call`.

@@ -1,7 +1,7 @@
 //! The demonstration server on `mcp-blocking`.
 
 use mcp_blocking as adapter;
-use mcp_blocking::{Cx, HttpServer, Router};
+use mcp_blocking::{HttpServer, Router};
 
 use super::logged_router::logged_router;
 
@@ -20,13 +20,13 @@ macro_rules! wait {
 #[path = "on_thread.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
 mod on_thread;
-#[path = "tools.rs"]
+#[path = "tools/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
 pub(super) use on_thread::run;
 
-logged_router!(adapter: self, mut: [mut], async: [], await: []);
+logged_router!(adapter: self, context: mcp_blocking::Cx<'_>, mut: [mut], async: [], await: []);
 
 /// Returns the server unchanged: this adapter has one thread, and the options allow no more.
 fn with_shards<H>(server: HttpServer<H>, _: u8) -> HttpServer<H> {

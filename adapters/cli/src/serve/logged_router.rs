@@ -54,7 +54,7 @@ impl ServerLog {
 ///
 /// The parameters describe how handlers of the adapter are borrowed and awaited.
 macro_rules! logged_router {
-    ($adapter:ident: $this:ident, mut: [$($mut:tt)?], async: [$($async:tt)?], await: [$($await:tt)*]) => {
+    ($adapter:ident: $this:ident, context: $cx:ty, mut: [$($mut:tt)?], async: [$($async:tt)?], await: [$($await:tt)*]) => {
         struct LoggedRouter {
             router: $adapter::Router,
             log: alloc::sync::Arc<$crate::serve::logged_router::ServerLog>,
@@ -63,7 +63,7 @@ macro_rules! logged_router {
         impl $adapter::Handler for LoggedRouter {
             $($async)? fn call(
                 &$($mut)? $this,
-                cx: &mut $adapter::Cx<'_>,
+                cx: &mut $cx,
                 call: &mcp_proto::server::Call,
             ) -> Result<$adapter::Answered, mcp_proto::RpcError> {
                 $this.router.call(cx, call)$($await)*

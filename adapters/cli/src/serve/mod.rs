@@ -2,6 +2,8 @@
 
 mod blocking;
 mod clock;
+mod demo;
+mod everything;
 pub(crate) mod http;
 mod logged_router;
 mod smol;
@@ -10,8 +12,8 @@ mod threads;
 use core::time::Duration;
 use std::thread;
 
-use mcp_proto::model::{Tool, ToolAnnotations};
-use mcp_proto::router::RegisterError;
+use mcp_proto::model::ToolAnnotations;
+use mcp_proto::router::RegisterErrors;
 use mcp_proto::server::Config;
 use mcp_proto::{Era, Limits, VersionSet};
 
@@ -62,7 +64,7 @@ fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
 }
 
 /// Applies the options to the configuration of the router.
-fn config(args: &args::ServeArgs, config: Result<Config, RegisterError>) -> Result<Config, CommandFailure> {
+fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Result<Config, CommandFailure> {
     let mut versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
     if args.broken == Some(TourStep::Negotiate) {
         versions = versions_of_other_era(versions);
@@ -84,9 +86,9 @@ fn versions_of_other_era(versions: VersionSet) -> VersionSet {
     VersionSet::ALL.era(if legacy { Era::Modern } else { Era::Legacy })
 }
 
-/// Marks a tool as read-only, idempotent and closed-world.
-fn read_only(tool: Tool) -> Tool {
-    tool.annotations(ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false))
+/// Returns the hints of a tool that is read-only, idempotent and closed-world.
+fn read_only() -> ToolAnnotations {
+    ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false)
 }
 
 const INSTRUCTIONS: &str = "Four small tools to try a client on: echo and add answer at once, count takes its time and \

@@ -9,7 +9,7 @@ use mcp_proto::server::Config;
 use mcp_smol as adapter;
 #[cfg(unix)]
 use mcp_smol::Server;
-use mcp_smol::{Cx, Error, Handle, HttpServer, Router, block_on};
+use mcp_smol::{Error, Handle, HttpServer, Router, block_on};
 
 use super::clock::{ClockResource, POLL_INTERVAL};
 use super::http;
@@ -20,7 +20,7 @@ use crate::stop;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
-        async move |$cx: &mut mcp_smol::Cx<'_>, $($rest)*
+        async move |$cx: &mut mcp_smol::Cx, $($rest)*
     };
 }
 
@@ -30,11 +30,11 @@ macro_rules! wait {
     };
 }
 
-#[path = "tools.rs"]
+#[path = "tools/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
-logged_router!(adapter: self, mut: [], async: [async], await: [.await]);
+logged_router!(adapter: self, context: mcp_smol::Cx, mut: [], async: [async], await: [.await]);
 
 pub(super) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let (router, clock) = tools::router(args);

@@ -1,7 +1,7 @@
 //! The demonstration server on `mcp-threads`.
 
 use mcp_threads as adapter;
-use mcp_threads::{Cx, Handler, HttpServer, Router};
+use mcp_threads::{Handler, HttpServer, Router};
 
 use super::logged_router::logged_router;
 
@@ -20,13 +20,13 @@ macro_rules! wait {
 #[path = "on_thread.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
 mod on_thread;
-#[path = "tools.rs"]
+#[path = "tools/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
 pub(super) use on_thread::run;
 
-logged_router!(adapter: self, mut: [], async: [], await: []);
+logged_router!(adapter: self, context: mcp_threads::Cx<'_>, mut: [], async: [], await: []);
 
 fn with_shards<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
     server.shards(shards)

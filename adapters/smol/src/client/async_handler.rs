@@ -24,7 +24,7 @@ use mcp_std::adapter::client::{Callback, CallbackReply, ClientHandler, DeferredH
 use mcp_std::adapter::sync::{Inbox, Sender};
 
 use crate::future_set::FutureSet;
-use crate::handler::catch_panic;
+use mcp_std::catch_async;
 
 /// A client's handler like [`ClientHandler`], with `async` methods.
 ///
@@ -248,16 +248,16 @@ impl CallbackKey {
 async fn answer<H: AsyncClientHandler>(handler: Arc<H>, callback: Callback, replies: Sender<CallbackReply>) {
     let reply = match callback {
         Callback::Request(request) => {
-            let outcome = catch_panic(handler.request(&request)).await;
+            let outcome = catch_async(handler.request(&request)).await;
             CallbackReply::Request(request.id, outcome.unwrap_or_else(|_| Err(handler_panicked_error())))
         }
         Callback::Input(input) => {
-            let outcome = catch_panic(handler.input(&input)).await;
+            let outcome = catch_async(handler.input(&input)).await;
             CallbackReply::input(&input, outcome.unwrap_or_else(|_| Err(handler_panicked_error())))
         }
         #[cfg(feature = "http")]
         Callback::Challenge(challenge) => {
-            let outcome = catch_panic(handler.challenge(&challenge)).await;
+            let outcome = catch_async(handler.challenge(&challenge)).await;
             CallbackReply::Challenge(challenge.exchange, outcome.unwrap_or_default())
         }
         _ => return,

@@ -127,7 +127,7 @@ pub(crate) async fn hang() -> ! {
 }
 
 /// Sleeps until the call is cancelled, which drops the future.
-pub(crate) async fn sleep_until_cancelled(_: &mut Cx<'_>) -> Result<(), RpcError> {
+pub(crate) async fn sleep_until_cancelled(_: &mut Cx) -> Result<(), RpcError> {
     core::future::pending().await
 }
 

@@ -1,8 +1,7 @@
 //! A list of resources with several pages.
 
 use mcp_proto::model::Resource;
-
-use super::Router;
+use mcp_std::adapter::server::router::RegisterFunctions;
 
 /// The radio spelling alphabet.
 const WORDS: [&str; 26] = [
@@ -11,11 +10,11 @@ const WORDS: [&str; 26] = [
     "Whiskey", "Xray", "Yankee", "Zulu",
 ];
 
-pub(super) fn register(router: &mut Router) {
+pub(super) fn register(router: &mut impl RegisterFunctions) {
     for word in WORDS {
         let letter = &word[..1];
         let resource =
             Resource::new(format!("alphabet://{letter}"), letter).title(word).mime_type("text/plain");
-        router.resource(resource, handler!(|_, _| format!("{letter} as in {word}")));
+        router.resource(resource, move |_, _| format!("{letter} as in {word}"));
     }
 }

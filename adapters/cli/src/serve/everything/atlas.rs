@@ -5,12 +5,13 @@ use mcp_proto::model::{
     Annotations, CallToolResult, Content, Icon, Prompt, PromptArgument, PromptMessage, PromptReference,
     ResourceLink, ResourceTemplate, ResourceTemplateReference, Role,
 };
-use mcp_proto::router::schema::{self, Typed, schemars};
+use mcp_proto::router::schema::{Typed, schemars};
 use mcp_proto::router::{CompletionTarget, suggest};
+use mcp_std::adapter::server::Cx;
+use mcp_std::adapter::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Router;
 use crate::serve::read_only;
 
 #[derive(Clone, Serialize, JsonSchema)]
@@ -117,46 +118,43 @@ struct JourneyArguments {
     days: Option<u8>,
 }
 
-pub(super) fn register(router: &mut Router) {
-    let tool = read_only(schema::tool::<FindCities>("find_cities"));
-    let tool = tool
+pub(super) fn register(router: &mut impl RegisterFunctions) {
+    router
+        .tool("find_cities", |_, asked: FindCities| Typed(asked.answer()))
         .title("Find cities")
         .description("Cities of the atlas, as a structured result")
+        .annotations(read_only())
         .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
-    router.tool_with(tool, handler!(|_, asked: FindCities| Typed(asked.answer())));
 
-    let tool = read_only(schema::tool::<CityVariables>("city_link"));
-    let tool = tool.title("Link to a city").description("Returns a link to the resource of a city");
-    router.tool_with(
-        tool,
-        handler!(|_, CityVariables { country, city }: CityVariables| {
-            let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
-            let link = ResourceLink::new(found.uri(), found.name)
-                .description(format!("{} in {}", found.name, found.country))
-                .mime_type("text/plain")
-                .annotations(Box::new(Annotations::new().audience([Role::User]).priority(0.8)));
-            Ok::<_, &str>(CallToolResult::content(vec![Content::text("Read this:"), link.into()]))
-        }),
-    );
+    let city_link = |_: &mut Cx<'_>, CityVariables { country, city }: CityVariables| {
+        let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
+        let link = ResourceLink::new(found.uri(), found.name)
+            .description(format!("{} in {}", found.name, found.country))
+            .mime_type("text/plain")
+            .annotations(Box::new(Annotations::new().audience([Role::User]).priority(0.8)));
+        Ok::<_, &str>(CallToolResult::content(vec![Content::text("Read this:"), link.into()]))
+    };
+    router
+        .tool("city_link", city_link)
+        .title("Link to a city")
+        .description("Returns a link to the resource of a city")
+        .annotations(read_only());
 
     let family = ResourceTemplate::new(TEMPLATE, "city")
         .title("Cities")
         .description("Facts about a city; both variables can be completed")
         .mime_type("text/plain");
-    router.resource_template(
-        family,
-        handler!(|_, read| {
-            let CityVariables { country, city } = read.parse()?;
-            let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
-            Ok::<_, RpcError>(format!(
-                "{} in {} has {} inhabitants.",
-                found.name, found.country, found.population
-            ))
-        }),
-    );
+    router.resource_template(family, move |_, read| {
+        let CityVariables { country, city } = read.parse()?;
+        let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
+        Ok::<_, RpcError>(format!(
+            "{} in {} has {} inhabitants.",
+            found.name, found.country, found.population
+        ))
+    });
     let template = || ResourceTemplateReference::new(TEMPLATE);
-    router.completion(template(), "country", handler!(|_, asked| complete_country(asked)));
-    router.completion(template(), "city", handler!(|_, asked| complete_city(asked)));
+    router.completion(template(), "country", move |_, asked| complete_country(asked));
+    router.completion(template(), "city", move |_, asked| complete_city(asked));
 
     let prompt = Prompt::new("travel_plan")
         .title("Plan a journey")
@@ -166,23 +164,20 @@ pub(super) fn register(router: &mut Router) {
             PromptArgument::new("city").description("To one city only"),
             PromptArgument::new("days").description("How long, in days: a number; 3 if left out"),
         ]);
-    router.prompt(
-        prompt,
-        handler!(|_, JourneyArguments { country, city, days }: JourneyArguments| {
-            let days = days.unwrap_or(3);
-            let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
-            vec![
-                PromptMessage::user(
-                    format!("I want to spend {days} days in {place}. What should I see?").as_str(),
-                )
-                .into_owned(),
-                PromptMessage::assistant("Let me think about what is there, and what lies on the way."),
-            ]
-        }),
-    );
+    router.prompt(prompt, move |_, JourneyArguments { country, city, days }: JourneyArguments| {
+        let days = days.unwrap_or(3);
+        let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
+        vec![
+            PromptMessage::user(
+                format!("I want to spend {days} days in {place}. What should I see?").as_str(),
+            )
+            .into_owned(),
+            PromptMessage::assistant("Let me think about what is there, and what lies on the way."),
+        ]
+    });
     let prompt = || PromptReference::new("travel_plan");
-    router.completion(prompt(), "country", handler!(|_, asked| complete_country(asked)));
-    router.completion(prompt(), "city", handler!(|_, asked| complete_city(asked)));
+    router.completion(prompt(), "country", move |_, asked| complete_country(asked));
+    router.completion(prompt(), "city", move |_, asked| complete_city(asked));
 }
 
 impl FindCities {

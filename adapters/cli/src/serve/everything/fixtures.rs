@@ -3,25 +3,23 @@
 //! Fixtures that send input requests are in `input` and `rounds`; those of logs and changes in `changes`. There are
 //! none for tasks.
 
-use core::time::Duration;
-
 use mcp_proto::model::{
     ClientCapabilities, Content, EmbeddedResource, Prompt, PromptArgument, PromptMessage, PromptReference,
     Resource, ResourceTemplate, SamplingCapability, TextResourceContents, Tool,
 };
 use mcp_proto::router::schema::{NoArguments, schemars};
 use mcp_proto::router::suggest;
-use mcp_proto::{Progress, RawJson, RpcError};
+use mcp_proto::{RawJson, RpcError};
+use mcp_std::adapter::server::Cx;
+use mcp_std::adapter::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Cx, Router};
-
 const PICTURE: &[u8] = include_bytes!("dot.png");
 const SOUND: &[u8] = include_bytes!("beep.wav");
 
-pub(super) fn register(router: &mut Router) {
+pub(super) fn register(router: &mut impl RegisterFunctions) {
     register_content_tools(router);
     register_behaviour_tools(router);
     register_resources(router);
@@ -29,33 +27,23 @@ pub(super) fn register(router: &mut Router) {
 }
 
 /// Registers tools that answer with each kind of content. All of them can be called without arguments.
-fn register_content_tools(router: &mut Router) {
-    router.tool(
-        "test_simple_text",
-        "Answers with a text",
-        handler!(|_, _: NoArguments| "This is a simple text response for testing."),
-    );
-    router.tool(
-        "test_image_content",
-        "Answers with a picture",
-        handler!(|_, _: NoArguments| { Content::image_bytes(PICTURE, "image/png") }),
-    );
-    router.tool(
-        "test_audio_content",
-        "Answers with a sound",
-        handler!(|_, _: NoArguments| { Content::audio_bytes(SOUND, "audio/wav") }),
-    );
-    router.tool(
-        "test_embedded_resource",
-        "Answers with a resource",
-        handler!(|_, _: NoArguments| {
+fn register_content_tools(router: &mut impl RegisterFunctions) {
+    router
+        .tool("test_simple_text", move |_, _: NoArguments| "This is a simple text response for testing.")
+        .description("Answers with a text");
+    router
+        .tool("test_image_content", move |_, _: NoArguments| Content::image_bytes(PICTURE, "image/png"))
+        .description("Answers with a picture");
+    router
+        .tool("test_audio_content", move |_, _: NoArguments| Content::audio_bytes(SOUND, "audio/wav"))
+        .description("Answers with a sound");
+    router
+        .tool("test_embedded_resource", move |_, _: NoArguments| {
             embedded_text("test://embedded-resource", "text/plain", "This is an embedded resource content.")
-        }),
-    );
-    router.tool(
-        "test_multiple_content_types",
-        "Answers with text, picture and resource",
-        handler!(|_, _: NoArguments| {
+        })
+        .description("Answers with a resource");
+    router
+        .tool("test_multiple_content_types", move |_, _: NoArguments| {
             vec![
                 Content::text("Multiple content types test:"),
                 Content::image_bytes(PICTURE, "image/png"),
@@ -65,15 +53,13 @@ fn register_content_tools(router: &mut Router) {
                     r#"{"test":"data","value":123}"#,
                 ),
             ]
-        }),
-    );
-    router.tool(
-        "test_error_handling",
-        "Reports an error, as a tool does",
-        handler!(|_, _: NoArguments| {
+        })
+        .description("Answers with text, picture and resource");
+    router
+        .tool("test_error_handling", move |_, _: NoArguments| {
             Err::<(), _>("This tool intentionally returns an error for testing")
-        }),
-    );
+        })
+        .description("Reports an error, as a tool does");
 }
 
 fn embedded_text(uri: &'static str, mime_type: &'static str, text: &'static str) -> Content<'static> {
@@ -89,48 +75,21 @@ struct CustomHeaderArguments {
 }
 
 /// Registers tools that do more than answer.
-fn register_behaviour_tools(router: &mut Router) {
-    router.tool(
-        "test_tool_with_progress",
-        "Reports progress before it answers",
-        handler!(|cx, _: NoArguments| {
-            for step in [0.0, 50.0, 100.0] {
-                cx.progress(
-                    Progress::new(step)
-                        .with_total(100.0)
-                        .with_message(format!("Completed step {step} of 100")),
-                )?;
-                wait!(cx.sleep(Duration::from_millis(50)))?;
-            }
-            Ok::<_, RpcError>("Three steps were reported")
-        }),
-    );
-    router.tool(
-        "test_reconnection",
-        "Cuts its stream, so that the client resumes it (HTTP, 2025-11-25)",
-        handler!(|cx, _: NoArguments| {
-            cx.poll_later(Some(Duration::from_millis(500)));
-            wait!(cx.sleep(Duration::from_millis(100)))?;
-            Ok::<_, RpcError>("Whoever came back has this")
-        }),
-    );
-    router.tool(
-        "test_missing_capability",
-        "Needs a client that declares sampling",
-        handler!(|cx, _: NoArguments| { require_sampling(cx).map(|()| "The client declares sampling") }),
-    );
-    router.tool(
-        "test_custom_header",
-        "Has an argument that clients repeat in a header of HTTP",
-        handler!(|_, CustomHeaderArguments { region }: CustomHeaderArguments| region),
-    );
+fn register_behaviour_tools(router: &mut impl RegisterFunctions) {
+    router
+        .tool("test_missing_capability", move |cx, _: NoArguments| {
+            require_sampling(cx).map(|()| "The client declares sampling")
+        })
+        .description("Needs a client that declares sampling");
+    router
+        .tool("test_custom_header", move |_, CustomHeaderArguments { region }: CustomHeaderArguments| region)
+        .description("Has an argument that clients repeat in a header of HTTP");
     let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a valid constant");
     let tool = Tool::new("json_schema_2020_12_tool", schema)
         .description("Has a schema with much of JSON Schema 2020-12");
-    router.tool_with(
-        tool,
-        handler!(|_, arguments: Value| format!("JSON Schema 2020-12 tool called with {arguments}")),
-    );
+    router.tool_with(tool, move |_, arguments: Value| {
+        format!("JSON Schema 2020-12 tool called with {arguments}")
+    });
 }
 
 fn require_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
@@ -144,22 +103,22 @@ fn require_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
     }
 }
 
-fn register_resources(router: &mut Router) {
+fn register_resources(router: &mut impl RegisterFunctions) {
     let resource =
         Resource::new("test://static-text", "static-text").description("A text").mime_type("text/plain");
-    router.resource(resource, handler!(|_, _| "This is the content of the static text resource."));
+    router.resource(resource, move |_, _| "This is the content of the static text resource.");
     let resource = Resource::new("test://static-binary", "static-binary")
         .description("A picture")
         .mime_type("image/png");
-    router.resource(resource.size(PICTURE.len() as u64), handler!(|_, _| PICTURE));
+    router.resource(resource.size(PICTURE.len() as u64), move |_, _| PICTURE);
     let family = ResourceTemplate::new("test://template/{id}/data", "template")
         .description("The data of an id")
         .mime_type("application/json");
-    router.resource_template(family, handler!(|_, read| {
+    router.resource_template(family, move |_, read| {
         let id = read.variables.get("id");
         serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {}", id.unwrap_or_default()) })
             .to_string()
-    }));
+    });
 }
 
 #[derive(Deserialize)]
@@ -174,10 +133,10 @@ struct ResourceUriArguments {
     resource_uri: String,
 }
 
-fn register_prompts(router: &mut Router) {
+fn register_prompts(router: &mut impl RegisterFunctions) {
     router.prompt(
         Prompt::new("test_simple_prompt").description("Says one thing"),
-        handler!(|_, _: NoArguments| "This is a simple prompt for testing."),
+        move |_, _: NoArguments| "This is a simple prompt for testing.",
     );
 
     let arguments = [
@@ -186,19 +145,14 @@ fn register_prompts(router: &mut Router) {
     ];
     let prompt =
         Prompt::new("test_prompt_with_arguments").description("Says its arguments").arguments(arguments);
-    router.prompt(
-        prompt,
-        handler!(|_, TwoTextArguments { arg1, arg2 }: TwoTextArguments| {
-            format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
-        }),
-    );
+    router.prompt(prompt, move |_, TwoTextArguments { arg1, arg2 }: TwoTextArguments| {
+        format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
+    });
     for argument in ["arg1", "arg2"] {
         let words = ["test value 1", "test value 2", "another value"];
-        router.completion(
-            PromptReference::new("test_prompt_with_arguments"),
-            argument,
-            handler!(|_, asked| { suggest(words, asked.value()) }),
-        );
+        router.completion(PromptReference::new("test_prompt_with_arguments"), argument, move |_, asked| {
+            suggest(words, asked.value())
+        });
     }
 
     let argument =
@@ -206,26 +160,23 @@ fn register_prompts(router: &mut Router) {
     let prompt = Prompt::new("test_prompt_with_embedded_resource").description("Has a resource in it");
     router.prompt(
         prompt.arguments([argument]),
-        handler!(|_, ResourceUriArguments { resource_uri }: ResourceUriArguments| {
+        move |_, ResourceUriArguments { resource_uri }: ResourceUriArguments| {
             let text = "Embedded resource content for testing.";
             let resource = TextResourceContents::new(resource_uri, text).mime_type("text/plain");
             vec![
                 PromptMessage::user(EmbeddedResource::new(resource)),
                 PromptMessage::user("Please process the embedded resource above."),
             ]
-        }),
+        },
     );
 
     let prompt = Prompt::new("test_prompt_with_image").description("Has a picture in it");
-    router.prompt(
-        prompt,
-        handler!(|_, _: NoArguments| {
-            vec![
-                PromptMessage::user(Content::image_bytes(PICTURE, "image/png")),
-                PromptMessage::user("Please analyze the image above."),
-            ]
-        }),
-    );
+    router.prompt(prompt, move |_, _: NoArguments| {
+        vec![
+            PromptMessage::user(Content::image_bytes(PICTURE, "image/png")),
+            PromptMessage::user("Please analyze the image above."),
+        ]
+    });
 }
 
 /// Sent to clients unchanged.

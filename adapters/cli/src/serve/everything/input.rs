@@ -7,10 +7,10 @@ use mcp_proto::model::{
     StringSchema,
 };
 use mcp_proto::router::schema::{NoArguments, schemars};
+use mcp_std::adapter::server::Cx;
+use mcp_std::adapter::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use super::{Cx, Router};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,21 +26,17 @@ struct ElicitationArguments {
     message: String,
 }
 
-pub(super) fn register(router: &mut Router) {
+pub(super) fn register(router: &mut impl RegisterFunctions) {
     let about = "Sends a request to the client's model and returns its reply";
-    router.tool(
-        "test_sampling",
-        about,
-        handler!(|cx, SamplingArguments { prompt }: SamplingArguments| {
+    router
+        .tool("test_sampling", move |cx, SamplingArguments { prompt }: SamplingArguments| {
             let reply = cx.sample("model", user_message(prompt))?;
             Ok::<_, RpcError>(format!("LLM response: {}", message_text(&reply)))
-        }),
-    );
+        })
+        .description(about);
     let about = "Asks the user for a name and an address, and returns the values";
-    router.tool(
-        "test_elicitation",
-        about,
-        handler!(|cx, ElicitationArguments { message }: ElicitationArguments| {
+    router
+        .tool("test_elicitation", move |cx, ElicitationArguments { message }: ElicitationArguments| {
             let form = ElicitSchema::default()
                 .field("username", StringSchema::new().description("User's response"))
                 .field(
@@ -48,33 +44,27 @@ pub(super) fn register(router: &mut Router) {
                     StringSchema::new().description("User's email address").format(StringFormat::Email),
                 );
             Ok::<_, RpcError>(describe_elicitation(&cx.elicit("user", message, form)?))
-        }),
-    );
-    router.tool(
-        "test_elicitation_sep1034_defaults",
-        "Asks with a form that has defaults",
-        handler!(|cx, _: NoArguments| {
+        })
+        .description(about);
+    router
+        .tool("test_elicitation_sep1034_defaults", move |cx, _: NoArguments| {
             let answer = cx.elicit(
                 "profile",
                 "Please review and update the form fields with defaults",
                 defaults_form(),
             );
             Ok::<_, RpcError>(describe_elicitation(&answer?))
-        }),
-    );
-    router.tool(
-        "test_elicitation_sep1330_enums",
-        "Asks with a form that has every kind of choice",
-        handler!(|cx, _: NoArguments| {
+        })
+        .description("Asks with a form that has defaults");
+    router
+        .tool("test_elicitation_sep1330_enums", move |cx, _: NoArguments| {
             let answer = cx.elicit("choices", "Please select options from the enum fields", choices_form());
             Ok::<_, RpcError>(describe_elicitation(&answer?))
-        }),
-    );
-    router.tool(
-        "test_elicitation_url",
-        "Asks the user to visit a web page",
-        handler!(|cx, _: NoArguments| open_url(cx)),
-    );
+        })
+        .description("Asks with a form that has every kind of choice");
+    router
+        .tool("test_elicitation_url", move |cx, _: NoArguments| open_url(cx))
+        .description("Asks the user to visit a web page");
 }
 
 /// Asks the user to visit a web page. There is no such page, so the elicitation is complete immediately.

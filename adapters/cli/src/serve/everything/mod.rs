@@ -3,11 +3,9 @@
 mod alphabet;
 mod atlas;
 mod changes;
-mod clock;
 mod fixtures;
 mod guestbook;
 mod input;
-mod notes;
 mod rounds;
 mod text;
 mod visits;
@@ -15,34 +13,31 @@ mod visits;
 use core::time::Duration;
 
 use mcp_proto::EntryKind;
-use mcp_proto::model::Implementation;
 use mcp_proto::router::CacheHint;
+use mcp_std::adapter::server::router::RegisterFunctions;
 
-use super::{Cx, Router};
+pub(super) use self::changes::log;
 use crate::demo::TourStep;
-use crate::serve::clock::{ClockResource, lock};
+use crate::serve::clock::lock;
 
-/// Registers everything; `broken` is the step of the tour to perform wrongly.
-///
-/// The caller must poll the returned clock while the server runs.
-pub(super) fn register(router: &mut Router, info: Implementation, broken: Option<TourStep>) -> ClockResource {
+/// Registers everything that needs no adapter; `broken` is the step of the tour to perform wrongly.
+pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourStep>) {
     let hint = CacheHint::public(Duration::from_secs(300));
-    router.core().info(info).instructions(INSTRUCTIONS).page_size_of(EntryKind::Resource, 10);
+    let core = router.as_router().core();
+    core.instructions(INSTRUCTIONS).page_size_of(EntryKind::Resource, 10);
     // Resources are excluded: notes come and go.
     for list in [EntryKind::Tool, EntryKind::Prompt, EntryKind::ResourceTemplate] {
-        router.core().cache_list(list, hint);
+        core.cache_list(list, hint);
     }
     fixtures::register(router);
     input::register(router);
     rounds::register(router);
     changes::register(router);
     atlas::register(router);
-    notes::register(router);
     guestbook::register(router, broken);
     visits::register(router);
     alphabet::register(router);
-    router.nest("text", text::router());
-    clock::register(router)
+    router.as_router().nest("text", text::router());
 }
 
 const INSTRUCTIONS: &str = "\

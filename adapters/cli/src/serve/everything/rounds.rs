@@ -6,15 +6,16 @@ use mcp_proto::model::{
     StringSchema,
 };
 use mcp_proto::router::schema::NoArguments;
+use mcp_std::adapter::server::Cx;
+use mcp_std::adapter::server::router::RegisterFunctions;
 
 use super::input::{describe_elicitation, message_text, user_message};
-use super::{Cx, Router};
 
 type ToolText = Result<String, RpcError>;
 /// Name, description and handler of a fixture.
 type RoundFixture = (&'static str, &'static str, fn(&mut Cx<'_>) -> ToolText);
 
-pub(super) fn register(router: &mut Router) {
+pub(super) fn register(router: &mut impl RegisterFunctions) {
     let tools: [RoundFixture; 9] = [
         ("test_input_required_result_elicitation", "Asks for a name", run_elicitation),
         ("test_input_required_result_sampling", "Asks the model for a capital", run_sampling),
@@ -39,21 +40,18 @@ pub(super) fn register(router: &mut Router) {
         ("test_streaming_elicitation", "Asks for a confirmation", run_streaming),
     ];
     for (name, about, run) in tools {
-        router.tool(name, about, handler!(|cx, _: NoArguments| run(cx)));
+        router.tool(name, move |cx, _: NoArguments| run(cx)).description(about);
     }
     let prompt = Prompt::new("test_input_required_result_prompt").description("Asks for context first");
-    router.prompt(
-        prompt,
-        handler!(|cx, _: NoArguments| -> ToolText {
-            let form =
-                ElicitSchema::default().field("context", StringSchema::new().description("What it is about"));
-            let answer = cx.elicit("user_context", "What context should the prompt use?", form)?;
-            Ok(match text_field(&answer, "context") {
-                Some(context) => format!("Use the following context: {context}"),
-                None => "Use no context".into(),
-            })
-        }),
-    );
+    router.prompt(prompt, move |cx, _: NoArguments| -> ToolText {
+        let form =
+            ElicitSchema::default().field("context", StringSchema::new().description("What it is about"));
+        let answer = cx.elicit("user_context", "What context should the prompt use?", form)?;
+        Ok(match text_field(&answer, "context") {
+            Some(context) => format!("Use the following context: {context}"),
+            None => "Use no context".into(),
+        })
+    });
 }
 
 fn name_form() -> ElicitSchema {

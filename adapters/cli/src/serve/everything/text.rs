@@ -1,10 +1,9 @@
 //! A separate router, independent of the one that it is mounted in.
 
 use mcp_proto::router::schema::{Typed, schemars};
+use mcp_std::adapter::server::router::{Flavor, RegisterFunctions, Router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::Router;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,20 +19,18 @@ struct TextSize {
     lines: usize,
 }
 
-pub(super) fn router() -> Router {
-    let mut router = Router::new("text", "1.0");
-    router.tool(
-        "reverse",
-        "Turns a text around, character by character",
-        handler!(|_, TextToMeasure { text }: TextToMeasure| { text.chars().rev().collect::<String>() }),
-    );
-    router.tool(
-        "measure",
-        "Counts characters, words and lines of a text",
-        handler!(|_, TextToMeasure { text }: TextToMeasure| {
+pub(super) fn router<F: Flavor>() -> Router<F> {
+    let mut router = Router::<F>::new("text", "1.0");
+    router
+        .tool("reverse", move |_, TextToMeasure { text }: TextToMeasure| {
+            text.chars().rev().collect::<String>()
+        })
+        .description("Turns a text around, character by character");
+    router
+        .tool("measure", move |_, TextToMeasure { text }: TextToMeasure| {
             let (characters, words) = (text.chars().count(), text.split_whitespace().count());
             Typed(TextSize { characters, words, lines: text.lines().count() })
-        }),
-    );
+        })
+        .description("Counts characters, words and lines of a text");
     router
 }

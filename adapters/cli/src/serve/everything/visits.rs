@@ -6,13 +6,15 @@ use std::sync::Mutex;
 
 use mcp_proto::RawJson;
 use mcp_proto::model::{Annotations, Resource, Role};
-use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
+use mcp_proto::router::schema::{NoArguments, Typed, schemars};
 use mcp_proto::router::{Hook, HookContext, HookOutcome, Subject};
+use mcp_std::adapter::server::Cx;
+use mcp_std::adapter::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Router, lock};
+use super::lock;
 use crate::serve::read_only;
 
 /// Identity of the client, as it declares itself.
@@ -36,20 +38,21 @@ impl Hook for VisitCounts {
     }
 }
 
-pub(super) fn register(router: &mut Router) {
-    let tool = read_only(schema::tool::<NoArguments>("whoami")).title("Who am I");
-    router.tool_with(
-        tool.description("Returns what the server knows about its client"),
-        handler!(|cx, _: NoArguments| {
-            let peer = cx.peer();
-            let value = |raw: &RawJson| raw.parse().unwrap_or_default();
-            Typed(CallerIdentity {
-                revision: peer.version.to_string(),
-                client: peer.info.as_ref().map(value).unwrap_or_default(),
-                capabilities: value(&peer.capabilities),
-            })
-        }),
-    );
+pub(super) fn register(router: &mut impl RegisterFunctions) {
+    let whoami = |cx: &mut Cx<'_>, _: NoArguments| {
+        let peer = cx.peer();
+        let value = |raw: &RawJson| raw.parse().unwrap_or_default();
+        Typed(CallerIdentity {
+            revision: peer.version.to_string(),
+            client: peer.info.as_ref().map(value).unwrap_or_default(),
+            capabilities: value(&peer.capabilities),
+        })
+    };
+    router
+        .tool("whoami", whoami)
+        .title("Who am I")
+        .description("Returns what the server knows about its client")
+        .annotations(read_only());
 
     let visits = VisitCounts::default();
     router.hook(visits.clone());
@@ -58,5 +61,5 @@ pub(super) fn register(router: &mut Router) {
         .description("Number of calls of each entry")
         .mime_type("application/json")
         .annotations(Annotations::new().audience([Role::User, Role::Assistant]).priority(0.2));
-    router.resource(resource, handler!(|_, _| serde_json::to_string(&*lock(&visits.0))));
+    router.resource(resource, move |_, _| serde_json::to_string(&*lock(&visits.0)));
 }

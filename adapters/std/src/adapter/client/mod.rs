@@ -26,6 +26,6 @@ pub use options::{ClientSetup, ConnectionTarget, Connector, Options, ReadyConnec
 pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
 pub use result_cache::{CacheOptions, ResultCache};
 pub use server_io::ServerIo;
-pub use testing::{Inline, TestConnection, TestPeer, TestServer};
+pub use testing::{Inline, TestConnection, TestPeer, TestRouter, TestServer};
 pub use transport::{ClientTransport, CloseAction, ExitInfo, StreamTransport};
 pub use typed::{prompt_params, read};

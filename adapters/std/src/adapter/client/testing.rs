@@ -16,6 +16,7 @@ use crate::Error;
 use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::adapter::server as serve;
+use crate::adapter::server::router::{Flavor, Router};
 use crate::adapter::server::{Backlog, Dispatcher, Handler, ServerLoop};
 use crate::process::ShutdownTimeouts;
 use mcp_proto::client::{Config, Engine, Event};
@@ -74,6 +75,18 @@ pub trait TestServer {
     ///
     /// [`Error::Register`] if an entry could not be registered.
     fn into_test_peer(self) -> Result<(server::Config, Box<dyn TestPeer>), Error>;
+}
+
+/// An adapter that tests routers of the flavour `F`.
+pub trait TestRouter<F: Flavor> {
+    /// Returns the peer that answers with the handlers of a router.
+    fn test_peer(router: Router<F>) -> Box<dyn TestPeer>;
+}
+
+impl<F: Flavor<Adapter: TestRouter<F>>> TestServer for Router<F> {
+    fn into_test_peer(self) -> Result<(server::Config, Box<dyn TestPeer>), Error> {
+        Ok((self.config()?, F::Adapter::test_peer(self)))
+    }
 }
 
 /// The client's end. The handler stays on the thread that created it, so it need not be `Send`.

@@ -8,7 +8,7 @@ use crate::Panic;
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
 use mcp_proto::http::server::{BearerToken, Denial};
-use mcp_proto::router::InvalidToolOutput;
+use mcp_proto::router::{Failure, InvalidToolOutput};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
@@ -118,6 +118,8 @@ impl<F: FnMut(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>> Handler for F {
 pub enum HandlerFailure {
     /// The handler panicked.
     Panicked(Panic),
+    /// The handler returned an error with causes. The client received the message of the error without them.
+    Failed(Failure),
     /// The result cannot be encoded as JSON.
     Encode(EncodeError),
     /// The structured result of a tool violates its output schema.
@@ -134,6 +136,7 @@ impl core::fmt::Display for HandlerFailure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Panicked(panic) => panic.fmt(f),
+            Self::Failed(failure) => failure.fmt(f),
             Self::Encode(error) => write!(f, "the result cannot be encoded as JSON: {error}"),
             Self::InvalidToolOutput(invalid) => invalid.fmt(f),
             Self::Refused(error) => write!(f, "the result cannot be sent: {error}"),

@@ -2,6 +2,7 @@
 //!
 //! An adapter adds the loop that drives them. Everything between the loop and the engine is here.
 
+mod async_handler;
 mod change_set;
 #[cfg(feature = "http")]
 mod connection;
@@ -20,17 +21,22 @@ pub mod router;
 mod server_loop;
 mod stream;
 
+#[cfg(feature = "http")]
+pub use async_handler::SharedHandler;
+pub use async_handler::{AsyncHandler, dispatch_async_event, run_call};
 pub use change_set::ChangeSet;
 #[cfg(feature = "http")]
 pub use connection::MigratedConnection;
 #[cfg(feature = "http")]
 pub use connections::Connections;
 pub use cores::Cores;
-pub use cx::{Answered, Backend, CallBackend, Cx};
+pub use cx::{
+    Answered, AsyncCx, Backend, BorrowedCall, CallCx, CallState, Cx, OwnedCall, RunningCall, StartTimer,
+};
 pub use dispatcher::{CommandSender, Dispatcher};
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, Shard};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
-pub use server_loop::{Backlog, LocalBackend, ServerLoop, apply_outcome, dispatch_event};
+pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event};
 pub use stream::{CallRunner, Handle, Server};

@@ -1,6 +1,7 @@
 //! A call whose handler runs away from the event loop: on another thread, or in a future.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
@@ -13,7 +14,7 @@ use mcp_proto::server::{Call, CancelReason, InputRequired, Peer, PreparedResult}
 use mcp_proto::{Change, Progress, RawJson, RpcError};
 
 use super::change_set::ChangeSet;
-use super::cx::{Answered, Cx};
+use super::cx::{Answered, Backend, CallState, Cx};
 use super::handler::HandlerFailure;
 use super::server_loop::ServerLoop;
 use crate::adapter::sync::{SendError, Sender};
@@ -46,8 +47,8 @@ impl LoopMessage {
 /// Outcome of a handler.
 #[derive(Debug)]
 pub enum HandlerOutcome {
-    /// The call is answered or no longer awaited.
-    Answered,
+    /// The call is answered or no longer awaited. A failure is reported to the author of the handler.
+    Answered(Option<Arc<HandlerFailure>>),
     /// Completes the call with a result. A failure is reported to the author of the handler.
     Complete(EncodedResult, Option<Arc<HandlerFailure>>),
     /// Sends input requests first.
@@ -227,11 +228,12 @@ impl RemoteCall {
     }
 
     /// Runs a handler to its end on this thread and reports its outcome. A panic is caught.
-    pub fn run(mut self, handler: impl FnOnce(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>) {
+    pub fn run(self, handler: impl FnOnce(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>) {
         let running = self.running.clone();
-        let mut cx: Cx<'_> = Cx::new(&mut self, running.call());
+        let mut state = CallState::default();
+        let mut cx = Cx::new(Backend::Remote(&self), running.call(), &mut state);
         let outcome = catch(|| handler(&mut cx, running.call()));
-        let outcome = cx.into_outcome(outcome);
+        let outcome = state.into_outcome(running.call(), outcome);
         self.finish(outcome);
     }
 
@@ -243,7 +245,8 @@ impl RemoteCall {
 
     /// Reports that the handler panicked.
     pub fn fail_with_panic(self, panic: Panic) {
-        self.finish(HandlerOutcome::from_panic(panic));
+        let outcome = HandlerOutcome::from_panic(self.running.call(), panic);
+        self.finish(outcome);
     }
 }
 
@@ -251,7 +254,7 @@ impl Drop for RemoteCall {
     fn drop(&mut self) {
         if !self.finished {
             let outcome = if self.is_cancelled() {
-                HandlerOutcome::Answered
+                HandlerOutcome::Answered(None)
             } else {
                 HandlerOutcome::Fail(
                     RpcError::internal("the handler gave up"),
@@ -264,9 +267,9 @@ impl Drop for RemoteCall {
 }
 
 impl HandlerOutcome {
-    pub(super) fn from_panic(panic: Panic) -> Self {
+    pub(super) fn from_panic(call: &Call, panic: Panic) -> Self {
         Self::Fail(
-            RpcError::internal("the handler panicked"),
+            RpcError::internal(format!("the handler of {} panicked", call.describe_target())),
             Some(Arc::new(HandlerFailure::Panicked(panic))),
         )
     }

@@ -3,21 +3,20 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use crate::catch;
 use mcp_proto::server::{Call, Engine, Event};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 
-use super::cx::Cx;
+use super::cx::{Backend, CallState, Cx};
 use super::dispatcher::Dispatcher;
 use super::handler::{Handler, HandlerFailure};
 use super::remote::{EncodedResult, HandlerOutcome};
 
 /// The event loop without the handler, as a [`Cx`] needs it.
 ///
-/// It does not require [`Debug`](fmt::Debug), because that would add the formatting code of all state to each program.
+/// It does not require [`Debug`](core::fmt::Debug), because that would add the formatting code of all state to each program.
 pub trait ServerLoop {
     /// Returns the engine.
     fn engine(&mut self) -> &mut Engine;
@@ -75,15 +74,6 @@ pub(super) fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
     engine.subscribed_uris().map(|uri| Change::Resource(uri.into())).collect()
 }
 
-/// The backend of a handler on the event loop's thread: the loop, and the dispatcher for commands of other threads.
-pub struct LocalBackend<'a>(pub &'a mut dyn ServerLoop, pub &'a mut Dispatcher);
-
-impl fmt::Debug for LocalBackend<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LocalBackend")
-    }
-}
-
 /// Dispatches an event to a handler. A call is answered.
 pub fn dispatch_event(
     server_loop: &mut dyn ServerLoop,
@@ -108,10 +98,10 @@ fn run_handler(
     handler: &mut dyn Handler,
     call: &Call,
 ) {
-    let mut backend = LocalBackend(server_loop, dispatcher);
-    let mut cx: Cx<'_> = Cx::new(&mut backend, call);
+    let mut state = CallState::default();
+    let mut cx = Cx::new(Backend::Local(&mut *server_loop, &mut *dispatcher), call, &mut state);
     let outcome = catch(|| handler.call(&mut cx, call));
-    let outcome = cx.into_outcome(outcome);
+    let outcome = state.into_outcome(call, outcome);
     apply_outcome(server_loop, call, outcome, &mut |call, failure| {
         _ = catch(|| handler.failed(call, failure))
     });
@@ -127,7 +117,12 @@ pub fn apply_outcome(
     let now = server_loop.now();
     let engine = server_loop.engine();
     let (error, failure) = match outcome {
-        HandlerOutcome::Answered => return,
+        HandlerOutcome::Answered(failure) => {
+            if let Some(failure) = failure {
+                on_failure(call, &failure);
+            }
+            return;
+        }
         HandlerOutcome::Complete(result, failure) => {
             let outcome = match &result {
                 EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), result),

@@ -1,39 +1,36 @@
 //! The context of a handler while it answers a call.
 
+mod backend;
+mod input;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::fmt::{self, Debug};
+use core::fmt::Debug;
 use core::time::Duration;
 
-#[cfg(feature = "schemars")]
-use mcp_proto::model::ElicitOutcome;
-use mcp_proto::model::{
-    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitSchema, ElicitUrlParams,
-    InputRequest, InputResponse, ListRootsResult, LoggingLevel,
-};
-#[cfg(feature = "schemars")]
-use mcp_proto::router::schema::schemars::JsonSchema;
-use mcp_proto::server::{Call, CancelReason, Engine, Event, InputError, InputRequired, Peer, PreparedResult};
+use mcp_proto::model::LoggingLevel;
+use mcp_proto::server::{Call, CancelReason, Engine, Event, InputRequired, Peer, PreparedResult};
 use mcp_proto::{
     CallId, Change, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError,
 };
 use serde::Serialize;
 
+pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, StartTimer};
+
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
 use super::remote::{EncodedResult, HandlerOutcome, RemoteCall};
-use super::server_loop::{LocalBackend, ServerLoop};
+use super::server_loop::ServerLoop;
 use crate::Panic;
 
-/// The context of one call.
+/// The context of one call, for a handler that is a function.
 ///
 /// In `mcp-blocking`, handlers run on the thread of the event loop, and nothing else moves until the handler returns.
-/// The exceptions are [`progress`](Self::progress), [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep): they
-/// read and write, handle timeouts, and notice a cancellation. A handler that takes long should call one of them now
-/// and then, and return its error with `?`. In other adapters these methods only check for a cancellation, and the same
-/// code works:
+/// The exceptions are [`progress`](CallCx::progress), [`checkpoint`](CallCx::checkpoint) and [`sleep`](CallCx::sleep):
+/// they read and write, handle timeouts, and notice a cancellation. A handler that takes long should call one of them
+/// now and then, and return its error with `?`. In other adapters these methods only check for a cancellation, and the
+/// same code works:
 ///
 /// ```
 /// # use mcp_std::adapter::server::{Answered, Cx};
@@ -50,10 +47,22 @@ use crate::Panic;
 /// Messages that arrive while a handler runs on the loop's thread wait until it returns, within
 /// [`Limits::max_waiting_requests`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). Beyond these
 /// limits reading pauses, so that a cancellation is not noticed.
+pub type Cx<'a> = CallCx<BorrowedCall<'a>>;
+
+/// The context of one call, for a handler that is a future.
+///
+/// When a call is cancelled, the future of its handler is dropped. A handler that computes for a long time calls
+/// [`checkpoint`](CallCx::checkpoint) from time to time, or moves the work to a thread: while it computes, its server
+/// makes no progress.
+pub type AsyncCx = CallCx<OwnedCall>;
+
+/// The context of one call: [`Cx`] for functions, [`AsyncCx`] for futures.
 #[derive(Debug)]
-pub struct Cx<'a, L: CallBackend + ?Sized = dyn CallBackend + 'a> {
-    backend: &'a mut L,
-    call: &'a Call,
+pub struct CallCx<B>(B);
+
+/// What a handler has done for its call so far.
+#[derive(Debug)]
+pub struct CallState {
     /// A result that was encoded away from the event loop.
     result: Option<EncodedResult>,
     end: Option<CallEnd>,
@@ -62,38 +71,15 @@ pub struct Cx<'a, L: CallBackend + ?Sized = dyn CallBackend + 'a> {
     next_checkpoint: Instant,
 }
 
-/// The place where the operations of a handler take effect.
-pub enum Backend<'p> {
-    /// On the event loop's thread, with the dispatcher for commands of other threads.
-    Local(&'p mut dyn ServerLoop, &'p mut Dispatcher),
-    /// Away from the event loop.
-    Remote(&'p RemoteCall),
-}
-
-impl Debug for Backend<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local(..) => f.write_str("Local"),
-            Self::Remote(remote) => f.debug_tuple("Remote").field(remote).finish(),
+impl Default for CallState {
+    fn default() -> Self {
+        Self {
+            result: None,
+            end: None,
+            failure: None,
+            input_required: InputRequired::new(),
+            next_checkpoint: Instant::ZERO,
         }
-    }
-}
-
-/// Gives access to a [`Backend`].
-pub trait CallBackend: Debug {
-    /// Returns the backend.
-    fn backend(&mut self) -> Backend<'_>;
-}
-
-impl CallBackend for LocalBackend<'_> {
-    fn backend(&mut self) -> Backend<'_> {
-        Backend::Local(self.0, self.1)
-    }
-}
-
-impl CallBackend for RemoteCall {
-    fn backend(&mut self) -> Backend<'_> {
-        Backend::Remote(self)
     }
 }
 
@@ -116,20 +102,7 @@ enum CallEnd {
     Cancelled(Option<CancelReason>),
 }
 
-impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
-    /// Creates the context of a call.
-    pub const fn new(backend: &'a mut L, call: &'a Call) -> Self {
-        Self {
-            backend,
-            call,
-            result: None,
-            end: None,
-            failure: None,
-            input_required: InputRequired::new(),
-            next_checkpoint: Instant::ZERO,
-        }
-    }
-
+impl<B: RunningCall> CallCx<B> {
     /// Completes the call with a result, which must serialize to a JSON object.
     ///
     /// It is sent when the handler has returned. For a cancelled call nothing is sent.
@@ -139,19 +112,19 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// An internal error if `result` cannot be encoded or the call was answered before. Return it from the handler.
     /// Details are reported to [`Handler::failed`](super::Handler::failed).
     pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
-        self.check_no_pending_input()?;
-        let call = self.call;
-        let outcome = match self.backend.backend() {
+        let CallParts { backend, call, state } = self.0.parts();
+        state.check_no_pending_input()?;
+        let outcome = match backend {
             Backend::Local(server_loop, _) => {
                 let now = server_loop.now();
                 server_loop.engine().complete(now, call.id(), result)
             }
             Backend::Remote(_) => match PreparedResult::new(call.version(), result) {
-                Ok(result) => self.store_result(EncodedResult::Prepared(result)),
+                Ok(result) => state.store_result(EncodedResult::Prepared(result)),
                 Err(error) => Err(error.into()),
             },
         };
-        self.record_answer(outcome)
+        state.record_answer(call, outcome)
     }
 
     /// Completes the call with a result that is a JSON object already. Large results are not copied.
@@ -160,16 +133,17 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// As [`complete`](Self::complete).
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
-        self.check_no_pending_input()?;
-        let outcome = match self.backend.backend() {
+        let CallParts { backend, call, state } = self.0.parts();
+        state.check_no_pending_input()?;
+        let outcome = match backend {
             Backend::Local(server_loop, _) => {
                 let now = server_loop.now();
-                server_loop.engine().complete_raw(now, self.call.id(), result)
+                server_loop.engine().complete_raw(now, call.id(), result)
             }
             Backend::Remote(_) if !result.is_object() => Err(EncodeError::NotAnObject.into()),
-            Backend::Remote(_) => self.store_result(EncodedResult::Raw(result.clone())),
+            Backend::Remote(_) => state.store_result(EncodedResult::Raw(result.clone())),
         };
-        self.record_answer(outcome)
+        state.record_answer(call, outcome)
     }
 
     /// Completes the call with a result that was encoded before, for the revision of the call.
@@ -178,15 +152,16 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// As [`complete`](Self::complete).
     pub fn complete_prepared(&mut self, result: &PreparedResult) -> Result<Answered, RpcError> {
-        self.check_no_pending_input()?;
-        let outcome = match self.backend.backend() {
+        let CallParts { backend, call, state } = self.0.parts();
+        state.check_no_pending_input()?;
+        let outcome = match backend {
             Backend::Local(server_loop, _) => {
                 let now = server_loop.now();
-                server_loop.engine().complete_prepared(now, self.call.id(), result)
+                server_loop.engine().complete_prepared(now, call.id(), result)
             }
-            Backend::Remote(_) => self.store_result(EncodedResult::Prepared(result.clone())),
+            Backend::Remote(_) => state.store_result(EncodedResult::Prepared(result.clone())),
         };
-        self.record_answer(outcome)
+        state.record_answer(call, outcome)
     }
 
     /// Reports progress, then does the same as [`checkpoint`](Self::checkpoint).
@@ -198,17 +173,18 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// As [`checkpoint`](Self::checkpoint).
     pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
-        match self.backend.backend() {
-            Backend::Local(server_loop, _) => {
+        let CallParts { backend, call, state } = self.0.parts();
+        match backend {
+            Backend::Local(server_loop, dispatcher) => {
                 let now = server_loop.tick();
-                if let Ok(SendStatus::Queued) = server_loop.engine().progress(now, self.call.id(), progress) {
-                    self.next_checkpoint = now;
+                if let Ok(SendStatus::Queued) = server_loop.engine().progress(now, call.id(), progress) {
+                    state.next_checkpoint = now;
                 }
-                self.pump_if_due(now)
+                state.pump_if_due(server_loop, dispatcher, call, now)
             }
             Backend::Remote(remote) => {
                 remote.progress(progress);
-                self.checkpoint()
+                state.check_cancelled(remote)
             }
         }
     }
@@ -222,158 +198,14 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// The call has ended: it was cancelled or answered, the client has left, the call is too old, or the server shuts
     /// down. Return the error with `?`; it is not sent.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
-        match self.backend.backend() {
-            Backend::Local(server_loop, _) => {
+        let CallParts { backend, call, state } = self.0.parts();
+        match backend {
+            Backend::Local(server_loop, dispatcher) => {
                 let now = server_loop.tick();
-                self.pump_if_due(now)
+                state.pump_if_due(server_loop, dispatcher, call, now)
             }
-            Backend::Remote(remote) => {
-                if let Some(reason) = remote.cancel_reason() {
-                    self.end = Some(CallEnd::Cancelled(Some(reason)));
-                }
-                self.check_open()
-            }
+            Backend::Remote(remote) => state.check_cancelled(remote),
         }
-    }
-
-    /// Sleeps for `duration` while the rest of the server continues. Blocks the thread of the handler.
-    ///
-    /// # Errors
-    ///
-    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call has ended.
-    pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
-        match self.backend.backend() {
-            Backend::Local(server_loop, _) => {
-                let until = server_loop.tick() + duration;
-                self.pump(until);
-                self.check_open()
-            }
-            Backend::Remote(remote) => {
-                remote.wait_for_cancellation(duration);
-                self.checkpoint()
-            }
-        }
-    }
-
-    /// Asks the user to fill in a form, and returns the response once it has arrived.
-    ///
-    /// Until then it returns an error: leave the handler with `?`. The handler runs again from its beginning when the
-    /// response has arrived. `key` distinguishes the input requests of this call. If the user declines, that is a
-    /// response, too ([`ElicitAction`](mcp_proto::model::ElicitAction)).
-    ///
-    /// ```
-    /// # use mcp_std::adapter::server::Cx;
-    /// # use mcp_proto::RpcError;
-    /// # use mcp_proto::model::{ElicitSchema, StringSchema};
-    /// fn greet(cx: &mut Cx<'_>) -> Result<String, RpcError> {
-    ///     let form = ElicitSchema::new([("name", StringSchema::new().into())]).required(["name".to_owned()]);
-    ///     let answer = cx.elicit("name", "What is your name?", form)?;
-    ///     Ok(format!("Hello, {:?}!", answer.content))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - [`InputError::Pending`]: the input was requested just now. `?` turns it into an error that is never sent.
-    /// - [`InputError::Refused`]: the client cannot answer. `?` turns it into an error for the client.
-    pub fn elicit(
-        &mut self,
-        key: &str,
-        message: impl Into<String>,
-        form: ElicitSchema,
-    ) -> Result<ElicitResult, InputError> {
-        self.input_required.elicit(self.call, key, message, form)
-    }
-
-    /// Asks the user for a value of `T`; otherwise as [`elicit`](Self::elicit).
-    ///
-    /// The form is derived from the type ([`ElicitSchema::for_type`](mcp_proto::model::ElicitSchema)).
-    ///
-    /// ```
-    /// # use mcp_std::adapter::server::Cx;
-    /// # use mcp_proto::server::InputError;
-    /// use mcp_proto::model::ElicitOutcome;
-    /// # use mcp_proto::router::schema::schemars::{self, JsonSchema};
-    /// #[derive(serde::Deserialize, JsonSchema)]
-    /// struct Stay {
-    ///     /// How many nights?
-    ///     nights: u8,
-    /// }
-    /// fn book(cx: &mut Cx<'_>) -> Result<String, InputError> {
-    ///     Ok(match cx.elicit_as::<Stay>("stay", "For how long?")? {
-    ///         ElicitOutcome::Accepted(stay) => format!("{} nights", stay.nights),
-    ///         ElicitOutcome::Declined | ElicitOutcome::Cancelled => "not booked".to_owned(),
-    ///     })
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`elicit`](Self::elicit), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a form.
-    #[cfg(feature = "schemars")]
-    pub fn elicit_as<T>(
-        &mut self,
-        key: &str,
-        message: impl Into<String>,
-    ) -> Result<ElicitOutcome<T>, InputError>
-    where
-        T: JsonSchema + serde::de::DeserializeOwned,
-    {
-        self.input_required.elicit_as(self.call, key, message)
-    }
-
-    /// Asks the user to visit a web page (since 2025-11-25); otherwise as [`elicit`](Self::elicit).
-    ///
-    /// Acceptance means that the page will be opened, and nothing about what the user does there; see
-    /// [`InputRequired::elicit_url`].
-    ///
-    /// # Errors
-    ///
-    /// As [`elicit`](Self::elicit).
-    pub fn elicit_url(&mut self, key: &str, params: ElicitUrlParams) -> Result<ElicitAction, InputError> {
-        self.input_required.elicit_url(self.call, key, params)
-    }
-
-    /// Asks the client's language model for a message; otherwise as [`elicit`](Self::elicit).
-    ///
-    /// # Errors
-    ///
-    /// As [`elicit`](Self::elicit).
-    pub fn sample(
-        &mut self,
-        key: &str,
-        params: CreateMessageParams<'static>,
-    ) -> Result<CreateMessageResult<'a>, InputError> {
-        self.input_required.sample(self.call, key, params)
-    }
-
-    /// Asks for the directories that the client lets the server see; otherwise as [`elicit`](Self::elicit).
-    ///
-    /// # Errors
-    ///
-    /// As [`elicit`](Self::elicit).
-    pub fn list_roots(&mut self, key: &str) -> Result<ListRootsResult, InputError> {
-        self.input_required.list_roots(self.call, key)
-    }
-
-    /// Sends any input request; otherwise as [`elicit`](Self::elicit).
-    ///
-    /// To send several input requests at once, call this for each of them before leaving the handler.
-    ///
-    /// # Errors
-    ///
-    /// As [`elicit`](Self::elicit).
-    pub fn request_input(
-        &mut self,
-        key: &str,
-        request: InputRequest<'static>,
-    ) -> Result<InputResponse<'a>, InputError> {
-        self.input_required.request_input(self.call, key, request)
-    }
-
-    /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`] returns it then.
-    pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
-        self.input_required.set_state(state);
     }
 
     /// Sends a log message about the call, if the client wants messages of this level.
@@ -393,8 +225,9 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         logger: Option<&str>,
         data: &T,
     ) -> Result<SendStatus, UseError> {
-        let call = self.call.id();
-        match self.backend.backend() {
+        let CallParts { backend, call, .. } = self.0.parts();
+        let call = call.id();
+        match backend {
             Backend::Local(server_loop, _) => {
                 let now = server_loop.tick();
                 server_loop.engine().log(now, call, level, logger, data)
@@ -418,7 +251,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// apply; several changes of one list or resource are published as one. If very many resources have changed, all
     /// subscribers of resources are notified.
     pub fn publish(&mut self, change: &Change) {
-        match self.backend.backend() {
+        match self.0.parts().backend {
             Backend::Local(server_loop, _) => server_loop.publish(change),
             Backend::Remote(remote) => remote.publish(change),
         }
@@ -429,8 +262,9 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// It is for long calls. Returns `false` and changes nothing if this is not supported: on byte streams, and for
     /// clients with a revision other than 2025-11-25. Away from the event loop, only byte streams are recognized.
     pub fn poll_later(&mut self, retry: Option<Duration>) -> bool {
-        let call = self.call.id();
-        match self.backend.backend() {
+        let CallParts { backend, call, .. } = self.0.parts();
+        let call = call.id();
+        match backend {
             Backend::Local(server_loop, _) => server_loop.poll_later(call, retry),
             Backend::Remote(remote) => {
                 remote.supports_poll_later()
@@ -443,38 +277,39 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// Returns whether the call is known to be cancelled. Only [`progress`](Self::progress),
     /// [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep) update this.
     #[must_use]
-    pub const fn is_cancelled(&self) -> bool {
-        matches!(self.end, Some(CallEnd::Cancelled(_)))
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0.state().end, Some(CallEnd::Cancelled(_)))
     }
 
     /// Returns why the call is cancelled, if it is and the reason is known.
     #[must_use]
-    pub const fn cancel_reason(&self) -> Option<&CancelReason> {
-        match &self.end {
+    pub fn cancel_reason(&self) -> Option<&CancelReason> {
+        match &self.0.state().end {
             Some(CallEnd::Cancelled(Some(reason))) => Some(reason),
             _ => None,
         }
     }
 
-    /// Returns the call.
-    #[must_use]
-    pub const fn call(&self) -> &'a Call {
-        self.call
+    /// Returns the call, as [`call`](Cx::call) does, of any context.
+    pub fn running_call(&self) -> &Call {
+        self.0.call()
     }
 
     /// Returns the client, as far as its identity is known.
     pub fn peer(&mut self) -> Peer {
-        match self.backend.backend() {
-            Backend::Local(server_loop, _) => server_loop.engine().peer(self.call),
+        let CallParts { backend, call, .. } = self.0.parts();
+        match backend {
+            Backend::Local(server_loop, _) => server_loop.engine().peer(call),
             Backend::Remote(remote) => remote.peer(),
         }
     }
 
     /// Returns the principal on whose behalf the call is made, if it is authenticated.
     pub fn principal(&mut self) -> Option<String> {
-        match self.backend.backend() {
+        let CallParts { backend, call, .. } = self.0.parts();
+        match backend {
             Backend::Local(server_loop, _) => {
-                server_loop.engine().principal(self.call.channel()).map(String::from)
+                server_loop.engine().principal(call.channel()).map(String::from)
             }
             Backend::Remote(remote) => remote.principal().map(String::from),
         }
@@ -491,7 +326,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
     ) -> Result<(), RpcError> {
-        match self.backend.backend() {
+        match self.0.parts().backend {
             Backend::Local(server_loop, _) => {
                 let now = server_loop.tick();
                 command(server_loop.engine(), now);
@@ -509,37 +344,49 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
 
     /// Records a failure for the author of the handler. The client does not see it.
     pub fn record_failure(&mut self, failure: HandlerFailure) {
-        self.failure = Some(Arc::new(failure));
+        self.0.parts().state.record_failure(failure);
     }
 
     /// Returns whether input requests will be sent instead of the outcome of the handler.
     #[must_use]
     pub fn is_awaiting_input(&self) -> bool {
+        self.0.state().is_awaiting_input()
+    }
+}
+
+impl CallState {
+    fn record_failure(&mut self, failure: HandlerFailure) {
+        self.failure = Some(Arc::new(failure));
+    }
+
+    fn is_awaiting_input(&self) -> bool {
         !self.input_required.is_empty() && self.end.is_none()
     }
 
     /// Returns the outcome of the call after its handler has returned or panicked.
     #[must_use]
-    pub fn into_outcome(mut self, outcome: Result<Result<Answered, RpcError>, Panic>) -> HandlerOutcome {
+    pub fn into_outcome(
+        mut self,
+        call: &Call,
+        outcome: Result<Result<Answered, RpcError>, Panic>,
+    ) -> HandlerOutcome {
         if self.is_awaiting_input() && outcome.is_ok() {
             return HandlerOutcome::InputRequired(self.input_required);
         }
         if let Some(result) = self.result.take() {
             // The result stands, even if the handler panics afterwards.
-            return HandlerOutcome::Complete(
-                result,
-                outcome.err().map(|panic| Arc::new(HandlerFailure::Panicked(panic))),
-            );
+            let panic = outcome.err().map(|panic| Arc::new(HandlerFailure::Panicked(panic)));
+            return HandlerOutcome::Complete(result, panic.or(self.failure));
         }
         match (outcome, self.failure) {
-            (Ok(Ok(answered)), _) if answered.is_for(self.call) => HandlerOutcome::Answered,
+            (Ok(Ok(answered)), failure) if answered.is_for(call) => HandlerOutcome::Answered(failure),
             // The handler returned the `Answered` of another call.
             (Ok(Ok(_)), _) => HandlerOutcome::Fail(
                 RpcError::internal("no answer"),
                 Some(Arc::new(HandlerFailure::Unanswered)),
             ),
             (Ok(Err(error)), failure) => HandlerOutcome::Fail(error, failure),
-            (Err(panic), _) => HandlerOutcome::from_panic(panic),
+            (Err(panic), _) => HandlerOutcome::from_panic(call, panic),
         }
     }
 
@@ -551,7 +398,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         Ok(())
     }
 
-    fn record_answer(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
+    fn record_answer(&mut self, call: &Call, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
         match outcome {
             Ok(()) => self.end = Some(CallEnd::Answered),
             Err(UseError::Encode(error)) => {
@@ -570,7 +417,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
                 self.end.get_or_insert(CallEnd::Cancelled(None));
             }
         }
-        Ok(Answered(self.call.id()))
+        Ok(Answered(call.id()))
     }
 
     /// Checks that no input request is pending. Its error is never sent, because the input requests are sent instead.
@@ -590,22 +437,41 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         }
     }
 
-    fn pump_if_due(&mut self, now: Instant) -> Result<(), RpcError> {
+    /// Notices a cancellation away from the event loop.
+    fn check_cancelled(&mut self, remote: &RemoteCall) -> Result<(), RpcError> {
+        if let Some(reason) = remote.cancel_reason() {
+            self.end = Some(CallEnd::Cancelled(Some(reason)));
+        }
+        self.check_open()
+    }
+
+    fn pump_if_due(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        dispatcher: &mut Dispatcher,
+        call: &Call,
+        now: Instant,
+    ) -> Result<(), RpcError> {
         if now >= self.next_checkpoint {
-            self.pump(now);
+            self.pump(server_loop, dispatcher, call, now);
             self.next_checkpoint = now + CHECKPOINT_INTERVAL;
         }
         self.check_open()
     }
 
     /// Polls the transport until `until` or the end of the call, and at least once.
-    fn pump(&mut self, until: Instant) {
-        let Backend::Local(server_loop, dispatcher) = self.backend.backend() else { return };
+    fn pump(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        dispatcher: &mut Dispatcher,
+        call: &Call,
+        until: Instant,
+    ) {
         let mut polled = false;
         loop {
             while let Some(event) = server_loop.poll_event_during_call() {
                 match event {
-                    Event::Cancelled { call, reason } if call == self.call.id() => {
+                    Event::Cancelled { call: cancelled, reason } if cancelled == call.id() => {
                         self.end = Some(CallEnd::Cancelled(Some(reason)));
                     }
                     event => server_loop.defer(event),

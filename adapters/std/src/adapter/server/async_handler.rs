@@ -1,14 +1,13 @@
-//! The handler of a server's calls, as futures.
+//! The handler of a server's calls, as futures, for adapters on executors.
 
+#[cfg(feature = "http")]
+use alloc::string::String;
 #[cfg(feature = "http")]
 use alloc::sync::Arc;
 use core::future::poll_fn;
-use core::ops::{Deref, DerefMut};
 use core::pin::pin;
 use core::task::Poll;
-use core::time::Duration;
 
-use async_io::Timer;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
@@ -16,66 +15,31 @@ use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Answered, HandlerFailure, RemoteCall};
-use mcp_std::{Panic, catch};
 
-use crate::testing;
-
-/// Context of one call, passed to its handler.
-///
-/// It dereferences to [`mcp_std::adapter::server::Cx`] and adds an asynchronous [`sleep`](Self::sleep). When a call is
-/// cancelled, the future of its handler is dropped. A handler that computes for a long time calls
-/// [`checkpoint`](serve::Cx::checkpoint) from time to time, or moves the work to a thread (`blocking::unblock`): while
-/// it computes, its server makes no progress.
-/// or hands its work to a thread (`blocking::unblock`): while it works, nothing else of its server moves.
-#[derive(Debug)]
-pub struct Cx<'a>(serve::Cx<'a, RemoteCall>);
-
-impl Cx<'_> {
-    /// Waits for `duration`.
-    ///
-    /// # Errors
-    ///
-    /// As [`checkpoint`](serve::Cx::checkpoint).
-    pub async fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
-        self.checkpoint()?;
-        match testing::sleep(duration) {
-            Some(sleep) => sleep.await,
-            None => _ = Timer::after(duration).await,
-        }
-        self.checkpoint()
-    }
-}
-
-impl<'a> Deref for Cx<'a> {
-    type Target = serve::Cx<'a, RemoteCall>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Cx<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+#[cfg(feature = "http")]
+use super::cx::Cx;
+use super::cx::{Answered, AsyncCx, StartTimer};
+#[cfg(feature = "http")]
+use super::handler::Handler;
+use super::handler::HandlerFailure;
+use super::remote::RemoteCall;
+use crate::{catch, catch_async};
 
 /// A server's handler, whose calls run concurrently.
 ///
-/// Every `async |cx: &mut Cx<'_>, call: &Call|` closure that returns `Result<Answered, RpcError>` implements it. A
+/// Every `async |cx: &mut AsyncCx, call: &Call|` closure that returns `Result<Answered, RpcError>` implements it. A
 /// handler is shared by its running calls: keep mutable state in cells, locks or channels. The server's future is
 /// `Send` if the handler's futures are.
 ///
 /// ```
-/// use mcp_smol::mcp_proto::{Diagnostic, model::CallToolResult};
-/// use mcp_smol::{Answered, Call, Cx, Handler, RpcError};
+/// use mcp_proto::server::Call;
+/// use mcp_proto::{Diagnostic, RpcError, model::CallToolResult};
+/// use mcp_std::adapter::server::{Answered, AsyncCx, AsyncHandler};
 ///
 /// struct Clock;
 ///
-/// impl Handler for Clock {
-///     async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+/// impl AsyncHandler for Clock {
+///     async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError> {
 ///         match &*call.tool_call()?.name {
 ///             "time" => cx.complete(&CallToolResult::text("noon")),
 ///             other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
@@ -88,17 +52,17 @@ impl DerefMut for Cx<'_> {
 /// }
 /// ```
 #[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handler")]
-pub trait Handler {
-    /// Answers a request with the value of [`Cx::complete`](serve::Cx::complete), or with an error.
+pub trait AsyncHandler {
+    /// Answers a request with the value of [`AsyncCx::complete`](super::CallCx::complete), or with an error.
     ///
     /// The future is dropped when the call is cancelled. A panic is caught and answered with an internal error; the
     /// handler is used again afterwards, in the state that the panic left.
     ///
     /// # Errors
     ///
-    /// The error that the client receives instead of a result. The errors of [`Call`]'s and [`Cx`]'s methods are
+    /// The error that the client receives instead of a result. The errors of [`Call`]'s and [`AsyncCx`]'s methods are
     /// suitable: pass them on with `?`.
-    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError>;
+    async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError>;
 
     /// Receives a notification that the engine does not handle itself.
     fn notification(&self, notification: &Notification) {
@@ -155,56 +119,43 @@ pub trait Handler {
     }
 }
 
-impl<F: AsyncFn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>> Handler for F {
-    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+impl<F: AsyncFn(&mut AsyncCx, &Call) -> Result<Answered, RpcError>> AsyncHandler for F {
+    async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError> {
         self(cx, call).await
     }
 }
 
 /// Runs a handler on a call and reports the outcome. Returns early when the call is cancelled.
-pub(crate) async fn run_call<H: Handler>(handler: &H, mut remote: RemoteCall) {
+pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_timer: StartTimer) {
     let running = remote.running().clone();
+    let mut cx = AsyncCx::from_remote(remote, start_timer);
     let outcome = {
-        let mut cx = Cx(serve::Cx::new(&mut remote, running.call()));
-        let outcome = {
-            let mut outcome = pin!(catch_panic(handler.call(&mut cx, running.call())));
-            poll_fn(|cx| {
-                if running.is_cancelled() {
-                    return Poll::Ready(None);
-                }
-                let outcome = outcome.as_mut().poll(cx);
-                if outcome.is_pending() {
-                    running.register_cancel_waker(cx.waker());
-                }
-                outcome.map(Some)
-            })
-            .await
-        };
-        outcome.map(|outcome| cx.0.into_outcome(outcome))
+        let mut outcome = pin!(catch_async(handler.call(&mut cx, running.call())));
+        poll_fn(|cx| {
+            if running.is_cancelled() {
+                return Poll::Ready(None);
+            }
+            let outcome = outcome.as_mut().poll(cx);
+            if outcome.is_pending() {
+                running.register_cancel_waker(cx.waker());
+            }
+            outcome.map(Some)
+        })
+        .await
     };
     if let Some(outcome) = outcome {
-        remote.finish(outcome);
+        cx.finish(outcome);
     }
-}
-
-/// Runs a future and returns its output or its panic.
-pub(crate) async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panic> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
-        Ok(poll) => poll.map(Ok),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
 }
 
 /// A shared handler in the form that one loop uses; calls go to [`run_call`] instead.
 #[cfg(feature = "http")]
 #[derive(Debug)]
-pub(crate) struct SharedHandler<H>(pub(crate) Arc<H>);
+pub struct SharedHandler<H>(pub Arc<H>);
 
 #[cfg(feature = "http")]
-impl<H: Handler> serve::Handler for SharedHandler<H> {
-    fn call(&mut self, _: &mut serve::Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+impl<H: AsyncHandler> Handler for SharedHandler<H> {
+    fn call(&mut self, _: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         Err(RpcError::method_not_found(call.method()))
     }
 
@@ -242,7 +193,7 @@ impl<H: Handler> serve::Handler for SharedHandler<H> {
 }
 
 /// Passes an event other than a call to the handler.
-pub(crate) fn dispatch_event(handler: &impl Handler, event: &Event) {
+pub fn dispatch_async_event(handler: &impl AsyncHandler, event: &Event) {
     // A panic ends only the callback. The panic hook has already reported it.
     let _ = match event {
         Event::Call(_) | Event::Cancelled { .. } => Ok(()),

@@ -1,17 +1,21 @@
 //! Registration of everything the server offers, for the adapter that includes this file.
 //!
-//! `handler!` creates a handler from closure syntax, and `wait!` waits for an operation that takes time.
+//! Most entries are functions, which every adapter serves. Those that wait or update the router are here: `handler!`
+//! creates a handler from closure syntax, and `wait!` waits for an operation that takes time.
 
-mod demo;
-mod everything;
+mod annex;
+mod clock;
+mod count;
+mod notes;
+mod slow;
 
 use mcp_proto::model::Implementation;
 
-use super::{Cx, Router};
+use super::Router;
 use crate::args;
 use crate::demo::TourStep;
-use crate::serve::INSTRUCTIONS;
 use crate::serve::clock::ClockResource;
+use crate::serve::{INSTRUCTIONS, demo, everything};
 use crate::session;
 
 /// Creates the router that the options select, and the clock if there is one.
@@ -25,12 +29,18 @@ pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Route
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
     let clock = if everything {
-        Some(everything::register(&mut router, info, broken))
+        router.core().info(info);
+        everything::register(&mut router, broken);
+        slow::register(&mut router);
+        annex::register(&mut router);
+        notes::register(&mut router);
+        Some(clock::register(&mut router))
     } else {
         router.core().info(info).instructions(INSTRUCTIONS);
         None
     };
     demo::register(&mut router, broken);
+    count::register(&mut router, broken);
     router.on_failure(|call, failure| session::print_note(&format!("{} failed: {failure}", call.method())));
     (router, clock)
 }

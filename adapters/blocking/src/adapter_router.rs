@@ -1,0 +1,75 @@
+//! The router of this adapter.
+
+use alloc::boxed::Box;
+
+use mcp_std::Error;
+use mcp_std::adapter::client::{Inline, TestPeer, TestRouter};
+use mcp_std::adapter::server::router::{self, Functions, ServeFunctions};
+use mcp_std::io::Duplex;
+
+/// A server made of closures.
+///
+#[cfg_attr(feature = "schemars", doc = "```no_run")]
+#[cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+/// use mcp_blocking::{Router, schemars};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// fn main() -> Result<(), mcp_blocking::Error> {
+///     let mut router = Router::new("calc", "1.0");
+///     router.tool("add", |_, Add { a, b }: Add| a + b).description("Adds two numbers");
+///     router.serve_stdio()
+/// }
+/// ```
+///
+/// It is a [`router::Router`] of [`Functions`], whose page describes all kinds of entries: closures are `FnMut`, run on
+/// the loop's thread, one at a time, and need not be `Send`. Tools that are known only at run time take their arguments
+/// as JSON:
+///
+/// ```
+/// # use mcp_blocking::Router;
+/// # use mcp_blocking::mcp_proto::{self, RawJson, model::Tool};
+/// # let found = [("greet", r#"{"type":"object","properties":{"who":{"type":"string"}}}"#)];
+/// let mut router = Router::new("dynamic", "1.0");
+/// for (name, schema) in found {
+///     let tool = Tool::new(name, RawJson::new(schema)?).description("From the database");
+///     router.tool_with(tool, move |_, arguments: serde_json::Value| format!("{name}: {arguments}"));
+/// }
+/// assert!(router.check().is_ok());
+/// # Ok::<(), mcp_proto::InvalidJson>(())
+/// ```
+pub type Router = router::Router<Functions<Blocking>>;
+
+/// Updates of a [`Router`] from inside its handlers.
+pub type RouterUpdates = router::RouterUpdates<Functions<Blocking>>;
+
+/// This adapter: it serves routers of [`Functions`].
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+impl ServeFunctions<Functions<Self>> for Blocking {
+    fn serve_stdio(config: mcp_proto::server::Config, router: Router) -> Result<(), Error> {
+        crate::serve_stdio(config, router)
+    }
+
+    fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
+        crate::serve(config, stream, router)
+    }
+
+    #[cfg(feature = "http")]
+    fn serve_http(
+        address: impl std::net::ToSocketAddrs,
+        config: mcp_proto::server::Config,
+        http: mcp_proto::http::server::Config,
+        router: Router,
+    ) -> Result<(), Error> {
+        crate::serve_http(address, config, http, router)
+    }
+}
+
+impl TestRouter<Functions<Self>> for Blocking {
+    fn test_peer(router: Router) -> Box<dyn TestPeer> {
+        Box::new(Inline(router))
+    }
+}

@@ -1,0 +1,145 @@
+//! Input that a handler requests from the client.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+#[cfg(feature = "schemars")]
+use mcp_proto::model::ElicitOutcome;
+use mcp_proto::model::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitSchema, ElicitUrlParams,
+    InputRequest, InputResponse, ListRootsResult,
+};
+#[cfg(feature = "schemars")]
+use mcp_proto::router::schema::schemars::JsonSchema;
+use mcp_proto::server::InputError;
+
+use super::{CallCx, CallParts, RunningCall};
+
+impl<B: RunningCall> CallCx<B> {
+    /// Asks the user to fill in a form, and returns the response once it has arrived.
+    ///
+    /// Until then it returns an error: leave the handler with `?`. The handler runs again from its beginning when the
+    /// response has arrived. `key` distinguishes the input requests of this call. If the user declines, that is a
+    /// response, too ([`ElicitAction`](mcp_proto::model::ElicitAction)).
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{ElicitSchema, StringSchema};
+    /// fn greet(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    ///     let form = ElicitSchema::new([("name", StringSchema::new().into())]).required(["name".to_owned()]);
+    ///     let answer = cx.elicit("name", "What is your name?", form)?;
+    ///     Ok(format!("Hello, {:?}!", answer.content))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`InputError::Pending`]: the input was requested just now. `?` turns it into an error that is never sent.
+    /// - [`InputError::Refused`]: the client cannot answer. `?` turns it into an error for the client.
+    pub fn elicit(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, InputError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.elicit(call, key, message, form)
+    }
+
+    /// Asks the user for a value of `T`; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// The form is derived from the type ([`ElicitSchema::for_type`](mcp_proto::model::ElicitSchema)).
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::server::InputError;
+    /// use mcp_proto::model::ElicitOutcome;
+    /// # use mcp_proto::router::schema::schemars::{self, JsonSchema};
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Stay {
+    ///     /// How many nights?
+    ///     nights: u8,
+    /// }
+    /// fn book(cx: &mut Cx<'_>) -> Result<String, InputError> {
+    ///     Ok(match cx.elicit_as::<Stay>("stay", "For how long?")? {
+    ///         ElicitOutcome::Accepted(stay) => format!("{} nights", stay.nights),
+    ///         ElicitOutcome::Declined | ElicitOutcome::Cancelled => "not booked".to_owned(),
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a form.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T>(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<ElicitOutcome<T>, InputError>
+    where
+        T: JsonSchema + serde::de::DeserializeOwned,
+    {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.elicit_as(call, key, message)
+    }
+
+    /// Asks the user to visit a web page (since 2025-11-25); otherwise as [`elicit`](Self::elicit).
+    ///
+    /// Acceptance means that the page will be opened, and nothing about what the user does there; see
+    /// [`InputRequired::elicit_url`].
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn elicit_url(&mut self, key: &str, params: ElicitUrlParams) -> Result<ElicitAction, InputError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.elicit_url(call, key, params)
+    }
+
+    /// Asks the client's language model for a message; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn sample(
+        &mut self,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'static>, InputError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.sample(call, key, params).map(CreateMessageResult::into_owned)
+    }
+
+    /// Asks for the directories that the client lets the server see; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn list_roots(&mut self, key: &str) -> Result<ListRootsResult, InputError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.list_roots(call, key)
+    }
+
+    /// Sends any input request; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// To send several input requests at once, call this for each of them before leaving the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn request_input(
+        &mut self,
+        key: &str,
+        request: InputRequest<'static>,
+    ) -> Result<InputResponse<'static>, InputError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.request_input(call, key, request).map(InputResponse::into_owned)
+    }
+
+    /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`] returns it then.
+    pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
+        self.0.parts().state.input_required.set_state(state);
+    }
+}

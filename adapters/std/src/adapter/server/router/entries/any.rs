@@ -1,0 +1,102 @@
+//! Registration on routers of several flavours.
+
+use alloc::sync::Arc;
+
+use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
+use mcp_proto::router::{
+    CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, ResourceTarget,
+    ToolArguments, ToolEntry, UntypedArguments,
+};
+use serde::de::DeserializeOwned;
+
+use super::handlers::{send_futures, shared_functions};
+use super::{Flavor, Router, SendCall};
+use crate::adapter::server::cx::{AsyncCx, Cx};
+use crate::adapter::server::router::FutureFlavor;
+
+macro_rules! store_function {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {
+        Self::Flavor::from_function(shared_functions::$kind($handler))
+    };
+}
+
+macro_rules! store_future {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {
+        Self::Flavor::from_future(send_futures::$kind($handler))
+    };
+}
+
+/// A router of any flavour, for entries whose handlers are functions: `Fn + Send + Sync`.
+///
+/// On a router of futures the function runs when its future is polled, so it must not block.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, LocalFutures, RegisterFunctions, Router};
+/// use mcp_proto::model::Resource;
+///
+/// /// Adds entries that every adapter serves.
+/// fn add_entries(router: &mut impl RegisterFunctions) {
+///     router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
+/// }
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// add_entries(&mut router);
+/// let mut router_of_futures = Router::<LocalFutures<()>>::new("harbour", "1.0");
+/// add_entries(&mut router_of_futures);
+/// # router.check().unwrap();
+/// # router_of_futures.check().unwrap();
+/// ```
+pub trait RegisterFunctions {
+    /// Flavour of the router.
+    type Flavor: Flavor;
+
+    /// Returns the router.
+    fn as_router(&mut self) -> &mut Router<Self::Flavor>;
+
+    entries! {
+        Fn(&mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        router: [.as_router()], store: store_function
+    }
+
+    /// Adds a hook that observes the calls of entries and lists.
+    fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
+        let router = self.as_router();
+        router.state_mut().core.hook(Self::Flavor::from_hook(Arc::new(hook)));
+        self
+    }
+}
+
+impl<F: Flavor> RegisterFunctions for Router<F> {
+    type Flavor = F;
+
+    fn as_router(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// A router of futures, for entries whose handlers are futures that any thread may poll.
+pub trait RegisterFutures {
+    /// Flavour of the router.
+    type Flavor: FutureFlavor;
+
+    /// Returns the router.
+    fn as_router(&mut self) -> &mut Router<Self::Flavor>;
+
+    entries! {
+        AsyncFnOnce(&mut AsyncCx), data: [+ Send],
+        bounds:
+            [+ for<'a> SendCall<(&'a mut AsyncCx, A), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
+        router: [.as_router()], store: store_future
+    }
+}
+
+impl<F: FutureFlavor> RegisterFutures for Router<F> {
+    type Flavor = F;
+
+    fn as_router(&mut self) -> &mut Self {
+        self
+    }
+}

@@ -1,0 +1,168 @@
+//! Registration of hooks, of the fallback, and of callbacks.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+#[cfg(feature = "http")]
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{BearerToken, Denial};
+use mcp_proto::router::Hook;
+use mcp_proto::server::Call;
+use mcp_proto::{Capability, RpcError};
+
+use super::handlers::{local_functions, local_futures, send_futures, shared_functions};
+use super::{Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
+use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
+use crate::adapter::server::handler::HandlerFailure;
+use crate::adapter::server::router::RouterUpdates;
+
+/// Defines the methods that set callbacks.
+///
+/// - `fallback`: the trait of the fallback, its further bounds, and the function that stores it.
+/// - `callbacks`: the trait of the other closures, their further bounds, and the macro that stores them.
+/// - `pointer`: the shared pointer for hooks.
+macro_rules! callbacks {
+    (
+        fallback: $Fn:ident($Cx:ty) [$($bounds:tt)*] $store:path,
+        callbacks: $Callback:ident [$($callback_bounds:tt)*] $callback:ident,
+        pointer: $Pointer:ident
+    ) => {
+        /// Adds a hook that observes the calls of entries and lists.
+        ///
+        /// Calls that reach the [fallback](Self::fallback) are not observed.
+        pub fn hook(&mut self, hook: impl Hook + 'static $($callback_bounds)*) -> &mut Self {
+            self.state_mut().core.hook($Pointer::new(hook));
+            self
+        }
+
+        /// Sets the handler for calls that no entry takes.
+        ///
+        /// These are methods of the protocol whose capability was declared by [`core`](Self::core), and custom methods
+        /// that [`Config::custom_method`](mcp_proto::server::Config::custom_method) permits. The engine answers all
+        /// others itself.
+        pub fn fallback(
+            &mut self,
+            handler: impl $Fn($Cx, &Call) -> Result<Answered, RpcError> + 'static $($bounds)*,
+        ) -> &mut Self {
+            self.state_mut().fallback = Some($store(handler));
+            self
+        }
+
+        /// Enables subscriptions to resources (RES-010).
+        ///
+        /// `interest` is called with a URI and `true` when its first subscriber arrives, and with `false` when the last
+        /// one has left. In a server with several shards, each shard calls it.
+        ///
+        /// The application publishes changes with [`Cx::publish`] or through a handle of the server.
+        pub fn subscriptions(
+            &mut self,
+            interest: impl $Callback(&str, bool) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().core.declare(Capability::ResourceSubscriptions);
+            self.state_mut().on_interest = Some($callback!(interest, |uri: &str, is_wanted: bool|));
+            self
+        }
+
+        /// Sets a callback for failures that authors of handlers should know: panics, invalid results, and errors with
+        /// causes that the client does not read.
+        ///
+        /// Clients do not see them. Without a callback, failures are written to stderr.
+        pub fn on_failure(
+            &mut self,
+            on_failure: impl $Callback(&Call, &HandlerFailure) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().on_failure =
+                Some($callback!(on_failure, |call: &Call, failure: &HandlerFailure|));
+            self
+        }
+
+        /// Sets the check of the tokens that requests carry, for a server that is
+        /// [protected](mcp_proto::http::server::Config::protected); see
+        /// [`Handler::verify_token`](crate::adapter::server::Handler::verify_token).
+        #[cfg(feature = "http")]
+        pub fn authenticate(
+            &mut self,
+            authenticate: impl $Callback(&BearerToken) -> Result<String, Denial> + 'static
+                $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().authenticate = Some($callback!(authenticate, |token: &BearerToken|));
+            self
+        }
+    };
+}
+
+// The `RefCell` is never borrowed twice: only the router calls the closures, from one loop.
+macro_rules! local_function {
+    ($closure:ident, |$($name:ident: $type:ty),*|) => {{
+        let closure = RefCell::new($closure);
+        Rc::new(move |$($name: $type),*| (*closure.borrow_mut())($($name),*))
+    }};
+}
+
+macro_rules! local {
+    ($closure:ident, |$($name:ident: $type:ty),*|) => {
+        Rc::new($closure)
+    };
+}
+
+macro_rules! shared {
+    ($closure:ident, |$($name:ident: $type:ty),*|) => {
+        Arc::new($closure)
+    };
+}
+
+/// Defines how updates are scheduled, with the further bounds of their closures.
+macro_rules! schedule {
+    ($($flavor:ident [$($bounds:tt)*],)*) => {$(
+        impl<R: 'static> RouterUpdates<$flavor<R>> {
+            /// Schedules an update of the router.
+            pub fn schedule(&self, update: impl FnOnce(&mut Router<$flavor<R>>) + 'static $($bounds)*) {
+                self.push(Box::new(update));
+            }
+        }
+    )*};
+}
+
+schedule! {
+    Functions [],
+    SharedFunctions [+ Send],
+    LocalFutures [],
+    SendFutures [+ Send],
+}
+
+impl<R: 'static> Router<Functions<R>> {
+    callbacks! {
+        fallback: FnMut(&mut Cx<'_>) [] local_functions::fallback,
+        callbacks: FnMut [] local_function,
+        pointer: Rc
+    }
+}
+
+impl<R: 'static> Router<SharedFunctions<R>> {
+    callbacks! {
+        fallback: Fn(&mut Cx<'_>) [+ Send + Sync] shared_functions::fallback,
+        callbacks: Fn [+ Send + Sync] shared,
+        pointer: Arc
+    }
+}
+
+impl<R: 'static> Router<LocalFutures<R>> {
+    callbacks! {
+        fallback: AsyncFn(&mut AsyncCx) [] local_futures::fallback,
+        callbacks: Fn [] local,
+        pointer: Rc
+    }
+}
+
+impl<R: 'static> Router<SendFutures<R>> {
+    callbacks! {
+        fallback: AsyncFnOnce(&mut AsyncCx)
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a Call), Result<Answered, RpcError>>]
+            send_futures::fallback,
+        callbacks: Fn [+ Send + Sync] shared,
+        pointer: Arc
+    }
+}

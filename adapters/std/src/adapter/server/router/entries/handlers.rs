@@ -1,0 +1,230 @@
+//! Handlers of entries in the form in which a router stores them.
+//!
+//! Each module takes the closures of one flavour. What they share is in [`handlers!`].
+
+/// Defines the functions that turn a closure into a stored handler.
+///
+/// - `Fn`: the trait of closures, and `Cx`: the context that they take.
+/// - `data`: further bounds of arguments.
+/// - `bounds`: further bounds of closures, which may name the type `A` of arguments and the type `T` of results; for the closures
+///   of tools and prompts, of resources, of completions, and of the fallback.
+/// - `closure`: the macro that makes the stored closure, with the handler by reference as `$handler`.
+/// - `invoke`: the macro that runs the handler.
+macro_rules! handlers {
+    (
+        $flavor:ident, $Fn:ident($Cx:ty), data: [$($data:tt)*],
+        bounds: [$($arguments:tt)*] [$($resource:tt)*] [$($completion:tt)*] [$($call:tt)*],
+        closure: $closure:ident, invoke: $invoke:ident
+    ) => {
+        /// Returns the handler of a tool.
+        pub(in super::super) fn tool<A, T>(
+            handler: impl $Fn($Cx, A) -> T + 'static $($arguments)*,
+        ) -> <$flavor<()> as Flavor>::Handler
+        where
+            A: DeserializeOwned + 'static $($data)*,
+            T: IntoToolResult + 'static,
+        {
+            $closure!(handler, |cx, target: CallTarget<'_>| {
+                let CallTarget::Tool(target) = target else { return Err(misrouted_error()) };
+                let result = match target.parse::<A>() {
+                    Ok(arguments) => $invoke!(handler, cx, arguments).into_tool_result(),
+                    Err(invalid) => invalid.into_result(),
+                };
+                complete_tool(cx, &target, result)
+            })
+        }
+
+        /// Returns the handler of a resource or a template.
+        pub(in super::super) fn resource<T: IntoReadResult + 'static>(
+            handler: impl $Fn($Cx, &ResourceTarget<'_>) -> T + 'static $($resource)*,
+        ) -> <$flavor<()> as Flavor>::Handler {
+            $closure!(handler, |cx, target: CallTarget<'_>| {
+                let CallTarget::Resource(target) = target else { return Err(misrouted_error()) };
+                let read = $invoke!(handler, cx, &target);
+                let result = read.into_read_result(&target.uri, target.mime_type);
+                complete_read(cx, &target, result)
+            })
+        }
+
+        /// Returns the handler of a prompt.
+        pub(in super::super) fn prompt<A, T>(
+            handler: impl $Fn($Cx, A) -> T + 'static $($arguments)*,
+        ) -> <$flavor<()> as Flavor>::Handler
+        where
+            A: DeserializeOwned + 'static $($data)*,
+            T: IntoPromptResult + 'static,
+        {
+            $closure!(handler, |cx, target: CallTarget<'_>| {
+                let CallTarget::Prompt(target) = target else { return Err(misrouted_error()) };
+                let arguments = target.parse::<A>()?;
+                let result = $invoke!(handler, cx, arguments).into_prompt_result();
+                complete(cx, result)
+            })
+        }
+
+        /// Returns the handler of a completion.
+        pub(in super::super) fn completion<T: IntoCompletion + 'static>(
+            handler: impl $Fn($Cx, &CompletionTarget<'_>) -> T + 'static $($completion)*,
+        ) -> <$flavor<()> as Flavor>::Handler {
+            $closure!(handler, |cx, target: CallTarget<'_>| {
+                let CallTarget::Completion(target) = target else { return Err(misrouted_error()) };
+                let result = $invoke!(handler, cx, &target).into_completion();
+                complete(cx, result)
+            })
+        }
+
+        /// Returns the handler of calls that no entry takes.
+        pub(in super::super) fn fallback(
+            handler: impl $Fn($Cx, &Call) -> Result<Answered, RpcError> + 'static $($call)*,
+        ) -> <$flavor<()> as Flavor>::Fallback {
+            $closure!(handler, |cx, call: &Call| $invoke!(handler, cx, call))
+        }
+    };
+}
+
+/// Imports of all modules of handlers.
+macro_rules! imports {
+    () => {
+        use mcp_proto::RpcError;
+        use mcp_proto::router::{
+            CallTarget, CompletionTarget, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
+            ResourceTarget,
+        };
+        use mcp_proto::server::Call;
+        use serde::de::DeserializeOwned;
+
+        use crate::adapter::server::cx::Answered;
+        use crate::adapter::server::router::answer::{
+            complete, complete_read, complete_tool, misrouted_error,
+        };
+        use crate::adapter::server::router::flavor::Flavor;
+    };
+}
+
+/// Functions on the thread of the event loop.
+pub(in super::super) mod local_functions {
+    use alloc::rc::Rc;
+    use core::cell::RefCell;
+
+    use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::flavor::Functions;
+    imports!();
+
+    // The `RefCell` is never borrowed twice: only the router calls the closures, from one loop.
+    macro_rules! closure {
+        ($handler:ident, |$cx:ident, $target:ident: $type:ty| $body:expr) => {{
+            let shared = RefCell::new($handler);
+            Rc::new(move |$cx: &mut Cx<'_>, $target: $type| {
+                let $handler = &mut *shared.borrow_mut();
+                $body
+            })
+        }};
+    }
+
+    macro_rules! invoke {
+        ($handler:ident, $cx:ident, $arguments:expr) => {
+            $handler($cx, $arguments)
+        };
+    }
+
+    handlers! {
+        Functions, FnMut(&mut Cx<'_>), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
+    }
+}
+
+/// Functions on several threads.
+pub(in super::super) mod shared_functions {
+    use alloc::sync::Arc;
+
+    use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::flavor::SharedFunctions;
+    imports!();
+
+    macro_rules! closure {
+        ($handler:ident, |$cx:ident, $target:ident: $type:ty| $body:expr) => {
+            Arc::new(move |$cx: &mut Cx<'_>, $target: $type| $body)
+        };
+    }
+
+    macro_rules! invoke {
+        ($handler:ident, $cx:ident, $arguments:expr) => {
+            $handler($cx, $arguments)
+        };
+    }
+
+    handlers! {
+        SharedFunctions, Fn(&mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        closure: closure, invoke: invoke
+    }
+}
+
+/// Futures that stay on their thread.
+pub(in super::super) mod local_futures {
+    use alloc::boxed::Box;
+    use alloc::rc::Rc;
+
+    use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::flavor::LocalFutures;
+    imports!();
+
+    // Each call shares ownership of the closure, which may be removed from the router while the call runs.
+    macro_rules! closure {
+        ($handler:ident, |$cx:ident, $target:ident: $type:ty| $body:expr) => {{
+            let shared = Rc::new($handler);
+            Rc::new(move |$cx, $target| {
+                let shared = shared.clone();
+                Box::pin(async move {
+                    let $handler = &*shared;
+                    $body
+                })
+            })
+        }};
+    }
+
+    macro_rules! invoke {
+        ($handler:ident, $cx:ident, $arguments:expr) => {
+            $handler($cx, $arguments).await
+        };
+    }
+
+    handlers! {
+        LocalFutures, AsyncFn(&mut AsyncCx), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
+    }
+}
+
+/// Futures that any thread may poll.
+pub(in super::super) mod send_futures {
+    use alloc::boxed::Box;
+    use alloc::sync::Arc;
+
+    use super::super::SendCall;
+    use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::flavor::SendFutures;
+    imports!();
+
+    macro_rules! closure {
+        ($handler:ident, |$cx:ident, $target:ident: $type:ty| $body:expr) => {
+            Arc::new(move |$cx, $target| {
+                let $handler = $handler.clone();
+                Box::pin(async move { $body })
+            })
+        };
+    }
+
+    macro_rules! invoke {
+        ($handler:ident, $cx:ident, $arguments:expr) => {
+            $handler.call(($cx, $arguments)).await
+        };
+    }
+
+    handlers! {
+        SendFutures, AsyncFnOnce(&mut AsyncCx), data: [+ Send],
+        bounds:
+            [+ for<'a> SendCall<(&'a mut AsyncCx, A), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a Call), Result<Answered, RpcError>>],
+        closure: closure, invoke: invoke
+    }
+}

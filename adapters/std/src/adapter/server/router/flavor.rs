@@ -1,0 +1,265 @@
+//! Flavours of routers: functions or futures, for one thread or for several.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+#[cfg(feature = "http")]
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::pin::Pin;
+
+use mcp_proto::RpcError;
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{BearerToken, Denial};
+use mcp_proto::router::{CallTarget, Hook};
+use mcp_proto::server::Call;
+
+use super::Router;
+use super::answer::HandlerResult;
+use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
+use crate::adapter::server::handler::HandlerFailure;
+
+/// The kind of the handlers of a [`Router`], with the types in which it stores them.
+///
+/// A flavour names the adapter `R` that serves its routers.
+pub trait Flavor: Sized + 'static {
+    /// The adapter that serves routers of this flavour.
+    type Adapter: 'static;
+    /// Handler of an entry.
+    type Handler: Clone;
+    /// Handler of requests that no entry takes.
+    type Fallback: Clone;
+    /// Observer of calls.
+    type Hook: Hook + Clone;
+    /// Callback for the first subscription and the end of the last subscription of a URI.
+    type OnInterest: Clone + Deref<Target: Fn(&str, bool)>;
+    /// Callback for failures of handlers, with details that the client does not get.
+    type OnFailure: Clone + Deref<Target: Fn(&Call, &HandlerFailure)>;
+    /// Callback that maps a bearer token to its principal.
+    #[cfg(feature = "http")]
+    type Authenticate: Clone + Deref<Target: Fn(&BearerToken) -> Result<String, Denial>>;
+    /// Change of the router that is applied between two calls.
+    type Update: FnOnce(&mut Router<Self>);
+
+    /// Returns the handler that runs a function.
+    fn from_function(function: SharedFunction) -> Self::Handler;
+
+    /// Returns the hook in the form in which the router stores it.
+    fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook;
+}
+
+/// A flavour whose handlers are functions.
+pub trait FunctionFlavor: Flavor {
+    /// Runs the handler of an entry.
+    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult;
+
+    /// Runs the handler of requests that no entry takes.
+    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError>;
+}
+
+/// A flavour whose handlers are futures.
+pub trait FutureFlavor: Flavor {
+    /// Future of a running handler.
+    type Future<'a, T: 'a>: Future<Output = T> + 'a;
+
+    /// Starts the handler of an entry.
+    fn start<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        target: CallTarget<'a>,
+    ) -> Self::Future<'a, HandlerResult>;
+
+    /// Starts the handler of requests that no entry takes.
+    fn start_fallback<'a>(
+        fallback: &Self::Fallback,
+        cx: &'a mut AsyncCx,
+        call: &'a Call,
+    ) -> Self::Future<'a, Result<Answered, RpcError>>;
+
+    /// Returns the handler that starts a future.
+    fn from_future(start: SendFutureHandler) -> Self::Handler;
+}
+
+/// Handlers are functions on the thread of the event loop, one at a time: `FnMut`, not necessarily `Send`.
+pub struct Functions<R>(PhantomData<R>);
+
+/// Handlers are functions on several threads: `Fn + Send + Sync`.
+pub struct SharedFunctions<R>(PhantomData<R>);
+
+/// Handlers are futures that stay on their thread: `AsyncFn`.
+pub struct LocalFutures<R>(PhantomData<R>);
+
+/// Handlers are futures that any thread may poll: `AsyncFnOnce + Clone`, `Send` in all parts.
+///
+/// Each call runs a clone of its handler. Share what handlers have in common by `Arc` or by
+/// [`with_state`](Router::with_state).
+pub struct SendFutures<R>(PhantomData<R>);
+
+/// Stored handler of an entry of [`SharedFunctions`].
+pub type SharedFunction = Arc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult + Send + Sync>;
+/// Stored handler of an entry of [`SendFutures`].
+pub type SendFutureHandler =
+    Arc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> SendFuture<'a, HandlerResult> + Send + Sync>;
+
+/// Future of a running handler.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// Future of a running handler that may move to another thread.
+pub type SendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl<R: 'static> Flavor for Functions<R> {
+    type Adapter = R;
+    type Handler = Rc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>;
+    type Fallback = Rc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
+    type Hook = Rc<dyn Hook>;
+    type OnInterest = Rc<dyn Fn(&str, bool)>;
+    type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
+    #[cfg(feature = "http")]
+    type Authenticate = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
+    type Update = Box<dyn FnOnce(&mut Router<Self>)>;
+
+    fn from_function(function: SharedFunction) -> Self::Handler {
+        Rc::new(move |cx, target| function(cx, target))
+    }
+
+    fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
+        Rc::new(hook)
+    }
+}
+
+impl<R: 'static> Flavor for SharedFunctions<R> {
+    type Adapter = R;
+    type Handler = SharedFunction;
+    type Fallback = Arc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError> + Send + Sync>;
+    type Hook = Arc<dyn Hook + Send + Sync>;
+    type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
+    type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
+    #[cfg(feature = "http")]
+    type Authenticate = Arc<dyn Fn(&BearerToken) -> Result<String, Denial> + Send + Sync>;
+    type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
+
+    fn from_function(function: SharedFunction) -> Self::Handler {
+        function
+    }
+
+    fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
+        hook
+    }
+}
+
+impl<R: 'static> Flavor for LocalFutures<R> {
+    type Adapter = R;
+    type Handler = Rc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> LocalFuture<'a, HandlerResult>>;
+    type Fallback =
+        Rc<dyn for<'a> Fn(&'a mut AsyncCx, &'a Call) -> LocalFuture<'a, Result<Answered, RpcError>>>;
+    type Hook = Rc<dyn Hook>;
+    type OnInterest = Rc<dyn Fn(&str, bool)>;
+    type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
+    #[cfg(feature = "http")]
+    type Authenticate = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
+    type Update = Box<dyn FnOnce(&mut Router<Self>)>;
+
+    fn from_function(function: SharedFunction) -> Self::Handler {
+        Rc::new(move |cx, target| {
+            let function = function.clone();
+            Box::pin(async move { function(&mut cx.reborrow(), target) })
+        })
+    }
+
+    fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
+        Rc::new(hook)
+    }
+}
+
+impl<R: 'static> Flavor for SendFutures<R> {
+    type Adapter = R;
+    type Handler = SendFutureHandler;
+    type Fallback = Arc<
+        dyn for<'a> Fn(&'a mut AsyncCx, &'a Call) -> SendFuture<'a, Result<Answered, RpcError>> + Send + Sync,
+    >;
+    type Hook = Arc<dyn Hook + Send + Sync>;
+    type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
+    type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
+    #[cfg(feature = "http")]
+    type Authenticate = Arc<dyn Fn(&BearerToken) -> Result<String, Denial> + Send + Sync>;
+    type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
+
+    fn from_function(function: SharedFunction) -> Self::Handler {
+        Arc::new(move |cx, target| {
+            let function = function.clone();
+            Box::pin(async move { function(&mut cx.reborrow(), target) })
+        })
+    }
+
+    fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
+        hook
+    }
+}
+
+impl<R: 'static> FunctionFlavor for Functions<R> {
+    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult {
+        handler(cx, target)
+    }
+
+    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        fallback(cx, call)
+    }
+}
+
+impl<R: 'static> FunctionFlavor for SharedFunctions<R> {
+    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult {
+        handler(cx, target)
+    }
+
+    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        fallback(cx, call)
+    }
+}
+
+impl<R: 'static> FutureFlavor for LocalFutures<R> {
+    type Future<'a, T: 'a> = LocalFuture<'a, T>;
+
+    fn start<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        target: CallTarget<'a>,
+    ) -> Self::Future<'a, HandlerResult> {
+        handler(cx, target)
+    }
+
+    fn start_fallback<'a>(
+        fallback: &Self::Fallback,
+        cx: &'a mut AsyncCx,
+        call: &'a Call,
+    ) -> Self::Future<'a, Result<Answered, RpcError>> {
+        fallback(cx, call)
+    }
+
+    fn from_future(start: SendFutureHandler) -> Self::Handler {
+        Rc::new(move |cx, target| start(cx, target))
+    }
+}
+
+impl<R: 'static> FutureFlavor for SendFutures<R> {
+    type Future<'a, T: 'a> = SendFuture<'a, T>;
+
+    fn start<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        target: CallTarget<'a>,
+    ) -> Self::Future<'a, HandlerResult> {
+        handler(cx, target)
+    }
+
+    fn start_fallback<'a>(
+        fallback: &Self::Fallback,
+        cx: &'a mut AsyncCx,
+        call: &'a Call,
+    ) -> Self::Future<'a, Result<Answered, RpcError>> {
+        fallback(cx, call)
+    }
+
+    fn from_future(start: SendFutureHandler) -> Self::Handler {
+        start
+    }
+}

@@ -1,0 +1,303 @@
+//! Routers: entries by name, each with a handler of one [flavour](Flavor).
+
+mod answer;
+mod entries;
+mod flavor;
+mod handler;
+mod serve;
+mod updates;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use std::sync::Mutex;
+
+use mcp_proto::Change;
+use mcp_proto::router::{self, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator};
+use mcp_proto::server::Call;
+
+pub use answer::HandlerResult;
+pub use entries::{RegisterFunctions, RegisterFutures, SendCall, WithState};
+pub use flavor::{
+    Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
+    SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
+};
+pub use serve::{ServeFunctions, ServeFutures, ServeStream};
+pub use updates::RouterUpdates;
+
+use super::handler::HandlerFailure;
+use crate::catch;
+use updates::{ChangeQueue, Snapshot};
+
+/// A server made of functions or futures, each for an entry with a name.
+///
+/// The [flavour](Flavor) `F` says what a handler has to be; each adapter has a router of the flavour that it runs. A
+/// handler takes the context of the call and its arguments, and returns anything that can become a result.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, Router};
+/// use mcp_proto::model::{Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate};
+/// use mcp_proto::router::suggest;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Trip {
+///     to: String,
+///     days: Option<u32>,
+/// }
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// # #[cfg(feature = "schemars")]
+/// router.tool("tide", |_, (): ()| "high").title("State of the tide").description("Returns the state of the tide");
+///
+/// let tide = Resource::new("harbour://tide", "tide").mime_type("text/plain");
+/// router.resource(tide, |_, _| "high");
+///
+/// // Variables of a template are read by name. `None` answers with "resource not found".
+/// router.resource_template(ResourceTemplate::new("harbour://berths/{number}", "berth"), |_, read| {
+///     let number: u32 = read.variables.get("number")?.parse().ok()?;
+///     (number < 40).then(|| format!("berth {number} is free"))
+/// });
+///
+/// // The arguments of a prompt are parsed from strings.
+/// let arguments = [PromptArgument::new("to").title("Harbour").required(true), PromptArgument::new("days")];
+/// router.prompt(Prompt::new("trip").arguments(arguments), |_, trip: Trip| {
+///     format!("Plan a trip to {} of {} days.", trip.to, trip.days.unwrap_or(1))
+/// });
+/// router.completion(PromptReference::new("trip"), "to", |_, typed| {
+///     suggest(["Cobh", "Cork", "Kinsale"], typed.value())
+/// });
+/// router.check().unwrap();
+/// ```
+///
+/// An entry that cannot be registered (an invalid name, a duplicate name) is recorded. [`check`](Self::check) reports
+/// all of them, and serving fails with them.
+///
+/// # State of handlers
+///
+/// [`with_state`](Self::with_state) gives handlers a shared value as their first argument, so that no closure has to own
+/// a clone.
+///
+/// # Entries for every adapter
+///
+/// [`RegisterFunctions`] and [`RegisterFutures`] are implemented by routers of several flavours. A function over one of
+/// them registers entries that every adapter can serve.
+///
+/// # Errors of handlers
+///
+/// A handler may return `Result` with any error that implements `Error + Send + Sync`, with text, or with an
+/// `anyhow::Error`. The error of a tool becomes a result that tells the model what went wrong; elsewhere it becomes an
+/// internal error with its message. An [`RpcError`](mcp_proto::RpcError) is sent as it is (with the feature `anyhow`
+/// also inside an `anyhow::Error`). The client reads the message of the error alone; [`on_failure`](Self::on_failure)
+/// gets those of its causes, too.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, Router};
+/// use mcp_proto::model::{ResourceTemplate};
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum TideError {
+///     #[error("no tide table for {0}; `harbours` lists the known ones")]
+///     UnknownHarbour(String),
+///     #[error("the tide table cannot be read")]
+///     Table(#[from] std::io::Error),
+/// }
+///
+/// fn tide(harbour: &str) -> Result<String, TideError> {
+///     Err(TideError::UnknownHarbour(harbour.into()))
+/// }
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// router.resource_template(ResourceTemplate::new("tide://{harbour}", "tide"), |_, read| {
+///     tide(read.variables.get("harbour").unwrap_or_default())
+/// });
+/// router.check().unwrap();
+/// ```
+pub struct Router<F: Flavor> {
+    state: Snapshot<RouterState<F>>,
+    cache: Mutex<PageCache>,
+    updates: RouterUpdates<F>,
+    /// Held while updates are applied.
+    update_lock: Mutex<()>,
+}
+
+/// Everything that a call needs. Updates are applied to a copy while calls are under way.
+struct RouterState<F: Flavor> {
+    core: router::Router<F::Handler, F::Hook>,
+    /// The refused registrations.
+    errors: RegisterErrors,
+    fallback: Option<F::Fallback>,
+    on_interest: Option<F::OnInterest>,
+    on_failure: Option<F::OnFailure>,
+    #[cfg(feature = "http")]
+    authenticate: Option<F::Authenticate>,
+    /// Whether the router serves, so that later registrations are announced as changes.
+    is_serving: bool,
+}
+
+// Not derived: the flavour itself need not be `Clone`.
+impl<F: Flavor> Clone for RouterState<F> {
+    fn clone(&self) -> Self {
+        Self {
+            core: self.core.clone(),
+            errors: self.errors.clone(),
+            fallback: self.fallback.clone(),
+            on_interest: self.on_interest.clone(),
+            on_failure: self.on_failure.clone(),
+            #[cfg(feature = "http")]
+            authenticate: self.authenticate.clone(),
+            is_serving: self.is_serving,
+        }
+    }
+}
+
+impl<F: Flavor> RouterState<F> {
+    fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
+        match &self.on_failure {
+            Some(on_failure) => on_failure(call, failure),
+            None => std::eprintln!("{}: {failure}", call.describe_target()),
+        }
+    }
+}
+
+impl<F: Flavor> Router<F> {
+    /// Creates a router for a server with this name and version, without entries.
+    ///
+    /// With the feature `validate`, arguments and results are checked against the schemas of tools, by
+    /// `JsonSchemaValidator` ([`validator`](Self::validator), [`clear_validator`](Self::clear_validator)).
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        #[cfg_attr(not(feature = "validate"), expect(unused_mut, reason = "nothing to add"))]
+        let mut core = router::Router::new(name, version);
+        #[cfg(feature = "validate")]
+        let _: Result<_, RegisterError> = core.validator(crate::schema::JsonSchemaValidator::new());
+        let state = RouterState {
+            core,
+            errors: RegisterErrors::default(),
+            fallback: None,
+            on_interest: None,
+            on_failure: None,
+            #[cfg(feature = "http")]
+            authenticate: None,
+            is_serving: false,
+        };
+        Self::from_state(Arc::new(state), ChangeQueue::default())
+    }
+
+    fn from_state(state: Arc<RouterState<F>>, updates: ChangeQueue<F::Update>) -> Self {
+        Self {
+            state: Snapshot::new(state),
+            cache: Mutex::default(),
+            updates: RouterUpdates(updates),
+            update_lock: Mutex::new(()),
+        }
+    }
+
+    /// Moves all entries of another router into this one; see [`router::Router::nest`].
+    ///
+    /// Updates that its handlers schedule through its [`RouterUpdates`] apply to this router from now on. The callbacks
+    /// and the fallback of `inner` are dropped.
+    ///
+    /// Schemas that `inner` has compiled are not compiled again. With the feature `validate`, `inner` has a validator
+    /// unless it was [removed](Self::clear_validator). Without one, the validator of this router checks its tools.
+    pub fn nest(&mut self, prefix: &str, inner: Self) -> &mut Self {
+        let state = inner.state.into_inner();
+        if !state.errors.is_empty() {
+            self.state_mut().errors.append(state.errors);
+            return self;
+        }
+        let added = self.state_mut().core.nest(prefix, state.core).map(drop);
+        if added.is_ok() {
+            inner.updates.0.forward_to(&self.updates.0);
+        }
+        self.record(added)
+    }
+
+    /// Sets the validator for arguments and results of tools; see [`router::Router::validator`].
+    ///
+    /// It replaces the default of the feature `validate`. Call it before adding tools whose schemas only this validator
+    /// can use.
+    pub fn validator(&mut self, validator: impl SchemaValidator + 'static) -> &mut Self {
+        let added = self.state_mut().core.validator(validator).map(drop);
+        self.record(added)
+    }
+
+    /// Removes the validator; see [`router::Router::clear_validator`].
+    ///
+    /// Call it before adding tools whose schemas the validator cannot use.
+    pub fn clear_validator(&mut self) -> &mut Self {
+        self.state_mut().core.clear_validator();
+        self
+    }
+
+    /// Returns a handle for updates from inside handlers.
+    #[must_use]
+    pub fn updates(&self) -> RouterUpdates<F> {
+        self.updates.clone()
+    }
+
+    /// Returns the router of the core: identity, page sizes, cache hints, removal, and everything without a handler.
+    pub fn core(&mut self) -> &mut router::Router<impl Sized + use<F>, impl Hook + use<F>> {
+        &mut self.state_mut().core
+    }
+
+    /// Checks that everything was registered.
+    ///
+    /// # Errors
+    ///
+    /// All refused registrations.
+    pub fn check(&self) -> Result<(), RegisterErrors> {
+        let errors = self.state.load().errors.clone();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Returns the configuration of the server. Call it after all registrations.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn config(&self) -> Result<mcp_proto::server::Config, RegisterErrors> {
+        self.check()?;
+        Ok(self.state.load().core.config())
+    }
+
+    fn record(&mut self, added: Result<(), RegisterError>) -> &mut Self {
+        if let Err(error) = added {
+            self.state_mut().errors.push(error);
+        }
+        self
+    }
+
+    fn state_mut(&mut self) -> &mut RouterState<F> {
+        self.state.make_mut()
+    }
+
+    /// Drops the changes of registrations before the server runs.
+    fn start_serving(&mut self) {
+        let state = self.state_mut();
+        if !core::mem::replace(&mut state.is_serving, true) {
+            state.core.take_changes().for_each(drop);
+        }
+    }
+
+    /// Applies updates. Returns the changes to publish, including those made between calls.
+    fn apply_updates(&mut self, updates: Vec<F::Update>, call: &Call) -> Vec<Change> {
+        self.start_serving();
+        for update in updates {
+            if let Err(panic) = catch(|| update(self)) {
+                let _ = catch(|| self.state_mut().report_failure(call, &HandlerFailure::Panicked(panic)));
+            }
+        }
+        self.state_mut().core.take_changes().collect()
+    }
+}
+
+impl<F: Flavor> fmt::Debug for Router<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load();
+        f.debug_struct("Router")
+            .field("core", &state.core)
+            .field("errors", &state.errors)
+            .finish_non_exhaustive()
+    }
+}

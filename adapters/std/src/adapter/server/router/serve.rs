@@ -1,0 +1,160 @@
+//! The functions that serve a router, by the adapter that its flavour names.
+
+use mcp_proto::server::Config;
+#[cfg(feature = "http")]
+use std::net::ToSocketAddrs;
+
+use super::{Flavor, Functions, LocalFutures, Router, SendFutures, SharedFunctions};
+use crate::Error;
+use crate::io::Duplex;
+
+/// An adapter that serves routers of functions.
+pub trait ServeFunctions<F: Flavor>: 'static {
+    /// Serves on stdin and stdout of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    fn serve_stdio(config: Config, router: Router<F>) -> Result<(), Error>;
+
+    /// Serves one client on a byte stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    fn serve<D: Duplex>(config: Config, stream: D, router: Router<F>) -> Result<(), Error>;
+
+    /// Serves HTTP at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    #[cfg(feature = "http")]
+    fn serve_http(
+        address: impl ToSocketAddrs,
+        config: Config,
+        http: mcp_proto::http::server::Config,
+        router: Router<F>,
+    ) -> Result<(), Error>;
+}
+
+/// An adapter that serves routers of futures.
+#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
+pub trait ServeFutures<F: Flavor>: 'static {
+    /// Serves on stdin and stdout of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    #[cfg(unix)]
+    async fn serve_stdio(config: Config, router: Router<F>) -> Result<(), Error>;
+
+    /// Serves HTTP at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    #[cfg(feature = "http")]
+    async fn serve_http(
+        address: impl ToSocketAddrs,
+        config: Config,
+        http: mcp_proto::http::server::Config,
+        router: Router<F>,
+    ) -> Result<(), Error>;
+}
+
+/// An adapter that serves routers of futures on byte streams of the type `S`.
+#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
+pub trait ServeStream<F: Flavor, S>: ServeFutures<F> {
+    /// Serves one client on a byte stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    async fn serve(config: Config, stream: S, router: Router<F>) -> Result<(), Error>;
+}
+
+macro_rules! serve_functions {
+    ($($flavor:ident)*) => {$(
+        impl<R: ServeFunctions<$flavor<R>>> Router<$flavor<R>> {
+            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
+            /// `serve_stdio` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
+            pub fn serve_stdio(self) -> Result<(), Error> {
+                R::serve_stdio(self.config()?, self)
+            }
+
+            /// Serves one client on any byte stream; see the function `serve` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
+                R::serve(self.config()?, stream, self)
+            }
+
+            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            #[cfg(feature = "http")]
+            pub fn serve_http(
+                self,
+                address: impl ToSocketAddrs,
+                http: mcp_proto::http::server::Config,
+            ) -> Result<(), Error> {
+                R::serve_http(address, self.config()?, http, self)
+            }
+        }
+    )*};
+}
+
+macro_rules! serve_futures {
+    ($($flavor:ident)*) => {$(
+        impl<R: ServeFutures<$flavor<R>>> Router<$flavor<R>> {
+            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
+            /// `serve_stdio` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
+            #[cfg(unix)]
+            pub async fn serve_stdio(self) -> Result<(), Error> {
+                R::serve_stdio(self.config()?, self).await
+            }
+
+            /// Serves one client on any byte stream; see the function `serve` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            pub async fn serve<S>(self, stream: S) -> Result<(), Error>
+            where
+                R: ServeStream<$flavor<R>, S>,
+            {
+                R::serve(self.config()?, stream, self).await
+            }
+
+            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            #[cfg(feature = "http")]
+            pub async fn serve_http(
+                self,
+                address: impl ToSocketAddrs,
+                http: mcp_proto::http::server::Config,
+            ) -> Result<(), Error> {
+                R::serve_http(address, self.config()?, http, self).await
+            }
+        }
+    )*};
+}
+
+serve_functions! { Functions SharedFunctions }
+serve_futures! { LocalFutures SendFutures }

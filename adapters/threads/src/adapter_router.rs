@@ -1,0 +1,107 @@
+//! The router of this adapter.
+
+use alloc::boxed::Box;
+#[cfg(feature = "http")]
+use alloc::string::String;
+
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{BearerToken, Denial};
+use mcp_proto::server::{Call, Event};
+use mcp_proto::{RawJson, RpcError};
+use mcp_std::Error;
+use mcp_std::adapter::client::{TestPeer, TestRouter};
+use mcp_std::adapter::server::router::{self, ServeFunctions, SharedFunctions};
+use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
+use mcp_std::io::Duplex;
+
+use crate::handler::Handler;
+
+/// A server made of closures that run on several threads.
+///
+#[cfg_attr(feature = "schemars", doc = "```no_run")]
+#[cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+/// use mcp_threads::{Router, schemars};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// fn main() -> Result<(), mcp_threads::Error> {
+///     let mut router = Router::new("calc", "1.0");
+///     router.tool("add", |_, Add { a, b }: Add| a + b).description("Adds two numbers");
+///     router.serve_stdio()
+/// }
+/// ```
+///
+/// It is a [`router::Router`] of [`SharedFunctions`], whose page describes all kinds of entries: closures are `Fn + Send
+/// + Sync` and run on the server's workers, several at a time. A call sees the router as it was when the call arrived.
+/// Tools that are known only at run time take their arguments as JSON:
+///
+/// ```
+/// # use mcp_threads::Router;
+/// # use mcp_threads::mcp_proto::{self, RawJson, model::Tool};
+/// # let found = [("greet", r#"{"type":"object","properties":{"who":{"type":"string"}}}"#)];
+/// let mut router = Router::new("dynamic", "1.0");
+/// for (name, schema) in found {
+///     let tool = Tool::new(name, RawJson::new(schema)?).description("From the database");
+///     router.tool_with(tool, move |_, arguments: serde_json::Value| format!("{name}: {arguments}"));
+/// }
+/// assert!(router.check().is_ok());
+/// # Ok::<(), mcp_proto::InvalidJson>(())
+/// ```
+pub type Router = router::Router<SharedFunctions<Threads>>;
+
+/// Updates of a [`Router`] from inside its handlers.
+pub type RouterUpdates = router::RouterUpdates<SharedFunctions<Threads>>;
+
+/// This adapter: it serves routers of [`SharedFunctions`].
+#[derive(Clone, Copy, Debug)]
+pub enum Threads {}
+
+impl ServeFunctions<SharedFunctions<Self>> for Threads {
+    fn serve_stdio(config: mcp_proto::server::Config, router: Router) -> Result<(), Error> {
+        crate::serve_stdio(config, router)
+    }
+
+    fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
+        crate::serve(config, stream, router)
+    }
+
+    #[cfg(feature = "http")]
+    fn serve_http(
+        address: impl std::net::ToSocketAddrs,
+        config: mcp_proto::server::Config,
+        http: mcp_proto::http::server::Config,
+        router: Router,
+    ) -> Result<(), Error> {
+        crate::serve_http(address, config, http, router)
+    }
+}
+
+impl TestRouter<SharedFunctions<Self>> for Threads {
+    fn test_peer(router: Router) -> Box<dyn TestPeer> {
+        crate::testing::test_peer(router)
+    }
+}
+
+impl Handler for Router {
+    fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        self.handle_call(cx, call)
+    }
+
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        self.handle_failure(call, failure);
+    }
+
+    #[cfg(feature = "http")]
+    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
+        Self::verify_token(self, token)
+    }
+
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        Self::for_each_tool(self, visit);
+    }
+
+    fn event(&self, event: &Event) {
+        self.handle_event(event);
+    }
+}

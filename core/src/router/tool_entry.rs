@@ -1,0 +1,84 @@
+//! Changes to a registered tool that leave its schema and its handler alone.
+
+use alloc::string::String;
+
+use super::hooks::Hook;
+use super::registry::Router;
+use crate::model::{Icon, Tool, ToolAnnotations};
+use crate::raw::RawJson;
+
+/// A registered tool, for setting the members that describe it.
+///
+/// The schema of a tool belongs to its handler, so it is not among them.
+///
+/// ```
+/// use mcp_proto::RawJson;
+/// use mcp_proto::model::{Tool, ToolAnnotations};
+/// use mcp_proto::router::Router;
+///
+/// let mut router = Router::<fn() -> String>::new("clock", "1.0.0");
+/// router.tool(Tool::new("time", RawJson::new(r#"{"type":"object"}"#)?), || "noon".into())?;
+/// router
+///     .tool_entry("time")
+///     .title("Time of day")
+///     .description("Returns the current time")
+///     .annotations(ToolAnnotations::new().read_only_hint(true));
+/// assert_eq!(router.tools().next().unwrap().title.as_deref(), Some("Time of day"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ToolEntry<'r> {
+    /// `None` if the tool is not registered.
+    tool: Option<&'r mut Tool>,
+}
+
+impl ToolEntry<'_> {
+    /// Returns an entry that stands for no tool. Setting its members has no effect.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { tool: None }
+    }
+
+    /// Sets the name for display (since 2025-06-18; META-035).
+    pub fn title(self, title: impl Into<String>) -> Self {
+        self.set(|tool| tool.title = Some(title.into()))
+    }
+
+    /// Sets the description for a model.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        self.set(|tool| tool.description = Some(description.into()))
+    }
+
+    /// Sets the hints about the behaviour (since 2025-03-26).
+    ///
+    /// Clients do not trust the hints of a server that they do not trust (TOOL-026).
+    pub fn annotations(self, annotations: ToolAnnotations) -> Self {
+        self.set(|tool| tool.annotations = Some(annotations))
+    }
+
+    /// Sets the icons (since 2025-11-25; META-026).
+    pub fn icons(self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.set(|tool| tool.icons = icons.into_iter().collect())
+    }
+
+    /// Sets the metadata, an object (since 2025-06-18).
+    pub fn meta(self, meta: RawJson) -> Self {
+        self.set(|tool| tool.meta = Some(meta))
+    }
+
+    fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
+        if let Some(tool) = self.tool.as_deref_mut() {
+            change(tool);
+        }
+        self
+    }
+}
+
+impl<H, M: Hook> Router<H, M> {
+    /// Returns a registered tool, hidden or not, to change how it is described. The list of tools counts as changed.
+    ///
+    /// If no tool has this name, setting the members has no effect.
+    pub fn tool_entry(&mut self, name: &str) -> ToolEntry<'_> {
+        ToolEntry { tool: self.tools.item_mut(name) }
+    }
+}
