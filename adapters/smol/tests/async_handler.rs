@@ -32,7 +32,7 @@ use support::{ERAS, NoteLog, client_config, server_config, text, version_set, wi
 
 type ServerThread = JoinHandle<Result<(), Error>>;
 
-fn answer_with_elicitation(cx: &mut Cx, call: &Call) -> Result<mcp_blocking::Answered, RpcError> {
+fn answer_with_elicitation(cx: &mut Cx<'_>, call: &Call) -> Result<mcp_blocking::Answered, RpcError> {
     let tool = call.tool_call()?;
     if tool.name != "plain" {
         cx.elicit("sure", format!("Sure of {}?", tool.name), ElicitSchema::default())?;

@@ -260,7 +260,7 @@ fn open_input_request_delays_nothing_else() {
     with_timeout(|| {
         for era in ERAS {
             block_on(async {
-                let (far, server) = spawn_server(|cx: &mut Cx, call: &Call| {
+                let (far, server) = spawn_server(|cx: &mut Cx<'_>, call: &Call| {
                     cx.elicit("sure", "Sure?", ElicitSchema::default())?;
                     cx.complete(&CallToolResult::text(call.tool_call()?.name))
                 });

@@ -40,7 +40,7 @@ fn update_applies_while_removed_tool_still_runs() {
                 updates.schedule(|router| {
                     router.core().remove(EntryKind::Tool, "slow");
                     router.core().remove(EntryKind::Tool, "replace");
-                    router.tool("new", "Is there now", |_: &mut Cx<'_>, ()| "new");
+                    router.tool("new", |_: &mut Cx<'_>, ()| "new").description("Is there now");
                 });
                 "replaced"
             })
@@ -80,7 +80,7 @@ fn concurrent_updates_are_all_applied() {
                 let added = name.clone();
                 updates.schedule(move |router| {
                     let answer = name.clone();
-                    router.tool(&name, "", move |_: &mut Cx<'_>, ()| answer.clone());
+                    router.tool(&name, move |_: &mut Cx<'_>, ()| answer.clone());
                 });
                 added
             })

@@ -140,7 +140,7 @@ impl RegisterErrors {
 
     /// Returns whether no registration was refused.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

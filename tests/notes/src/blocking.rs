@@ -3,12 +3,20 @@
 use std::sync::Arc;
 
 use mcp_blocking::mcp_proto::http::server::Config;
-use mcp_blocking::{HttpServer, Server};
+use mcp_blocking::{HttpServer, Router, Server};
 
+use crate::entries::add_entries;
 use crate::news::watch;
 use crate::store::Store;
 
-crate::entries::router!(mcp_blocking []);
+/// Creates the server: every entry shares the store.
+#[must_use]
+pub fn router(store: &Arc<Store>) -> Router {
+    let mut router = Router::new("notes", env!("CARGO_PKG_VERSION"));
+    add_entries(&mut router, store);
+    router.subscriptions(|_, _| {});
+    router
+}
 
 pub fn serve_stdio(store: &Arc<Store>) -> anyhow::Result<()> {
     let router = router(store);

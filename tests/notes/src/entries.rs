@@ -1,15 +1,16 @@
 //! The entries of the server, written once for all adapters.
 //!
-//! Handlers are closures of one line over the functions below, which know nothing of MCP's messages. An application
-//! with one adapter writes `router.tool(…)` itself; here a macro does, because `async` stands before the closures of
-//! `mcp-smol` alone.
+//! Handlers are closures of one line over the functions below, which know nothing of MCP's messages.
+
+use std::sync::Arc;
 
 use anyhow::Context;
 use mcp_blocking::mcp_proto::model::{
-    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
+    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference,
     ToolAnnotations,
 };
-use mcp_blocking::mcp_proto::router::{schema, suggest};
+use mcp_blocking::mcp_proto::router::suggest;
+use mcp_blocking::router::RegisterFunctions;
 use mcp_blocking::{Typed, schemars};
 
 use crate::store::{Note, NoteError, Store};
@@ -24,6 +25,7 @@ pub fn note_uri(id: i64) -> String {
     format!("note://{id}")
 }
 
+/// Adds a note
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 pub struct NewNote {
     /// Title, unique among all notes
@@ -56,37 +58,6 @@ pub struct Summary {
 
 /// Styles of a summary, for completion.
 pub const STYLES: [&str; 3] = ["bullet points", "one sentence", "poem"];
-
-/// The tools: their schemas come from types, their titles and annotations are for the users of clients.
-pub mod tools {
-    use super::*;
-
-    pub fn add() -> Tool {
-        let adds = ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
-        schema::tool::<NewNote>("add").title("Add a note").description("Adds a note").annotations(adds)
-    }
-
-    pub fn search() -> Tool {
-        let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
-        let tool = schema::tool::<Text>("search").title("Search notes").annotations(reads);
-        tool.description("Returns up to 100 notes with this text in title or body")
-    }
-
-    pub fn remove() -> Tool {
-        let removes =
-            ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
-        schema::tool::<NoteId>("remove")
-            .title("Remove a note")
-            .description("Removes a note")
-            .annotations(removes)
-    }
-
-    pub fn import() -> Tool {
-        let adds = ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
-        let tool = schema::tool::<Text>("import").title("Import notes").annotations(adds);
-        tool.description("Adds one note for each line of the form `title: body`")
-    }
-}
 
 #[must_use]
 pub fn index() -> Resource {
@@ -125,8 +96,8 @@ pub fn search(store: &Store, text: &str) -> Result<Typed<Found>, NoteError> {
 
 /// Adds notes, with `anyhow`: each step says what it was about.
 ///
-/// An error becomes a result that tells the model what went wrong. `{:#}` writes all causes; the text of an
-/// `anyhow::Error` alone is the outermost context.
+/// An error becomes a result that tells the model what went wrong. `{:#}` writes all causes; of an `anyhow::Error` the
+/// client reads the outermost context alone.
 pub fn import(store: &Store, text: &str) -> Result<String, String> {
     let run = || -> anyhow::Result<String> {
         let mut added = 0;
@@ -165,55 +136,38 @@ pub fn suggest_ids(store: &Store, typed: &str) -> Result<Vec<String>, NoteError>
     Ok(suggest(ids.iter().map(String::as_str), typed))
 }
 
-/// Defines `router`: the entries on the `Router` of an adapter. `[async]` stands before its closures, or `[]`.
-///
-/// Every closure owns a handle of the shared store.
-macro_rules! router {
-    ($adapter:ident [$($async:tt)?]) => {
-        /// Creates the server: every entry shares the store.
-        pub fn router(store: &std::sync::Arc<Store>) -> $adapter::Router {
-            use $adapter::mcp_proto::router::{CompletionTarget, ResourceTarget, suggest};
-            use $adapter::Cx;
-            use crate::entries::*;
+/// Adds the entries to the router of any adapter. They share the store.
+pub fn add_entries(router: &mut impl RegisterFunctions, store: &Arc<Store>) {
+    let adds = || ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
+    let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
+    let removes =
+        ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
 
-            let mut router = $adapter::Router::new("notes", env!("CARGO_PKG_VERSION"));
-            let shared = || store.clone();
-            let store = shared();
-            router.tool_with(tools::add(), $($async)? move |_: &mut Cx<'_>, note: NewNote| add(&store, &note));
-            let store = shared();
-            router.tool_with(tools::search(), $($async)? move |_: &mut Cx<'_>, Text { text }: Text| {
-                search(&store, &text)
-            });
-            let store = shared();
-            router.tool_with(tools::remove(), $($async)? move |_: &mut Cx<'_>, NoteId { id }: NoteId| store.remove(id));
-            let store = shared();
-            router.tool_with(tools::import(), $($async)? move |_: &mut Cx<'_>, Text { text }: Text| {
-                import(&store, &text)
-            });
-            let store = shared();
-            router.resource(index(), $($async)? move |_: &mut Cx<'_>, _: &ResourceTarget<'_>| list(&store));
-            let store = shared();
-            router.resource_template(note_template(), $($async)? move |_: &mut Cx<'_>, read_target: &ResourceTarget<'_>| {
-                read(&store, read_target.variables.get("id"))
-            });
-            let store = shared();
-            router.prompt(summarize_prompt(), $($async)? move |_: &mut Cx<'_>, summary: Summary| {
-                summarize(&store, &summary)
-            });
-            let store = shared();
-            router.completion(summarize_reference(), "id", $($async)? move |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
-                suggest_ids(&store, typed.value())
-            });
-            router.completion(summarize_reference(), "style", $($async)? |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
-                suggest(STYLES, typed.value())
-            });
-            let store = shared();
-            router.completion(note_reference(), "id", $($async)? move |_: &mut Cx<'_>, typed: &CompletionTarget<'_>| {
-                suggest_ids(&store, typed.value())
-            });
-            router.subscriptions(|_, _| {});
-            router
-        }
-    };
+    let mut entries = router.with_state(store.clone());
+    entries.tool("add", |store, _, note: NewNote| add(store, &note)).title("Add a note").annotations(adds());
+    entries
+        .tool("search", |store, _, Text { text }: Text| search(store, &text))
+        .title("Search notes")
+        .description("Returns up to 100 notes with this text in title or body")
+        .annotations(reads);
+    entries
+        .tool("remove", |store, _, NoteId { id }: NoteId| store.remove(id))
+        .title("Remove a note")
+        .description("Removes a note")
+        .annotations(removes);
+    entries
+        .tool("import", |store, _, Text { text }: Text| import(store, &text))
+        .title("Import notes")
+        .description("Adds one note for each line of the form `title: body`")
+        .annotations(adds());
+
+    entries
+        .resource(index(), |store, _, _| list(store))
+        .resource_template(note_template(), |store, _, read_target| {
+            read(store, read_target.variables.get("id"))
+        })
+        .prompt(summarize_prompt(), |store, _, summary: Summary| summarize(store, &summary))
+        .completion(summarize_reference(), "id", |store, _, typed| suggest_ids(store, typed.value()))
+        .completion(summarize_reference(), "style", |_, _, typed| suggest(STYLES, typed.value()))
+        .completion(note_reference(), "id", |store, _, typed| suggest_ids(store, typed.value()));
 }
-pub(crate) use router;

@@ -6,12 +6,20 @@
 use std::sync::Arc;
 
 use mcp_smol::mcp_proto::http::server::Config;
-use mcp_smol::{HttpServer, Server};
+use mcp_smol::{HttpServer, Router, Server};
 
+use crate::entries::add_entries;
 use crate::news::watch;
 use crate::store::Store;
 
-crate::entries::router!(mcp_smol [async]);
+/// Creates the server: every entry shares the store.
+#[must_use]
+pub fn router(store: &Arc<Store>) -> Router {
+    let mut router = Router::new("notes", env!("CARGO_PKG_VERSION"));
+    add_entries(&mut router, store);
+    router.subscriptions(|_, _| {});
+    router
+}
 
 pub fn serve_stdio(store: &Arc<Store>) -> anyhow::Result<()> {
     let router = router(store);

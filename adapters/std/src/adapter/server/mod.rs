@@ -31,7 +31,8 @@ pub use connection::MigratedConnection;
 pub use connections::Connections;
 pub use cores::Cores;
 pub use cx::{
-    Answered, AsyncCx, Backend, BorrowedCall, CallCx, CallState, Cx, OwnedCall, RunningCall, StartTimer,
+    Answered, AsyncCx, Backend, BorrowedCall, CallCx, CallParts, CallState, Cx, OwnedCall, RunningCall,
+    StartTimer,
 };
 pub use dispatcher::{CommandSender, Dispatcher};
 pub use handler::{Handler, HandlerFailure};

@@ -21,6 +21,7 @@ use crate::catch;
 pub type HandlerResult = Result<(Answered, bool), RpcError>;
 
 /// What remains to be done for a call.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Step<'a, F: Flavor> {
     Answered(Result<Answered, RpcError>),
     Run(&'a F::Handler, CallTarget<'a>, HookGuard<'a, F::Handler, F::Hook>),

@@ -59,6 +59,11 @@ pub trait RegisterFunctions {
         router: [.as_router()], store: store_function
     }
 
+    /// Returns a view of this router whose handlers share `state`, as their first argument.
+    fn with_state<S: Send + Sync + 'static>(&mut self, state: S) -> FunctionsWithState<'_, Self::Flavor, S> {
+        FunctionsWithState { router: self.as_router(), state: Arc::new(state) }
+    }
+
     /// Adds a hook that observes the calls of entries and lists.
     fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
         let router = self.as_router();
@@ -72,6 +77,35 @@ impl<F: Flavor> RegisterFunctions for Router<F> {
 
     fn as_router(&mut self) -> &mut Self {
         self
+    }
+}
+
+/// Adds entries to a router of any flavour, whose handlers get a shared value as their first argument.
+pub struct FunctionsWithState<'r, F: Flavor, S> {
+    router: &'r mut Router<F>,
+    state: Arc<S>,
+}
+
+impl<F: Flavor, S> core::fmt::Debug for FunctionsWithState<'_, F, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FunctionsWithState").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+macro_rules! store_function_with_state {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let state = $self.state.clone();
+        F::from_function(shared_functions::$kind(move |cx: &mut Cx<'_>, arguments: $arguments| {
+            $handler(&state, cx, arguments)
+        }))
+    }};
+}
+
+impl<F: Flavor, S: Send + Sync + 'static> FunctionsWithState<'_, F, S> {
+    entries! {
+        pub Fn(&S, &mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        router: [.router], store: store_function_with_state
     }
 }
 

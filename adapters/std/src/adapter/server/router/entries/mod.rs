@@ -253,5 +253,5 @@ mod any;
 mod callbacks;
 mod state;
 
-pub use any::{RegisterFunctions, RegisterFutures};
+pub use any::{FunctionsWithState, RegisterFunctions, RegisterFutures};
 pub use state::WithState;
