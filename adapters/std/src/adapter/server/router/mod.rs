@@ -18,7 +18,7 @@ use mcp_proto::router::{self, Hook, PageCache, RegisterError, RegisterErrors, Sc
 use mcp_proto::server::Call;
 
 pub use answer::HandlerResult;
-pub use entries::{FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
+pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
 pub use flavor::{
     Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,

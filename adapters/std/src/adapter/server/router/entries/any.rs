@@ -5,12 +5,12 @@ use alloc::sync::Arc;
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
     CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, ResourceTarget,
-    ToolArguments, ToolEntry, UntypedArguments,
+    ToolEntry, UntypedArguments,
 };
 use serde::de::DeserializeOwned;
 
 use super::handlers::{send_futures, shared_functions};
-use super::{Flavor, Router, SendCall};
+use super::{ArgumentsOn, Flavor, Router, SendCall};
 use crate::adapter::server::cx::{AsyncCx, Cx};
 use crate::adapter::server::router::FutureFlavor;
 
@@ -56,7 +56,7 @@ pub trait RegisterFunctions {
     entries! {
         Fn(&mut Cx<'_>), data: [],
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
-        router: [.as_router()], store: store_function
+        adapter: <Self::Flavor as Flavor>::Adapter, router: [.as_router()], store: store_function
     }
 
     /// Returns a view of this router whose handlers share `state`, as their first argument.
@@ -105,7 +105,7 @@ impl<F: Flavor, S: Send + Sync + 'static> FunctionsWithState<'_, F, S> {
     entries! {
         pub Fn(&S, &mut Cx<'_>), data: [],
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
-        router: [.router], store: store_function_with_state
+        adapter: F::Adapter, router: [.router], store: store_function_with_state
     }
 }
 
@@ -123,7 +123,7 @@ pub trait RegisterFutures {
             [+ for<'a> SendCall<(&'a mut AsyncCx, A), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
-        router: [.as_router()], store: store_future
+        adapter: <Self::Flavor as Flavor>::Adapter, router: [.as_router()], store: store_future
     }
 }
 

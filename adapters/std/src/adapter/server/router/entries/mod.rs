@@ -35,6 +35,31 @@ pub trait SendCall<Arguments, T>: Clone + Send + Sync + 'static {
     fn call(self, arguments: Arguments) -> Self::Future;
 }
 
+/// [`ToolArguments`], on the router of an adapter.
+#[cfg_attr(
+    feature = "schemars",
+    diagnostic::on_unimplemented(
+        message = "the schema of `{Self}` is not known, so it cannot be the arguments of a tool",
+        label = "the arguments are decoded as `{Self}`",
+        note = "add `#[derive(serde::Deserialize, schemars::JsonSchema)]` to the type",
+        note = "a tool whose schema is known only at run time is added by `tool_with`"
+    )
+)]
+#[cfg_attr(
+    not(feature = "schemars"),
+    diagnostic::on_unimplemented(
+        message = "the schema of `{Self}` is not known, so it cannot be the arguments of a tool",
+        label = "the arguments are decoded as `{Self}`",
+        note = "enable the feature `schemars` of the package of `{Adapter}`, and add `#[derive(serde::Deserialize, schemars::JsonSchema)]` to the type",
+        note = "without the feature, implement `ToolArguments` for the type",
+        note = "a tool whose schema is known only at run time is added by `tool_with`"
+    )
+)]
+pub trait ArgumentsOn<Adapter>: ToolArguments {}
+
+#[diagnostic::do_not_recommend]
+impl<A: ToolArguments, Adapter> ArgumentsOn<Adapter> for A {}
+
 macro_rules! send_call {
     ($($name:ident: $type:ident),+) => {
         #[diagnostic::do_not_recommend]
@@ -59,13 +84,14 @@ send_call!(a: A, b: B, c: C);
 /// - `Fn`: the trait of closures, with the parameters before the arguments.
 /// - `data`: further bounds of arguments.
 /// - `bounds`: further bounds of closures, as for the macro `handlers!`: of tools and prompts, of resources, of completions.
+/// - `adapter`: the adapter of the router.
 /// - `router`: tokens after `self` that lead to the router.
 /// - `handlers`: the expression of the stored handler, in which `$handler` is the closure.
 macro_rules! entries {
     (
         $vis:vis $Fn:ident($($before:ty),+), data: [$($data:tt)*],
         bounds: [$($arguments:tt)*] [$($resource:tt)*] [$($completion:tt)*],
-        router: [$($router:tt)*], store: $store:ident
+        adapter: $adapter:ty, router: [$($router:tt)*], store: $store:ident
     ) => {
         /// Adds a tool. Its schemas are those of the types of its arguments and of its result.
         ///
@@ -79,7 +105,7 @@ macro_rules! entries {
             handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*,
         ) -> ToolEntry<'_>
         where
-            A: ToolArguments + 'static $($data)*,
+            A: ArgumentsOn<$adapter> + 'static $($data)*,
             T: IntoToolResult + 'static,
         {
             let handler = $store!(self, tool, handler, A);
@@ -184,7 +210,7 @@ macro_rules! store_send_future {
 
 impl<R: 'static> Router<Functions<R>> {
     entries! {
-        pub FnMut(&mut Cx<'_>), data: [], bounds: [] [] [], router: [], store: store_local_function
+        pub FnMut(&mut Cx<'_>), data: [], bounds: [] [] [], adapter: R, router: [], store: store_local_function
     }
 }
 
@@ -192,13 +218,13 @@ impl<R: 'static> Router<SharedFunctions<R>> {
     entries! {
         pub Fn(&mut Cx<'_>), data: [],
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
-        router: [], store: store_shared_function
+        adapter: R, router: [], store: store_shared_function
     }
 }
 
 impl<R: 'static> Router<LocalFutures<R>> {
     entries! {
-        pub AsyncFn(&mut AsyncCx), data: [], bounds: [] [] [], router: [], store: store_local_future
+        pub AsyncFn(&mut AsyncCx), data: [], bounds: [] [] [], adapter: R, router: [], store: store_local_future
     }
 }
 
@@ -209,7 +235,7 @@ impl<R: 'static> Router<SendFutures<R>> {
             [+ for<'a> SendCall<(&'a mut AsyncCx, A), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
-        router: [], store: store_send_future
+        adapter: R, router: [], store: store_send_future
     }
 }
 

@@ -5,12 +5,12 @@ use alloc::sync::Arc;
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
     CompletionTarget, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, ResourceTarget,
-    ToolArguments, ToolEntry, UntypedArguments,
+    ToolEntry, UntypedArguments,
 };
 use serde::de::DeserializeOwned;
 
 use super::handlers::{local_functions, local_futures, send_futures, shared_functions};
-use super::{Flavor, Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
+use super::{ArgumentsOn, Flavor, Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
 use crate::adapter::server::cx::{AsyncCx, Cx};
 
 /// Adds entries whose handlers get a shared value as their first argument.
@@ -79,7 +79,7 @@ macro_rules! store_send_future {
 
 impl<R: 'static, S: 'static> WithState<'_, Functions<R>, S> {
     entries! {
-        pub FnMut(&S, &mut Cx<'_>), data: [], bounds: [] [] [], router: [.router], store: store_local_function
+        pub FnMut(&S, &mut Cx<'_>), data: [], bounds: [] [] [], adapter: R, router: [.router], store: store_local_function
     }
 }
 
@@ -87,13 +87,13 @@ impl<R: 'static, S: Send + Sync + 'static> WithState<'_, SharedFunctions<R>, S> 
     entries! {
         pub Fn(&S, &mut Cx<'_>), data: [],
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
-        router: [.router], store: store_shared_function
+        adapter: R, router: [.router], store: store_shared_function
     }
 }
 
 impl<R: 'static, S: 'static> WithState<'_, LocalFutures<R>, S> {
     entries! {
-        pub AsyncFn(&S, &mut AsyncCx), data: [], bounds: [] [] [], router: [.router], store: store_local_future
+        pub AsyncFn(&S, &mut AsyncCx), data: [], bounds: [] [] [], adapter: R, router: [.router], store: store_local_future
     }
 }
 
@@ -104,6 +104,6 @@ impl<R: 'static, S: Send + Sync + 'static> WithState<'_, SendFutures<R>, S> {
             [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, A), T>]
             [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
             [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
-        router: [.router], store: store_send_future
+        adapter: R, router: [.router], store: store_send_future
     }
 }
