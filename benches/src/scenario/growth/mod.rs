@@ -139,62 +139,19 @@ fn limits(n: usize) -> Limits {
 mod tests {
     use super::*;
 
-    /// The names of all operations, as `benches/measure` uses them.
-    const OPERATIONS: &[&str] = &[
-        "call-up",
-        "call-down",
-        "call-random",
-        "call-text",
-        "call-apart",
-        "cancel",
-        "expire",
-        "session",
-        "waiting",
-        "waiting-apart",
-        "waiting-cancel",
-        "round",
-        "round-apart",
-        "listen",
-        "listen-together",
-        "subscribe",
-        "subscribe-apart",
-        "publish",
-        "client-call",
-        "client-cancel",
-        "client-expire",
-        "client-queued",
-        "client-input",
-        "client-url",
-        "client-round",
-        "outbox",
-        "client-subscribe",
-        "client-subscribe-legacy",
-        "client-change",
-        "client-change-legacy",
-        "http-client-call",
-        "http-client-message",
-        "http-client-stream",
-        "http-client-event",
-        "pool",
-        "http-sessions",
-        "http-exchanges",
-        "http-together",
-        "http-streams",
-        "http-session",
-        "http-gone",
-        "http-listen",
-        "resume-get",
-        "resume-call",
-        "router-call",
-        "router-page",
-        "router-change",
-    ];
+    /// The operations that `benches/measure` measures.
+    fn operations() -> impl Iterator<Item = &'static str> {
+        let script = include_str!("../../../growth.py");
+        script.lines().filter_map(|line| line.strip_prefix("        (\"")?.split('"').next())
+    }
 
     #[test]
-    fn every_operation_runs_beside_others() {
-        for operation in OPERATIONS {
+    fn every_operation_of_the_script_runs_beside_others() {
+        assert!(operations().count() > 40);
+        for operation in operations() {
             for n in [1, 7] {
-                let mut scenario = by_name(&format!("{operation}-{n}")).expect("an operation");
+                let name = format!("{operation}-{n}");
+                let mut scenario = by_name(&name).unwrap_or_else(|| panic!("no scenario {name}"));
                 (0..3).for_each(|_| scenario.run_once());
             }
         }
