@@ -16,6 +16,7 @@ mod resumption;
 mod router;
 mod subscriptions;
 
+use core::hint::black_box;
 use core::time::Duration;
 
 use mcp_proto::Limits;
@@ -88,7 +89,14 @@ const WARM_UP: usize = 20;
 /// Runs a scenario until its buffers have their size.
 fn warmed_up<S: Scenario>(mut scenario: S) -> S {
     (0..WARM_UP).for_each(|_| scenario.run_once());
+    settle_allocator();
     scenario
+}
+
+/// Lets the allocator sort the blocks that the set-up has freed, which it does at the next large request.
+fn settle_allocator() {
+    // Smaller than what the system allocators map separately, larger than what they serve from lists of small blocks.
+    drop(black_box(Vec::<u8>::with_capacity(100 << 10)));
 }
 
 /// Visits the numbers below `len` in a scattered order.
