@@ -118,10 +118,13 @@ class GrowthTable:
     def __init__(self):
         self.rows = []
 
-    def measure(self, program, one_core, runs):
+    def measure(self, program, one_core, runs, parts):
+        """Measures the operations whose name contains one of `parts`."""
         figures = []
         for role, operations in OPERATIONS:
             for name, text, most in operations:
+                if not any(part in name for part in parts):
+                    continue
                 all_of = [Figure(program, name, min(n, most or n)) for n in OTHERS]
                 for figure in all_of:
                     figure.time(one_core, min(runs, 3))
