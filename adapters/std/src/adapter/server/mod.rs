@@ -10,6 +10,7 @@ mod connections;
 mod cores;
 mod cx;
 mod dispatcher;
+mod handle;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
@@ -28,9 +29,10 @@ pub use connections::Connections;
 pub use cores::Cores;
 pub use cx::{Answered, Backend, CallBackend, Cx};
 pub use dispatcher::{CommandSender, Dispatcher};
+pub use handle::Handle;
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, Shard};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 pub use server_loop::{Backlog, LocalBackend, ServerLoop, apply_outcome, dispatch_event};
-pub use stream::{CallRunner, Handle, Server};
+pub use stream::{CallRunner, Server};
