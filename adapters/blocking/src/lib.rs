@@ -340,7 +340,7 @@ pub mod testing;
 
 pub use client::Client;
 #[cfg(feature = "http")]
-pub use http::serve_http;
+pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
 pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
@@ -348,12 +348,10 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
-#[cfg(feature = "http")]
-pub use mcp_std::adapter::server::HttpServer;
-pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, Server};
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
-pub use mcp_std::io::{MemoryEnd, memory_pair};
+pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};
@@ -363,7 +361,7 @@ pub use mcp_std::schema;
 pub use mcp_std::tls;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
 pub use router::{Router, RouterUpdates};
-pub use server::{serve, serve_stdio};
+pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.
 pub type Options = mcp_std::adapter::client::Options<Client>;
