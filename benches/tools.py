@@ -49,17 +49,17 @@ def stripped(path):
         return os.path.getsize(os.path.join(d, "out")) / 1e6
 
 
-def instructions(command):
+def instructions(command, timeout=900):
     """Returns the instructions of a whole run in user space; `command` takes the counting tool."""
     with tempfile.NamedTemporaryFile("r", prefix="cachegrind-") as log:
         tool = [VALGRIND, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-        run(command([*tool, f"--log-file={log.name}"]))
+        run(command([*tool, f"--log-file={log.name}"]), timeout)
         return int(re.findall(r"I\s+refs:\s+([\d,]+)", log.read())[-1].replace(",", ""))
 
 
-def slope(command, low, high):
+def slope(command, low, high, timeout=900):
     """Returns the instructions per operation: the slope between two run lengths, which excludes start-up."""
     if not VALGRIND:
         return None
-    ends = [instructions(lambda tool, n=n: command(tool, n)) for n in (low, high)]
+    ends = [instructions(lambda tool, n=n: command(tool, n), timeout) for n in (low, high)]
     return (ends[1] - ends[0]) / (high - low)

@@ -5,6 +5,8 @@
 
 extern crate alloc;
 
+#[path = "layering/adapter_names.rs"]
+mod adapter_names;
 #[path = "layering/adapters.rs"]
 mod adapters;
 #[path = "layering/citations.rs"]

@@ -2,6 +2,7 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use mcp_proto::RpcError;
@@ -9,7 +10,7 @@ use mcp_proto::server::Config;
 use mcp_std::adapter::server::Cx;
 use mcp_std::io::{Duplex, Stdio, memory_pair};
 
-use super::{Client, Error, Handler, Options, Router, Server};
+use super::{Client, Error, Handle, Handler, Options, Router, Server};
 
 /// Makes a handler of a closure. The closure may use [`wait`].
 macro_rules! handler {
@@ -86,7 +87,7 @@ pub(crate) fn yield_now() {
 }
 
 pub(crate) fn make_stdio_server<H: Handler>(config: Config, handler: H) -> Server<Stdio, H> {
-    Server::new(config, Stdio::guarded().unwrap(), handler)
+    Server::stdio(config, handler).unwrap()
 }
 
 /// Connects a client to a server that `serve` plays on a thread.
@@ -120,4 +121,19 @@ pub(crate) fn serve_stream(
         None => router().serve(near),
     });
     (Box::new(far), serving)
+}
+
+/// Serves a handler on a thread. Returns the client end of the stream and a handle of the server.
+pub(crate) fn serve_with_handle<H: Handler>(
+    config: Config,
+    make: impl FnOnce() -> H + Send + 'static,
+) -> (Box<dyn Duplex>, Handle, JoinHandle<Result<(), Error>>) {
+    let (near, far) = memory_pair(1 << 14);
+    let (sender, receiver) = mpsc::channel();
+    let serving = thread::spawn(move || {
+        let mut server = Server::new(config, near, make());
+        sender.send(server.handle()?).expect("a receiver");
+        server.run()
+    });
+    (Box::new(far), receiver.recv().expect("a handle"), serving)
 }

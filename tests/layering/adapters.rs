@@ -24,7 +24,7 @@ const STD_MODULES: &[(&str, &str)] = &[
     ("adapter::driver", "adapter::poll clock io"),
     (
         "adapter::server",
-        "adapter::driver adapter::net_stream adapter::poll adapter::sync catch clock entropy error io tls",
+        "adapter::driver adapter::net_stream adapter::poll adapter::sync catch clock entropy error io schema tls",
     ),
     (
         "adapter::client",

@@ -341,7 +341,7 @@ pub mod testing;
 pub use adapter_router::{Blocking, Router, RouterUpdates};
 pub use client::Client;
 #[cfg(feature = "http")]
-pub use http::serve_http;
+pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
 pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
@@ -349,14 +349,12 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::ClientHandler;
-#[cfg(feature = "http")]
-pub use mcp_std::adapter::server::HttpServer;
 #[doc(inline)]
 pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, Server};
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
-pub use mcp_std::io::{MemoryEnd, memory_pair};
+pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};
@@ -365,7 +363,7 @@ pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
-pub use server::{serve, serve_stdio};
+pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.
 pub type Options = mcp_std::adapter::client::Options<Client>;

@@ -249,6 +249,13 @@ impl From<SpawnError> for Error {
     }
 }
 
+/// A refused command, for example of a [`Handle`](crate::adapter::server::Handle).
+impl From<UseError> for Error {
+    fn from(error: UseError) -> Self {
+        Self::Use(error)
+    }
+}
+
 impl From<RegisterErrors> for Error {
     fn from(error: RegisterErrors) -> Self {
         Self::Register(error)

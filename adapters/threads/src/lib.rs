@@ -254,7 +254,7 @@ pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
-pub use mcp_std::io::{MemoryEnd, memory_pair};
+pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};

@@ -3,6 +3,7 @@
 mod changes;
 mod conversation;
 mod framing;
+mod growth;
 mod h1;
 mod http;
 mod large;
@@ -63,6 +64,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
     if let Some(("match", rest)) = name.split_once('-') {
         let (templates, value) = rest.split_once('-')?;
         return Some(Box::new(TemplateMatch::new(templates.parse().ok()?, value.parse().ok()?)));
+    }
+    if let Some(name) = name.strip_prefix("growth-") {
+        return growth::by_name(name);
     }
     if let Some(name) = name.strip_prefix("sse-") {
         return ReadEvents::by_name(name).map(|s| Box::new(s) as _);

@@ -50,7 +50,10 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
         .title("Add")
         .description("Adds two numbers; integers exactly")
         .annotations(read_only());
+}
 
+/// Registers the tool that always fails, which is the last one of the list.
+pub(super) fn register_fail(router: &mut impl RegisterFunctions, broken: Option<TourStep>) {
     let fail = move |_: &mut Cx<'_>, _: NoArguments| {
         let text = "this tool always fails";
         if broken == Some(TourStep::Error) { Ok(text) } else { Err(text) }

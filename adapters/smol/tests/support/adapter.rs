@@ -5,6 +5,7 @@
 use alloc::borrow::Cow;
 use core::time::Duration;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use async_io::Async;
@@ -306,6 +307,22 @@ pub(crate) fn serve_stream(
         None => block_on(router().serve(Async::new(near)?)),
     });
     (Box::new(Socket::unix(far).expect("a stream")), serving)
+}
+
+/// Serves a handler on a thread. Returns the client end of the stream and a handle of the server.
+pub(crate) fn serve_with_handle<H: Handler>(
+    config: server::Config,
+    make: impl FnOnce() -> H + Send + 'static,
+) -> (Box<dyn Duplex>, Handle, JoinHandle<Result<(), Error>>) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    let (sender, receiver) = mpsc::channel();
+    let serving = thread::spawn(move || {
+        let server = Server::new(config, Async::new(near)?, make());
+        sender.send(server.handle()).expect("a receiver");
+        block_on(server.run())
+    });
+    let stream = Socket::unix(far).expect("a stream");
+    (Box::new(stream), receiver.recv().expect("a handle"), serving)
 }
 
 /// Dispatches what arrived for the client, and waits up to a millisecond if nothing did.

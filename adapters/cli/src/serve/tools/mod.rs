@@ -41,6 +41,7 @@ pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Route
     };
     demo::register(&mut router, broken);
     count::register(&mut router, broken);
+    demo::register_fail(&mut router, broken);
     router.on_failure(|call, failure| session::print_note(&format!("{} failed: {failure}", call.method())));
     (router, clock)
 }

@@ -21,10 +21,11 @@ use mcp_proto::{Change, Instant};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
 use super::dispatcher::CommandSender;
+use super::handle::Handle;
 use super::handler::Handler;
 use super::remote::RemoteCall;
 use super::server_loop::ServerLoop;
-use super::stream::{CallRunner, Handle};
+use super::stream::CallRunner;
 use crate::Error;
 use crate::adapter::sync::ErasedBox;
 use crate::io::Listener;

@@ -11,6 +11,7 @@ mod connections;
 mod cores;
 mod cx;
 mod dispatcher;
+mod handle;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
@@ -35,9 +36,10 @@ pub use cx::{
     StartTimer,
 };
 pub use dispatcher::{CommandSender, Dispatcher};
+pub use handle::Handle;
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, Shard};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event};
-pub use stream::{CallRunner, Handle, Server};
+pub use stream::{CallRunner, Server};

@@ -7,14 +7,14 @@ use core::time::Duration;
 
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{Change, Fault, Instant};
+use mcp_proto::{Fault, Instant};
 
-use super::dispatcher::{CommandSender, Dispatcher};
+use super::dispatcher::Dispatcher;
+use super::handle::Handle;
 use super::handler::Handler;
 use super::remote::RemoteCall;
 use super::server_loop::{Backlog, ServerLoop, dispatch_event};
 use crate::adapter::driver::PipeDriver;
-use crate::adapter::sync::SendError;
 use crate::io::{Duplex, Stdio};
 use crate::{Error, catch};
 
@@ -268,59 +268,6 @@ impl<D: fmt::Debug, H: fmt::Debug> fmt::Debug for Server<D, H> {
             .field("state", &self.state)
             .field("dispatcher", &self.dispatcher)
             .finish_non_exhaustive()
-    }
-}
-
-/// Sends commands to a running server from any thread. Clones refer to the same server.
-///
-/// Commands run soon and in order, as long as the server runs.
-#[derive(Clone, Debug)]
-pub struct Handle(CommandSender);
-
-impl Handle {
-    /// Creates a handle from a command sender.
-    #[must_use]
-    pub const fn new(commands: CommandSender) -> Self {
-        Self(commands)
-    }
-
-    /// Shuts the server down: it accepts no more requests, and ends when all calls are answered or after `grace`.
-    pub fn shutdown(&self, grace: Duration) {
-        // Refused if the server has stopped.
-        let _ = self.0.send_unbounded(move |server_loop| server_loop.shutdown(grace));
-    }
-
-    /// Publishes a change to all subscribers.
-    ///
-    /// The bound on waiting commands does not apply; several changes of one list or resource are published as one. If
-    /// very many resources have changed, all subscribers of resources are notified.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::Closed`] if the server has stopped.
-    pub fn publish(&self, change: &Change) -> Result<(), SendError<()>> {
-        self.0.publish(change.clone())
-    }
-
-    /// Runs a command of the engine on the event loop, for example to send a notification.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the server has stopped.
-    pub fn with_engine(
-        &self,
-        command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
-    ) -> Result<(), SendError<()>> {
-        self.0.send(move |server_loop| {
-            let now = server_loop.now();
-            command(server_loop.engine(), now);
-        })
-    }
-
-    /// Returns whether the server has stopped.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.0.is_closed()
     }
 }
 

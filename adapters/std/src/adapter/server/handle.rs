@@ -1,0 +1,71 @@
+//! Handles of running servers, for other threads.
+
+use core::time::Duration;
+
+use mcp_proto::server::Engine;
+use mcp_proto::{Change, Instant, Limit, UseError};
+
+use super::dispatcher::CommandSender;
+use crate::adapter::sync::SendError;
+
+/// Sends commands to a running server from any thread. Clones refer to the same server.
+///
+/// Commands run soon and in order, as long as the server runs.
+#[derive(Clone, Debug)]
+pub struct Handle(CommandSender);
+
+impl Handle {
+    /// Creates a handle from a command sender.
+    #[must_use]
+    pub const fn new(commands: CommandSender) -> Self {
+        Self(commands)
+    }
+
+    /// Shuts the server down: it accepts no more requests, and ends when all calls are answered or after `grace`.
+    pub fn shutdown(&self, grace: Duration) {
+        // Refused if the server has stopped.
+        let _ = self.0.send_unbounded(move |server_loop| server_loop.shutdown(grace));
+    }
+
+    /// Publishes a change to all subscribers.
+    ///
+    /// The bound on waiting commands does not apply; several changes of one list or resource are published as one. If
+    /// very many resources have changed, all subscribers of resources are notified.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Closed`] if the server has stopped.
+    pub fn publish(&self, change: &Change) -> Result<(), UseError> {
+        self.0.publish(change.clone()).map_err(refusal)
+    }
+
+    /// Runs a command of the engine on the event loop, for example to send a notification.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`] if 1,024 commands wait, [`UseError::Closed`] if the server has stopped.
+    pub fn with_engine(
+        &self,
+        command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
+    ) -> Result<(), UseError> {
+        let sent = self.0.send(move |server_loop| {
+            let now = server_loop.now();
+            command(server_loop.engine(), now);
+        });
+        sent.map_err(refusal)
+    }
+
+    /// Returns whether the server has stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// Returns the reason why a command was not sent.
+fn refusal(error: SendError<()>) -> UseError {
+    match error {
+        SendError::Full(()) => UseError::Full(Limit::LoopCommands),
+        SendError::Closed(()) => UseError::Closed,
+    }
+}
