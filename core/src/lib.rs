@@ -147,6 +147,7 @@
 //!
 //! | feature | default | what it enables |
 //! |---|---|---|
+//! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |

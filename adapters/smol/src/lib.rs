@@ -22,10 +22,12 @@
 //! }
 //! ```
 //!
-//! The documentation of [`Router`] has an example of each kind of entry: [tools with titles and
-//! annotations](Router::tool_with), [resources](Router::resource), [templates](Router::resource_template),
-//! [prompts](Router::prompt) and [completions](Router::completion), and of the [errors of
-//! handlers](Router#errors-of-handlers). [`RouterUpdates`] adds and removes entries while the server runs. The server
+//! The documentation of [`router::Router`] has an example of each kind of entry ([tools](router::Router::tool),
+//! [resources](router::Router::resource), [templates](router::Router::resource_template),
+//! [prompts](router::Router::prompt), [completions](router::Router::completion)), of [shared
+//! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
+//! [`RouterUpdates`] adds and removes entries while the server runs. A function over
+//! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
 //! `tests/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate waits for
@@ -229,10 +231,11 @@
 //!
 //! | feature | default | effect |
 //! |---|---|---|
+//! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
 //! | `base64` | yes | binary resources |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
 //! | `http` | yes | servers and clients over HTTP; enables `crypto` |
-//! | `schemars` | no | JSON Schemas of Rust types: `Router::tool`, `Cx::elicit_as` |
+//! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |

@@ -23,7 +23,7 @@
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
-//! | `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
+//! | `anyhow`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
 //!
 //! # Platforms
 //!

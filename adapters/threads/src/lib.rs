@@ -29,10 +29,12 @@
 //! }
 //! ```
 //!
-//! The documentation of [`Router`] has an example of each kind of entry: [tools with titles and
-//! annotations](Router::tool_with), [resources](Router::resource), [templates](Router::resource_template),
-//! [prompts](Router::prompt) and [completions](Router::completion), and of the [errors of
-//! handlers](Router#errors-of-handlers). [`RouterUpdates`] adds and removes entries while the server runs. The server
+//! The documentation of [`router::Router`] has an example of each kind of entry ([tools](router::Router::tool),
+//! [resources](router::Router::resource), [templates](router::Router::resource_template),
+//! [prompts](router::Router::prompt), [completions](router::Router::completion)), of [shared
+//! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
+//! [`RouterUpdates`] adds and removes entries while the server runs. A function over
+//! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
 //! `tests/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this

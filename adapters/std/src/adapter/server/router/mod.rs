@@ -93,18 +93,21 @@ use updates::{ChangeQueue, Snapshot};
 ///
 /// ```
 /// # use mcp_std::adapter::server::router::{Functions, Router};
-/// use mcp_proto::model::{ResourceTemplate};
+/// use mcp_proto::model::ResourceTemplate;
 ///
-/// #[derive(Debug, thiserror::Error)]
-/// enum TideError {
-///     #[error("no tide table for {0}; `harbours` lists the known ones")]
-///     UnknownHarbour(String),
-///     #[error("the tide table cannot be read")]
-///     Table(#[from] std::io::Error),
+/// #[derive(Debug)]
+/// struct UnknownHarbour(String);
+///
+/// impl std::fmt::Display for UnknownHarbour {
+///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+///         write!(f, "no tide table for {}; `harbours` lists the known ones", self.0)
+///     }
 /// }
 ///
-/// fn tide(harbour: &str) -> Result<String, TideError> {
-///     Err(TideError::UnknownHarbour(harbour.into()))
+/// impl std::error::Error for UnknownHarbour {}
+///
+/// fn tide(harbour: &str) -> Result<String, UnknownHarbour> {
+///     Err(UnknownHarbour(harbour.into()))
 /// }
 ///
 /// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
