@@ -6,23 +6,11 @@ use bytes::Bytes;
 
 use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::is_field;
+use super::framing::Framing;
 use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
-
-/// Framing of the body of a received message (RFC 9112, 6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// No body.
-    None,
-    /// This number of bytes.
-    Exact(u64),
-    /// The chunked transfer coding.
-    Chunked,
-    /// The end of the connection; responses only.
-    UntilClose,
-}
 
 /// The outcome of one read.
 #[derive(Debug)]
