@@ -7,7 +7,7 @@ use super::connection::{self, InputEnd};
 use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::{self, ParsedResponse};
 use super::status::put_length;
-use super::table::{self, ReceiveState, Trigger};
+use super::table::{self, RecvState, SendState, Trigger};
 use crate::head::{BodySize, Fields, ResponseHead, is_token};
 use crate::time::Instant;
 
@@ -77,7 +77,7 @@ impl Connection {
     /// Returns whether the next [`request`](Self::request) may be made.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.state.recv == ReceiveState::Idle && self.input_end.is_none()
+        self.state.recv == RecvState::Idle && self.input_end.is_none()
     }
 
     /// Returns whether bytes have arrived since the current or latest request was made.
@@ -170,28 +170,24 @@ impl Connection {
         on_head: impl FnOnce(ResponseHead<'_>) -> R,
     ) -> Result<Option<Event<R>>, ConnectionFault> {
         match self.state.recv {
-            ReceiveState::Idle => self.check_wait().map(|()| None),
-            ReceiveState::Unsent | ReceiveState::Due => {
-                self.check_wait()?;
-                Ok(self.state.is_over().then_some(Event::Closed))
+            RecvState::Idle => self.check_wait().map(|()| None),
+            RecvState::Unsent | RecvState::Due => {
+                self.check_wait().map(|()| self.state.is_over().then_some(Event::Closed))
             }
-            ReceiveState::Head => self.read_head(on_head),
-            ReceiveState::Body => match self.read_body()? {
+            RecvState::Head => self.read_head(on_head),
+            RecvState::Body => match self.read_body()? {
                 BodyRead::Data(data) => Ok(Some(Event::Body(data))),
                 BodyRead::Incomplete => Ok(None),
                 BodyRead::End => {
                     self.advance(Trigger::RecvEnd);
                     // A server that has responded need not read the rest of the request, and then no request can follow.
-                    self.closing |= !self.out.is_empty();
+                    self.closing |= self.state.send != SendState::Done || !self.out.is_empty();
                     self.finish_exchange();
-                    if self.state.recv == ReceiveState::Done {
-                        self.stop(Trigger::Abort);
-                    }
                     Ok(Some(Event::End))
                 }
             },
-            ReceiveState::Unsolicited => Err(self.inbox.fault(Reason::Unsolicited, 0)),
-            ReceiveState::Overrun => Err(self.inbox.fault_at_end(Reason::Overrun)),
+            RecvState::Unsolicited => Err(self.inbox.fault(Reason::Unsolicited, 0)),
+            RecvState::Overrun => Err(self.inbox.fault_at_end(Reason::Overrun)),
             _ => Ok(None),
         }
     }

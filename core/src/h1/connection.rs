@@ -1,7 +1,6 @@
 //! The part of a connection that both roles share: buffers, clock, limits, and the state of both sides.
 
 use alloc::vec::Vec;
-use core::fmt::Debug;
 
 use bytes::Bytes;
 
@@ -10,7 +9,7 @@ use super::error::{ConnectionFault, WriteError};
 use super::framing::Framing;
 use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
-use super::table::{ReceiveState, Refusal, State, Table, Trigger};
+use super::table::{RecvState, Refusal, State, Table, Trigger};
 use super::trim::TrimState;
 use crate::outbox::Outbox;
 use crate::time::Instant;
@@ -50,7 +49,7 @@ pub(super) enum InputEnd {
 }
 
 /// The role of one end of a connection.
-pub(super) trait Role: Default + Debug {
+pub(super) trait Role: Default {
     /// The transitions of the role.
     const TABLE: &'static Table;
     /// Whether the role is that of a server, which receives requests.
@@ -88,11 +87,11 @@ impl<R: Role> Connection<R> {
         }
         let Ok(next) = self.next(Trigger::Input) else { return };
         self.last_input_at = self.now;
-        if next.recv != ReceiveState::Lingering {
+        if next.recv != RecvState::Lingering {
             if self.inbox.len() >= self.limits.buffer_limit() {
                 return self.advance(Trigger::Overrun);
             }
-            if next.recv == ReceiveState::Head && self.inbox.is_empty() {
+            if next.recv == RecvState::Head && self.inbox.is_empty() {
                 (self.wait_started, self.received) = (self.now, 0);
             }
             self.state = next;
@@ -129,7 +128,7 @@ impl<R: Role> Connection<R> {
     pub fn wants_input(&self) -> bool {
         self.input_end.is_none()
             && match self.state.recv {
-                ReceiveState::Lingering => self.is_draining(),
+                RecvState::Lingering => self.drain_deadline().is_some(),
                 _ => self.next(Trigger::Input).is_ok() && self.inbox.len() < self.limits.buffer_limit(),
             }
     }
@@ -202,7 +201,7 @@ impl<R: Role> Connection<R> {
         self.writer.end(&mut self.out)?;
         self.trim_state = TrimState::IdleSince(self.now);
         self.state = next;
-        if next.recv == ReceiveState::Discard && self.reader.is_done() {
+        if next.recv == RecvState::Discard && self.reader.is_done() {
             self.advance(Trigger::RecvEnd);
         }
         self.finish_exchange();
@@ -259,44 +258,40 @@ impl<R: Role> Connection<R> {
         self.state = next;
         self.inbox.clear();
         self.wait_started = self.now;
-        match next.recv {
-            ReceiveState::Lingering => self.received = 0,
-            // A server still sends what it has. A request that ends early is not worth sending.
-            _ if !R::IS_SERVER => self.out.clear(),
-            _ => {}
+        if next.recv == RecvState::Lingering {
+            self.received = 0;
+        }
+        // A server still sends what it has. The rest of a request is of no use.
+        if !R::IS_SERVER {
+            self.out.clear();
         }
     }
 
     /// Ends the exchange if both messages are complete.
     pub(super) fn finish_exchange(&mut self) {
-        match self.next(Trigger::Reuse) {
-            Ok(next) => {
-                (self.state, self.wait_started) = (next, self.now);
-                if !self.inbox.is_empty() {
-                    // A pipelined request.
-                    self.advance(Trigger::Input);
-                    self.received = self.inbox.len() as u64;
-                }
-                if self.closing {
-                    self.stop(Trigger::Close);
-                }
+        if let Ok(next) = self.next(Trigger::Reuse) {
+            (self.state, self.wait_started) = (next, self.now);
+            if !self.inbox.is_empty() {
+                // A pipelined request.
+                self.advance(Trigger::Input);
+                self.received = self.inbox.len() as u64;
             }
+        }
+        if self.closing {
             // A client that still sends may not have read the response; closing immediately could discard it.
-            Err(_) if self.closing => self.stop(Trigger::Linger),
-            Err(_) => {}
+            self.stop(Trigger::EndEarly);
+            self.stop(Trigger::Close);
         }
     }
 
     /// Reads the next part of the peer's body.
     pub(super) fn read_body(&mut self) -> Result<BodyRead, ConnectionFault> {
-        let read = self.reader.read(&mut self.inbox, &self.limits)?;
-        if matches!(read, BodyRead::Incomplete) {
-            if self.input_end == Some(InputEnd::Eof) && self.reader.is_until_close() {
-                return Ok(BodyRead::End);
-            }
-            self.check_wait()?;
+        let eof = self.input_end == Some(InputEnd::Eof);
+        match self.reader.read(&mut self.inbox, &self.limits)? {
+            BodyRead::Incomplete if eof && self.reader.is_until_close() => Ok(BodyRead::End),
+            BodyRead::Incomplete => self.check_wait().map(|()| BodyRead::Incomplete),
+            read => Ok(read),
         }
-        Ok(read)
     }
 
     /// Checks whether more input can come, which is needed, and comes in time.
@@ -306,47 +301,37 @@ impl<R: Role> Connection<R> {
             None if self.deadline().is_some_and(|d| d <= self.now) => Trigger::Timeout,
             None => return Ok(()),
         };
-        match self.next(trigger) {
-            Err(Refusal::Fault(reason)) => Err(self.inbox.fault_at_end(reason)),
-            _ => {
-                self.stop(trigger);
-                Ok(())
-            }
+        if let Err(Refusal::Fault(reason)) = self.next(trigger) {
+            return Err(self.inbox.fault_at_end(reason));
         }
+        self.stop(trigger);
+        Ok(())
     }
 
     /// Returns when the current wait ends.
     fn deadline(&self) -> Option<Instant> {
         match self.state.recv {
-            ReceiveState::Idle if self.out.is_empty() => Some(self.wait_started + self.limits.keep_alive),
-            ReceiveState::Head if !self.inbox.is_empty() => {
-                Some(self.wait_started + self.limits.head_timeout)
-            }
-            ReceiveState::Body | ReceiveState::Discard => {
+            RecvState::Idle if self.out.is_empty() => Some(self.wait_started + self.limits.keep_alive),
+            RecvState::Head if !self.inbox.is_empty() => Some(self.wait_started + self.limits.head_timeout),
+            RecvState::Body | RecvState::Discard => {
                 let idle = self.last_input_at.max(self.wait_started) + self.limits.body_idle_timeout;
-                match R::IS_SERVER {
-                    true => Some(idle.min(self.wait_started + self.limits.body_timeout)),
-                    // The stream of a server may be idle without limit.
-                    false => Some(idle).filter(|_| self.reader.is_exact()),
+                if R::IS_SERVER {
+                    return Some(idle.min(self.wait_started + self.limits.body_timeout));
                 }
+                // The stream of a server may be idle without limit.
+                Some(idle).filter(|_| self.reader.is_exact())
             }
-            ReceiveState::Lingering if self.input_end.is_none() && self.is_draining() => {
-                Some(self.drain_deadline())
-            }
+            RecvState::Lingering if self.input_end.is_none() => self.drain_deadline(),
             _ => None,
         }
     }
 
-    pub(super) fn is_draining(&self) -> bool {
-        self.state.recv == ReceiveState::Lingering
-            && self.now < self.drain_deadline()
-            && self.received < self.limits.max_linger
-    }
-
-    /// Returns when draining ends: after a pause of `drain_timeout`, or after ten times that in all.
-    fn drain_deadline(&self) -> Instant {
+    /// Returns when a connection that lingers stops to: after a pause of `drain_timeout`, or after ten times that.
+    pub(super) fn drain_deadline(&self) -> Option<Instant> {
         let (pause, all) = (self.limits.drain_timeout, self.limits.drain_timeout.saturating_mul(10));
-        (self.last_input_at.max(self.wait_started) + pause).min(self.wait_started + all)
+        let end = (self.last_input_at.max(self.wait_started) + pause).min(self.wait_started + all);
+        let lingers = self.state.recv == RecvState::Lingering && self.received < self.limits.max_linger;
+        Some(end).filter(|end| lingers && self.now < *end)
     }
 
     /// Returns when the empty buffers are to be freed.

@@ -17,7 +17,7 @@ const MAX_FIELDS: usize = 128;
 pub(super) type HeadFault = (Reason, usize);
 
 /// The framing of a request, from its method, version and fields.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RequestFraming {
     pub(super) body: RequestBodyInfo,
     pub(super) closes_connection: bool,

@@ -11,7 +11,7 @@ use super::eviction::{Eviction, EvictionClass};
 use super::fields::{self, FastParse, HeadFault, RequestFraming};
 use super::framing::Framing;
 use super::status::{put_length, put_status};
-use super::table::{self, ReceiveState, Refusal, SendState, Trigger};
+use super::table::{self, RecvState, Refusal, SendState, Trigger};
 use crate::head::{BodySize, Fields, RequestHead, is_token};
 use crate::time::Instant;
 
@@ -46,7 +46,9 @@ pub type Connection = connection::Connection<ServerRole>;
 /// The part of a [`Connection`] that only a server has.
 #[derive(Debug, Default)]
 pub struct ServerRole {
-    request: RequestFraming,
+    request: RequestBodyInfo,
+    /// The method is `HEAD`: the response has no body, whatever its fields are.
+    is_head_request: bool,
     serves_half_closed: bool,
     blank_skipped: bool,
     /// Time at which the current request began.
@@ -75,7 +77,7 @@ impl Connection {
     /// Returns whether to close the socket: all output was written, and the client had time to read it.
     #[must_use]
     pub fn wants_close(&self) -> bool {
-        self.wants_write_shutdown() && (self.input_end.is_some() || !self.is_draining())
+        self.wants_write_shutdown() && (self.input_end.is_some() || self.drain_deadline().is_none())
     }
 
     /// Returns whether to reset the socket instead of closing it in order.
@@ -89,13 +91,13 @@ impl Connection {
     /// Returns whether no request is being read or answered, so that closing the connection loses nothing.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.state.recv == ReceiveState::Idle
+        self.state.recv == RecvState::Idle
     }
 
     /// Returns whether the head of a request is expected or waits in the buffer.
     #[cfg(feature = "http")]
     pub(crate) const fn is_reading_head(&self) -> bool {
-        matches!(self.state.recv, ReceiveState::Idle | ReceiveState::Head)
+        matches!(self.state.recv, RecvState::Idle | RecvState::Head)
     }
 
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
@@ -105,13 +107,13 @@ impl Connection {
     pub fn eviction(&self) -> Option<Eviction> {
         let (class, at) = match self.state.recv {
             _ if !self.out.is_empty() => return None,
-            ReceiveState::Lingering | ReceiveState::Closed | ReceiveState::Discard => {
+            RecvState::Lingering | RecvState::Closed | RecvState::Discard => {
                 (EvictionClass::Done, self.wait_started)
             }
-            ReceiveState::Head => (EvictionClass::IncompleteHead, self.wait_started),
-            ReceiveState::Idle if self.inbox.is_unused() => (EvictionClass::Silent, self.wait_started),
-            ReceiveState::Idle => (EvictionClass::Idle, self.wait_started + MIN_IDLE),
-            ReceiveState::Body => {
+            RecvState::Head => (EvictionClass::IncompleteHead, self.wait_started),
+            RecvState::Idle if self.inbox.is_unused() => (EvictionClass::Silent, self.wait_started),
+            RecvState::Idle => (EvictionClass::Idle, self.wait_started + MIN_IDLE),
+            RecvState::Body => {
                 (EvictionClass::Slow, self.role.request_started + self.time_at_min_rate(self.received)?)
             }
             _ => return None,
@@ -161,32 +163,32 @@ impl Connection {
         loop {
             let recv = self.state.recv;
             match recv {
-                ReceiveState::Idle | ReceiveState::Head => return self.read_head(on_head),
-                ReceiveState::Body | ReceiveState::Discard => {
+                RecvState::Idle | RecvState::Head => return self.read_head(on_head),
+                RecvState::Body | RecvState::Discard => {
                     if let Ok(next) = self.next(Trigger::Continue) {
                         self.state = next;
                         self.append(|tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
                     }
                     match self.read_body()? {
                         BodyRead::Incomplete => return Ok(None),
-                        BodyRead::Data(data) if recv == ReceiveState::Body => {
+                        BodyRead::Data(data) if recv == RecvState::Body => {
                             return Ok(Some(Event::Body(data)));
                         }
                         BodyRead::Data(_) => {}
                         BodyRead::End => {
                             self.advance(Trigger::RecvEnd);
-                            if recv == ReceiveState::Body {
+                            if recv == RecvState::Body {
                                 return Ok(Some(Event::End));
                             }
                             self.finish_exchange();
                         }
                     }
                 }
-                ReceiveState::Done if self.input_end.is_some() && !self.role.serves_half_closed => {
+                RecvState::Done if self.input_end.is_some() && !self.role.serves_half_closed => {
                     self.stop(Trigger::Eof);
                     return Ok(Some(Event::ClientGone));
                 }
-                ReceiveState::Overrun => return Err(self.inbox.fault_at_end(Reason::Overrun)),
+                RecvState::Overrun => return Err(self.inbox.fault_at_end(Reason::Overrun)),
                 _ => return Ok(None),
             }
         }
@@ -248,7 +250,8 @@ impl Connection {
         self.reader = BodyReader::new(framing.body.framing, &self.limits);
         let expects = framing.body.expects_continue;
         self.advance(if expects { Trigger::RecvExpecting } else { Trigger::RecvHead });
-        (self.role.request, self.role.blank_skipped) = (framing, false);
+        (self.role.request, self.role.is_head_request) = (framing.body, framing.is_head_request);
+        self.role.blank_skipped = false;
         (self.role.request_started, self.wait_started) = (self.wait_started, self.now);
         Ok(Some(Event::Head(r)))
     }
@@ -256,16 +259,15 @@ impl Connection {
     /// Ends the connection with a fault, and responds if no response has begun.
     fn fail<R>(&mut self, fault: ConnectionFault) -> Option<Event<R>> {
         // The rest of a request that was already answered is of no interest.
-        let is_reported = self.state.recv != ReceiveState::Discard;
+        let is_reported = self.state.recv != RecvState::Discard;
         if self.next(Trigger::Reject).is_ok() {
             self.append(|tail| {
                 put_status(tail, fault.status());
                 tail.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
             });
-            self.stop(Trigger::Reject);
-        } else {
-            self.stop(Trigger::Fail);
         }
+        self.stop(Trigger::Reject);
+        self.stop(Trigger::Fail);
         is_reported.then_some(Event::Fault(fault))
     }
 
@@ -276,8 +278,8 @@ impl Connection {
     /// [`write_body`](Self::write_body) give.
     ///
     /// A request that is still incomplete is read until the response has ended. If its length is at most
-    /// [`HttpLimits::max_drain`], the rest of its body is then dropped and the next request follows. Otherwise the
-    /// connection ends with this response.
+    /// [`max_drain`](super::HttpLimits::max_drain), the rest of its body is then dropped and the next request follows.
+    /// Otherwise the connection ends with this response.
     ///
     /// # Errors
     ///
@@ -304,10 +306,15 @@ impl Connection {
         }
         let request = self.role.request;
         let bare = matches!(status, 204 | 304);
-        let body_suppressed = bare || request.is_head_request;
-        let is_stream = size == BodySize::Stream;
-        let until_close = is_stream && request.body.is_http10 && !body_suppressed;
-        self.closing |= until_close || (self.state.recv == ReceiveState::Body && !self.can_drain_request());
+        let body_suppressed = bare || self.role.is_head_request;
+        let until_close = size == BodySize::Stream && request.is_http10 && !body_suppressed;
+        let can_drain = match request.framing {
+            Framing::None => true,
+            // Decided by the whole length, so that the cutting of the input changes nothing.
+            Framing::Exact(n) => n <= self.limits.max_drain && self.state.send != SendState::Expected,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        self.closing |= until_close || (self.state.recv == RecvState::Body && !can_drain);
         let last = self.closing;
         self.append(|tail| {
             put_status(tail, status);
@@ -316,7 +323,7 @@ impl Connection {
                 _ if bare || until_close => {}
                 BodySize::None => put_length(tail, 0),
                 BodySize::Exact(n) => put_length(tail, n),
-                BodySize::Stream if request.body.is_http10 => {}
+                BodySize::Stream if request.is_http10 => {}
                 BodySize::Stream => tail.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             }
             let end: &[u8] = if last { b"Connection: close\r\n\r\n" } else { b"\r\n" };
@@ -334,21 +341,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether the rest of the request can be read and dropped.
-    fn can_drain_request(&self) -> bool {
-        match self.role.request.body.framing {
-            Framing::None => true,
-            // Decided by the whole length, so that the cutting of the input changes nothing.
-            Framing::Exact(n) => n <= self.limits.max_drain && self.state.send != SendState::Expected,
-            Framing::Chunked | Framing::UntilClose => false,
-        }
-    }
-
     /// Restarts the timeouts of a body that was not read until now.
     #[cfg(feature = "http")]
     pub(crate) fn restart_body(&mut self, now: Instant) {
         self.tick(now);
-        if matches!(self.state.recv, ReceiveState::Body | ReceiveState::Discard) {
+        if matches!(self.state.recv, RecvState::Body | RecvState::Discard) {
             (self.wait_started, self.role.request_started) = (self.now, self.now);
         }
     }

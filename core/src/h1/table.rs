@@ -3,11 +3,11 @@
 //! A connection has two sides, one for the peer's message and one for its own. A transition needs the consent of both.
 //! `docs/h1-states.md` shows the table.
 
-use ReceiveState as R;
+use RecvState as R;
 use Refusal::OutOfOrder;
 use SendState as S;
 use Trigger::{
-    Abort, Blank, Close, Continue, Eof, Fail, Input, Linger, Overrun, RecvEnd, RecvExpecting, RecvHead,
+    Abort, Blank, Close, Continue, EndEarly, Eof, Fail, Input, Overrun, RecvEnd, RecvExpecting, RecvHead,
     Reject, Reuse, SendData, SendEnd, SendHead, SendUntilClose, Sent, Timeout, WriteFailed,
 };
 
@@ -15,7 +15,7 @@ use super::error::{Reason, WriteError};
 
 /// State of the peer's message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum ReceiveState {
+pub(super) enum RecvState {
     /// No message is expected (client), or no byte of the next one has arrived (server).
     Idle,
     /// A response is awaited, but no byte of the request was written, so that no input can answer it.
@@ -90,8 +90,8 @@ pub(super) enum Trigger {
     Reuse,
     /// No other exchange may follow.
     Close,
-    /// No other exchange may follow, and a request is incomplete whose response is complete.
-    Linger,
+    /// The response is complete before its request, and no other exchange may follow.
+    EndEarly,
 }
 
 /// The reason why there is no transition.
@@ -114,7 +114,7 @@ impl From<Refusal> for WriteError {
 /// States of both sides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct State {
-    pub(super) recv: ReceiveState,
+    pub(super) recv: RecvState,
     pub(super) send: SendState,
 }
 
@@ -139,7 +139,7 @@ impl State {
 /// The transitions of one role: a row for each state of a side, a column for each trigger.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) recv: [Row<ReceiveState>; RECEIVE_STATES],
+    pub(super) recv: [Row<RecvState>; RECV_STATES],
     pub(super) send: [Row<SendState>; SEND_STATES],
 }
 
@@ -147,8 +147,8 @@ type Row<S> = [Result<S, Refusal>; TRIGGERS];
 /// A state, the refusal of all triggers that are not listed, and the others.
 pub(super) type Rule<S> = (S, Refusal, &'static [(Trigger, Result<S, Refusal>)]);
 
-pub(super) const TRIGGERS: usize = Linger as usize + 1;
-const RECEIVE_STATES: usize = R::Closed as usize + 1;
+pub(super) const TRIGGERS: usize = EndEarly as usize + 1;
+const RECV_STATES: usize = R::Closed as usize + 1;
 const SEND_STATES: usize = S::Closed as usize + 1;
 const OVER: Refusal = Refusal::Over;
 const TRUNCATED: Refusal = Refusal::Fault(Reason::Truncated);
@@ -156,23 +156,23 @@ const HEAD_TIMEOUT: Refusal = Refusal::Fault(Reason::HeadTimeout);
 const BODY_TIMEOUT: Refusal = Refusal::Fault(Reason::BodyTimeout);
 
 pub(super) static SERVER: Table = Table {
-    recv: fill(&SERVER_RECEIVES, SERVER_RECEIVE_IGNORES),
+    recv: fill(&SERVER_RECEIVES, SERVER_RECV_IGNORES),
     send: fill(&SERVER_SENDS, SERVER_SEND_IGNORES),
 };
 pub(super) static CLIENT: Table = Table {
-    recv: fill(&CLIENT_RECEIVES, CLIENT_RECEIVE_IGNORES),
+    recv: fill(&CLIENT_RECEIVES, CLIENT_RECV_IGNORES),
     send: fill(&CLIENT_SENDS, CLIENT_SEND_IGNORES),
 };
 
 // Triggers that leave a side as it is, whatever its state.
-pub(super) const SERVER_RECEIVE_IGNORES: &[Trigger] = &[Continue, SendHead, SendUntilClose, SendData];
+pub(super) const SERVER_RECV_IGNORES: &[Trigger] = &[Continue, SendHead, SendUntilClose, SendData];
 pub(super) const SERVER_SEND_IGNORES: &[Trigger] = &[Input, Overrun, Blank];
-pub(super) const CLIENT_RECEIVE_IGNORES: &[Trigger] = &[SendData, SendEnd, WriteFailed];
+pub(super) const CLIENT_RECV_IGNORES: &[Trigger] = &[SendData, SendEnd, WriteFailed];
 pub(super) const CLIENT_SEND_IGNORES: &[Trigger] = &[Input, Overrun, RecvHead, RecvEnd, Sent];
 
 // The rules are in the order of the states.
 #[rustfmt::skip]
-pub(super) const SERVER_RECEIVES: [Rule<ReceiveState>; RECEIVE_STATES] = [
+pub(super) const SERVER_RECEIVES: [Rule<RecvState>; RECV_STATES] = [
     (R::Idle, OutOfOrder, &[(Input, Ok(R::Head)), (Overrun, Ok(R::Overrun)), (Eof, Ok(R::Closed)),
         (Timeout, Ok(R::Closed)), (Close, Ok(R::Closed))]),
     (R::Unsent, OutOfOrder, &[]),
@@ -184,12 +184,12 @@ pub(super) const SERVER_RECEIVES: [Rule<ReceiveState>; RECEIVE_STATES] = [
         (SendEnd, Ok(R::Discard)), (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)),
         (Reject, Ok(R::Lingering)), (Fail, Ok(R::Closed)), (Abort, Ok(R::Closed))]),
     (R::Discard, OutOfOrder, &[(Input, Ok(R::Discard)), (Overrun, Ok(R::Overrun)), (RecvEnd, Ok(R::Done)),
-        (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)), (Fail, Ok(R::Closed)), (Linger, Ok(R::Lingering))]),
+        (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)), (Fail, Ok(R::Closed)), (EndEarly, Ok(R::Lingering))]),
     (R::Done, OutOfOrder, &[(Input, Ok(R::Done)), (Overrun, Ok(R::Overrun)), (SendEnd, Ok(R::Done)),
         (Reuse, Ok(R::Idle)), (Eof, Ok(R::Closed)), (Abort, Ok(R::Closed))]),
     (R::Unsolicited, OutOfOrder, &[]),
     (R::Overrun, OutOfOrder, &[(SendEnd, Ok(R::Overrun)), (Reject, Ok(R::Lingering)), (Fail, Ok(R::Closed)),
-        (Abort, Ok(R::Closed)), (Linger, Ok(R::Lingering))]),
+        (Abort, Ok(R::Closed)), (EndEarly, Ok(R::Lingering))]),
     (R::Lingering, OVER, &[(Input, Ok(R::Lingering))]),
     (R::Closed, OVER, &[]),
 ];
@@ -205,12 +205,12 @@ pub(super) const SERVER_SENDS: [Rule<SendState>; SEND_STATES] = [
         (Fail, Ok(S::Closed)), (Abort, Ok(S::Closed))]),
     (S::UntilClose, OutOfOrder, &[(RecvEnd, Ok(S::UntilClose)), (SendData, Ok(S::UntilClose)), (SendEnd, Ok(S::Done)), (Eof, Ok(S::Reset)),
         (Fail, Ok(S::Reset)), (Abort, Ok(S::Reset))]),
-    (S::Done, OutOfOrder, &[(RecvEnd, Ok(S::Done)), (Reuse, Ok(S::Idle)), (Fail, Ok(S::Closed)), (Linger, Ok(S::Closed))]),
+    (S::Done, OutOfOrder, &[(RecvEnd, Ok(S::Done)), (Reuse, Ok(S::Idle)), (Fail, Ok(S::Closed)), (EndEarly, Ok(S::Closed))]),
     (S::Reset, OVER, &[]),
     (S::Closed, OVER, &[]),
 ];
 #[rustfmt::skip]
-pub(super) const CLIENT_RECEIVES: [Rule<ReceiveState>; RECEIVE_STATES] = [
+pub(super) const CLIENT_RECEIVES: [Rule<RecvState>; RECV_STATES] = [
     (R::Idle, OutOfOrder, &[(Input, Ok(R::Unsolicited)), (Overrun, Ok(R::Overrun)), (SendHead, Ok(R::Unsent)),
         (Eof, Ok(R::Closed)), (Timeout, Ok(R::Closed)), (Abort, Ok(R::Closed)), (Close, Ok(R::Closed))]),
     (R::Unsent, OutOfOrder, &[(Input, Ok(R::Unsolicited)), (Overrun, Ok(R::Overrun)), (Sent, Ok(R::Due)),
@@ -222,7 +222,7 @@ pub(super) const CLIENT_RECEIVES: [Rule<ReceiveState>; RECEIVE_STATES] = [
     (R::Body, OutOfOrder, &[(Input, Ok(R::Body)), (Overrun, Ok(R::Overrun)), (RecvEnd, Ok(R::Done)),
         (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)), (Abort, Ok(R::Closed))]),
     (R::Discard, OutOfOrder, &[]),
-    (R::Done, OutOfOrder, &[(Reuse, Ok(R::Idle)), (Abort, Ok(R::Closed))]),
+    (R::Done, OutOfOrder, &[(Reuse, Ok(R::Idle)), (EndEarly, Ok(R::Closed))]),
     (R::Unsolicited, OVER, &[(Abort, Ok(R::Closed)), (Close, Ok(R::Closed))]),
     (R::Overrun, OVER, &[(Abort, Ok(R::Closed))]),
     (R::Lingering, OVER, &[]),
@@ -235,7 +235,7 @@ pub(super) const CLIENT_SENDS: [Rule<SendState>; SEND_STATES] = [
     (S::Expected, OutOfOrder, &[]),
     (S::Due, OutOfOrder, &[]),
     (S::Body, OutOfOrder, &[(SendData, Ok(S::Body)), (SendEnd, Ok(S::Done)), (WriteFailed, Ok(S::Done)),
-        (Eof, Ok(S::Closed)), (Abort, Ok(S::Closed))]),
+        (Eof, Ok(S::Closed)), (Abort, Ok(S::Closed)), (EndEarly, Ok(S::Closed))]),
     (S::UntilClose, OutOfOrder, &[]),
     (S::Done, OutOfOrder, &[(Reuse, Ok(S::Idle)), (Eof, Ok(S::Closed)), (Abort, Ok(S::Closed))]),
     (S::Reset, OVER, &[]),

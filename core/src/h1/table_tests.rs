@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use super::table::{
-    CLIENT, CLIENT_RECEIVE_IGNORES, CLIENT_RECEIVES, CLIENT_SEND_IGNORES, CLIENT_SENDS, ReceiveState,
-    Refusal, Rule, SERVER, SERVER_RECEIVE_IGNORES, SERVER_RECEIVES, SERVER_SEND_IGNORES, SERVER_SENDS,
-    SendState, State, TRIGGERS, Table, Trigger,
+    CLIENT, CLIENT_RECEIVES, CLIENT_RECV_IGNORES, CLIENT_SEND_IGNORES, CLIENT_SENDS, RecvState, Refusal,
+    Rule, SERVER, SERVER_RECEIVES, SERVER_RECV_IGNORES, SERVER_SEND_IGNORES, SERVER_SENDS, SendState, State,
+    TRIGGERS, Table, Trigger,
 };
 
 const DOCUMENT: &str = include_str!("../../docs/h1-states.md");
@@ -33,13 +33,10 @@ const MEANINGS: [(Trigger, &str); TRIGGERS] = [
     (Trigger::WriteFailed, "nothing more can be written to the peer"),
     (Trigger::Reject, "the connection responds to a faulty request itself"),
     (Trigger::Fail, "a faulty request ends the connection without a response"),
-    (
-        Trigger::Abort,
-        "the application aborts; for a client also a faulty response, or one before the end of its request",
-    ),
+    (Trigger::Abort, "the application aborts; for a client also a faulty response"),
     (Trigger::Reuse, "the exchange is complete, and another one may follow"),
     (Trigger::Close, "no exchange is open, and none may follow"),
-    (Trigger::Linger, "the response is complete, its request is not, and no other exchange may follow"),
+    (Trigger::EndEarly, "the response is complete before its request, and no other exchange may follow"),
 ];
 
 /// One side of a role, as it is written in the source.
@@ -52,7 +49,7 @@ struct Side<S: 'static> {
 struct Role {
     name: &'static str,
     table: &'static Table,
-    recv: Side<ReceiveState>,
+    recv: Side<RecvState>,
     send: Side<SendState>,
 }
 
@@ -60,7 +57,7 @@ fn server() -> Role {
     Role {
         name: "Server",
         table: &SERVER,
-        recv: Side { rules: &SERVER_RECEIVES, ignores: SERVER_RECEIVE_IGNORES, cells: &SERVER.recv },
+        recv: Side { rules: &SERVER_RECEIVES, ignores: SERVER_RECV_IGNORES, cells: &SERVER.recv },
         send: Side { rules: &SERVER_SENDS, ignores: SERVER_SEND_IGNORES, cells: &SERVER.send },
     }
 }
@@ -69,7 +66,7 @@ fn client() -> Role {
     Role {
         name: "Client",
         table: &CLIENT,
-        recv: Side { rules: &CLIENT_RECEIVES, ignores: CLIENT_RECEIVE_IGNORES, cells: &CLIENT.recv },
+        recv: Side { rules: &CLIENT_RECEIVES, ignores: CLIENT_RECV_IGNORES, cells: &CLIENT.recv },
         send: Side { rules: &CLIENT_SENDS, ignores: CLIENT_SEND_IGNORES, cells: &CLIENT.send },
     }
 }
@@ -150,7 +147,7 @@ fn every_state_and_transition_of_the_source_is_reachable() {
         }
         for (state, refusal, transitions) in role.recv.rules {
             let has_rule =
-                !transitions.is_empty() || *refusal == Refusal::Over && *state == ReceiveState::Closed;
+                !transitions.is_empty() || *refusal == Refusal::Over && *state == RecvState::Closed;
             assert_eq!(reachable.keys().any(|s| s.recv == *state), has_rule, "{} {state:?}", role.name);
             for (trigger, _) in *transitions {
                 assert!(recv.contains(&(*state, *trigger)), "{} {state:?} {trigger:?}", role.name);
@@ -186,7 +183,7 @@ fn every_open_state_can_end() {
         for (state, outcomes) in role.reachable().into_iter().filter(|(state, _)| !state.is_over()) {
             let ends = |(_, next): &(Trigger, Result<State, Refusal>)| next.is_ok_and(State::is_over);
             // A complete exchange is followed by the next one, which can end.
-            let is_complete = (state.recv, state.send) == (ReceiveState::Done, SendState::Done);
+            let is_complete = (state.recv, state.send) == (RecvState::Done, SendState::Done);
             assert!(is_complete || outcomes.iter().any(ends), "{} {state:?}", role.name);
         }
     }
@@ -199,11 +196,11 @@ fn faulty_message_always_ends_the_connection() {
             let outcome = |trigger: Trigger| outcomes[trigger as usize].1;
             let may_fail = matches!(
                 state.recv,
-                ReceiveState::Head
-                    | ReceiveState::Body
-                    | ReceiveState::Discard
-                    | ReceiveState::Unsolicited
-                    | ReceiveState::Overrun
+                RecvState::Head
+                    | RecvState::Body
+                    | RecvState::Discard
+                    | RecvState::Unsolicited
+                    | RecvState::Overrun
             );
             if may_fail {
                 let endings = [Trigger::Reject, Trigger::Fail, Trigger::Abort].map(outcome);
@@ -228,7 +225,7 @@ fn faulty_message_always_ends_the_connection() {
 
 #[test]
 fn next_exchange_needs_both_sides_done() {
-    let both_done = State { recv: ReceiveState::Done, send: SendState::Done };
+    let both_done = State { recv: RecvState::Done, send: SendState::Done };
     for role in [server(), client()] {
         assert_eq!(both_done.next(role.table, Trigger::Reuse), Ok(State::IDLE));
         role.for_each_transition(|from, trigger, to| {
@@ -250,11 +247,11 @@ fn sides_follow_the_order_of_a_message() {
             let context = format!("{}: {from:?} {trigger:?}", role.name);
             match trigger {
                 Trigger::RecvHead | Trigger::RecvExpecting => {
-                    assert_eq!(from.recv, ReceiveState::Head, "{context}")
+                    assert_eq!(from.recv, RecvState::Head, "{context}")
                 }
                 Trigger::RecvEnd => {
-                    assert!(matches!(from.recv, ReceiveState::Body | ReceiveState::Discard), "{context}");
-                    assert_eq!(to.recv, ReceiveState::Done, "{context}");
+                    assert!(matches!(from.recv, RecvState::Body | RecvState::Discard), "{context}");
+                    assert_eq!(to.recv, RecvState::Done, "{context}");
                     assert_ne!(from.send, SendState::Expected, "{context}: nobody asked for this body");
                 }
                 // No body after the end: the way back to a body leads over a head.
@@ -269,7 +266,7 @@ fn sides_follow_the_order_of_a_message() {
                 _ => {}
             }
             // A body is entered by its head alone.
-            if to.recv == ReceiveState::Body && from.recv != ReceiveState::Body {
+            if to.recv == RecvState::Body && from.recv != RecvState::Body {
                 assert!(matches!(trigger, Trigger::RecvHead | Trigger::RecvExpecting), "{context}");
             }
             if matches!(to.send, SendState::Body | SendState::UntilClose) && from.send != to.send {
@@ -282,15 +279,15 @@ fn sides_follow_the_order_of_a_message() {
 #[test]
 fn response_follows_its_request() {
     server().for_each_transition(|from, _, to| {
-        let has_request = |s: State| !matches!(s.recv, ReceiveState::Idle | ReceiveState::Head);
+        let has_request = |s: State| !matches!(s.recv, RecvState::Idle | RecvState::Head);
         assert!(has_request(to) || to.send == SendState::Idle, "{from:?} to {to:?}");
     });
     client().for_each_transition(|from, trigger, to| {
-        let has_response = matches!(to.recv, ReceiveState::Head | ReceiveState::Body | ReceiveState::Done);
+        let has_response = matches!(to.recv, RecvState::Head | RecvState::Body | RecvState::Done);
         assert!(!has_response || to.send != SendState::Idle, "{from:?} to {to:?}");
         // Input before a request, or before a byte of it was written, answers another request.
-        if trigger == Trigger::Input && matches!(from.recv, ReceiveState::Idle | ReceiveState::Unsent) {
-            assert_eq!(to.recv, ReceiveState::Unsolicited);
+        if trigger == Trigger::Input && matches!(from.recv, RecvState::Idle | RecvState::Unsent) {
+            assert_eq!(to.recv, RecvState::Unsolicited);
         }
     });
 }
