@@ -46,6 +46,9 @@ struct Side<S: 'static> {
     cells: &'static [[Result<S, Refusal>; TRIGGERS]],
 }
 
+/// The outcome of every trigger, in the order of the triggers.
+type Outcomes = Vec<(Trigger, Result<State, Refusal>)>;
+
 struct Role {
     name: &'static str,
     table: &'static Table,
@@ -77,7 +80,7 @@ fn triggers() -> impl Iterator<Item = Trigger> {
 
 impl Role {
     /// Returns the states that a connection of this role can reach, each with the outcome of every trigger.
-    fn reachable(&self) -> BTreeMap<State, Vec<(Trigger, Result<State, Refusal>)>> {
+    fn reachable(&self) -> BTreeMap<State, Outcomes> {
         let (mut seen, mut open) = (BTreeMap::new(), Vec::from([State::IDLE]));
         while let Some(from) = open.pop() {
             let outcomes: Vec<_> = triggers().map(|t| (t, from.next(self.table, t))).collect();
