@@ -6,23 +6,11 @@ use bytes::Bytes;
 
 use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::is_field;
+use super::framing::Framing;
 use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
-
-/// Framing of the body of a received message (RFC 9112, 6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// No body.
-    None,
-    /// This number of bytes.
-    Exact(u64),
-    /// The chunked transfer coding.
-    Chunked,
-    /// The end of the connection; responses only.
-    UntilClose,
-}
 
 /// The outcome of one read.
 #[derive(Debug)]
@@ -43,8 +31,6 @@ pub(super) struct BodyReader {
     room: u64,
     /// Bytes of chunk extensions skipped so far.
     extensions: usize,
-    /// Bytes and lines of the trailer section so far.
-    trailers: (usize, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +53,11 @@ enum State {
     Chunk(u32),
     /// Behind the content of a chunk.
     ChunkEnd,
-    /// Behind the last chunk.
-    Trailers,
+    /// Behind the last chunk, with the bytes and lines of trailers so far.
+    Trailers {
+        length: usize,
+        lines: usize,
+    },
 }
 
 const CHUNK_SIZE_START: State = State::Size { digits: 0, size: 0 };
@@ -81,7 +70,7 @@ impl BodyReader {
             Framing::Chunked => CHUNK_SIZE_START,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, room: limits.max_body, extensions: 0, trailers: (0, 0) }
+        Self { state, room: limits.max_body, extensions: 0 }
     }
 
     /// Returns whether the end of the connection ends the body.
@@ -112,7 +101,9 @@ impl BodyReader {
             let first = inbox.bytes().first().copied();
             match (self.state, first) {
                 (State::Exact(0), _) => return Ok(BodyRead::End),
-                (State::Trailers, _) => return self.read_trailers(inbox, limits),
+                (State::Trailers { length, lines }, _) => {
+                    return self.read_trailers(length, lines, inbox, limits);
+                }
                 (_, None) => return Ok(BodyRead::Incomplete),
                 (State::Exact(left), _) => {
                     let data = inbox.take(usize::try_from(left).unwrap_or(usize::MAX));
@@ -171,7 +162,7 @@ impl BodyReader {
                 state
             }
             (State::Extension { .. }, _) => return Err(Reason::ChunkExtension),
-            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers,
+            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers { length: 0, lines: 0 },
             (State::SizeEnd { size }, b'\n') if u64::from(size) > self.room => {
                 return Err(Reason::BodyTooLong);
             }
@@ -189,10 +180,11 @@ impl BodyReader {
     /// (RFC 9110, 6.5.1).
     fn read_trailers(
         &mut self,
+        mut length: usize,
+        mut lines: usize,
         inbox: &mut ReadBuffer,
         limits: &HttpLimits,
     ) -> Result<BodyRead, ConnectionFault> {
-        let (mut length, mut lines) = self.trailers;
         loop {
             let max = limits.max_head.saturating_sub(length);
             let Some(line) = inbox.find_line(max, Reason::Trailer)? else { return Ok(BodyRead::Incomplete) };
@@ -207,7 +199,7 @@ impl BodyReader {
                 return Ok(BodyRead::End);
             }
             (length, lines) = (length + line, lines + 1);
-            self.trailers = (length, lines);
+            self.state = State::Trailers { length, lines };
         }
     }
 }

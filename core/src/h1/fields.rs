@@ -2,8 +2,8 @@
 
 use core::mem::MaybeUninit;
 
-use super::body::Framing;
 use super::error::Reason;
+use super::framing::{Framing, RequestBodyInfo};
 use super::limits::HttpLimits;
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, RequestHead, ResponseHead, byte_set, is_token};
@@ -19,10 +19,7 @@ pub(super) type HeadFault = (Reason, usize);
 /// The framing of a request, from its method, version and fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestFraming {
-    pub(super) framing: Framing,
-    pub(super) expects_continue: bool,
-    /// The request is HTTP/1.0.
-    pub(super) is_http10: bool,
+    pub(super) body: RequestBodyInfo,
     pub(super) closes_connection: bool,
     /// The method is `HEAD`: the response has no body, whatever its fields are.
     pub(super) is_head_request: bool,
@@ -53,7 +50,7 @@ pub(super) enum FastParse<R, F> {
 ///
 /// A head that arrives in one piece is then parsed without a search for its end. This path only saves work: on
 /// `Undecided`, [`ReadBuffer::find_head`](super::read_buffer::ReadBuffer::find_head) decides.
-pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestFraming) -> R>(
+pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestBodyInfo) -> R>(
     bytes: &[u8],
     limits: &HttpLimits,
     on_head: F,
@@ -79,7 +76,7 @@ pub(super) fn parse_request<R>(
     head: &[u8],
     lines: usize,
     limits: &HttpLimits,
-    on_head: impl FnOnce(RequestHead<'_>, &RequestFraming) -> R,
+    on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> R,
 ) -> Result<(R, RequestFraming), HeadFault> {
     if lines.saturating_sub(1) > limits.max_fields.min(MAX_FIELDS) {
         return Err((Reason::TooManyFields, 0));
@@ -100,7 +97,7 @@ fn check_request<const N: usize, R>(
     head: &[u8],
     parsed: &httparse::Request<'_, '_>,
     limits: &HttpLimits,
-    on_head: impl FnOnce(RequestHead<'_>, &RequestFraming) -> R,
+    on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> R,
 ) -> Result<(R, RequestFraming), HeadFault> {
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err((Reason::RequestLine, 0));
@@ -130,17 +127,19 @@ fn check_request<const N: usize, R>(
         None => Framing::None,
     };
     let request_framing = RequestFraming {
-        framing,
-        // Ignored in HTTP/1.0 and without content (RFC 9110, 10.1.1).
-        expects_continue: framing_fields.expects_continue
-            && !is_http10
-            && !matches!(framing, Framing::None | Framing::Exact(0)),
-        is_http10,
+        body: RequestBodyInfo {
+            framing,
+            // Ignored in HTTP/1.0 and without content (RFC 9110, 10.1.1).
+            expects_continue: framing_fields.expects_continue
+                && !is_http10
+                && !matches!(framing, Framing::None | Framing::Exact(0)),
+            is_http10,
+        },
         closes_connection: framing_fields.closes_connection || is_http10,
         is_head_request: method == "HEAD",
     };
     let fields = fields.get(..parsed.headers.len()).unwrap_or_default();
-    Ok((on_head(RequestHead { method, target, fields }, &request_framing), request_framing))
+    Ok((on_head(RequestHead { method, target, fields }, &request_framing.body), request_framing))
 }
 
 /// Parses a complete response head and lends it to `on_head`, unless there is a fault or it is an interim response.

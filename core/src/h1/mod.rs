@@ -60,18 +60,24 @@
 
 mod body;
 pub mod client;
+mod connection;
 mod error;
 mod eviction;
 mod fields;
+mod framing;
 mod limits;
 mod read_buffer;
 pub mod server;
 mod status;
+mod table;
+#[cfg(test)]
+mod table_tests;
 mod trim;
 
-pub use body::Framing;
+pub use connection::Connection;
 pub use error::{ConnectionFault, Reason, WriteError};
 pub use eviction::{Eviction, EvictionClass};
+pub use framing::Framing;
 pub use limits::HttpLimits;
 
 /// A parser of request heads without a connection, for `mcp-benches`.

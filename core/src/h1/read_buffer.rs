@@ -63,6 +63,11 @@ impl ReadBuffer {
         self.buf.is_empty()
     }
 
+    /// Returns whether no byte was received yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.consumed == 0 && self.buf.is_empty()
+    }
+
     /// Returns whether there are bytes and none was searched for line ends yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.scanned == 0 && !self.buf.is_empty()

@@ -1,0 +1,349 @@
+//! The part of a connection that both roles share: buffers, clock, limits, and the state of both sides.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::body::{BodyRead, BodyReader, BodyWriter, append_output};
+use super::error::{ConnectionFault, WriteError};
+use super::framing::Framing;
+use super::limits::HttpLimits;
+use super::read_buffer::ReadBuffer;
+use super::table::{RecvState, Refusal, State, Table, Trigger};
+use super::trim::TrimState;
+use crate::outbox::Outbox;
+use crate::time::Instant;
+
+/// One end of a connection: a [server's](super::server::Connection) or a [client's](super::client::Connection).
+#[derive(Debug)]
+pub struct Connection<R> {
+    pub(super) limits: HttpLimits,
+    pub(super) now: Instant,
+    pub(super) inbox: ReadBuffer,
+    pub(super) out: Outbox,
+    pub(super) state: State,
+    /// The reader of the current body, in the states of a body.
+    pub(super) reader: BodyReader,
+    /// The writer of the current body, in the states of a body.
+    pub(super) writer: BodyWriter,
+    /// No exchange may follow the current one.
+    pub(super) closing: bool,
+    pub(super) input_end: Option<InputEnd>,
+    pub(super) trim_state: TrimState,
+    /// Time at which input arrived last.
+    last_input_at: Instant,
+    /// Start of the current wait: for the rest of a head, for a body, for the next exchange, or for the close.
+    pub(super) wait_started: Instant,
+    /// Bytes received of the current message, or since the connection lingers.
+    pub(super) received: u64,
+    pub(super) role: R,
+}
+
+/// The end of the input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum InputEnd {
+    /// The peer sends no more.
+    Eof,
+    /// The connection broke; a body that is delimited by the end of the connection is incomplete.
+    Broken,
+}
+
+/// The role of one end of a connection.
+pub(super) trait Role: Default {
+    /// The transitions of the role.
+    const TABLE: &'static Table;
+    /// Whether the role is that of a server, which receives requests.
+    const IS_SERVER: bool;
+}
+
+#[allow(private_bounds, reason = "there are no other roles")]
+impl<R: Role> Connection<R> {
+    /// Creates the end of a connection that was accepted or established at `now`.
+    #[must_use]
+    pub fn new(now: Instant, limits: HttpLimits) -> Self {
+        Self {
+            now,
+            inbox: ReadBuffer::default(),
+            out: Outbox::default(),
+            state: State::IDLE,
+            reader: BodyReader::new(Framing::None, &limits),
+            writer: BodyWriter::Exact(0),
+            closing: false,
+            input_end: None,
+            trim_state: TrimState::Trimmed,
+            last_input_at: now,
+            wait_started: now,
+            received: 0,
+            role: R::default(),
+            limits,
+        }
+    }
+
+    /// Processes bytes that were read.
+    pub fn handle_input(&mut self, now: Instant, input: &[u8]) {
+        self.tick(now);
+        if self.input_end.is_some() || input.is_empty() {
+            return;
+        }
+        let Ok(next) = self.next(Trigger::Input) else { return };
+        self.last_input_at = self.now;
+        if next.recv != RecvState::Lingering {
+            if self.inbox.len() >= self.limits.buffer_limit() {
+                return self.advance(Trigger::Overrun);
+            }
+            if next.recv == RecvState::Head && self.inbox.is_empty() {
+                (self.wait_started, self.received) = (self.now, 0);
+            }
+            self.state = next;
+            self.inbox.push(input);
+            self.trim_state = TrimState::IdleSince(self.now);
+        }
+        self.received = self.received.saturating_add(input.len() as u64);
+    }
+
+    /// Records the end of the input: the peer sends no more.
+    pub fn handle_eof(&mut self, now: Instant) {
+        self.tick(now);
+        self.input_end.get_or_insert(InputEnd::Eof);
+    }
+
+    /// Advances the time to `now`; the effects appear at the next poll.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.tick(now);
+        if self.trim_deadline().is_some_and(|t| t <= self.now) {
+            self.trim();
+        }
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and poll.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.deadline(), self.trim_deadline()].into_iter().flatten().min()
+    }
+
+    /// Returns whether to read now.
+    ///
+    /// For a client this is also true without a request, because reading detects the end of the connection.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.input_end.is_none()
+            && match self.state.recv {
+                RecvState::Lingering => self.drain_deadline().is_some(),
+                _ => self.next(Trigger::Input).is_ok() && self.inbox.len() < self.limits.buffer_limit(),
+            }
+    }
+
+    /// Returns the bytes to write next; empty if there are none.
+    #[must_use]
+    pub fn transmit(&self) -> &[u8] {
+        self.out.transmit()
+    }
+
+    /// Returns all pending slices in order, for vectored writes.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        self.out.segments()
+    }
+
+    /// Records that `n` bytes were written.
+    pub fn consume(&mut self, n: usize) {
+        if n > 0 {
+            self.advance(Trigger::Sent);
+        }
+        self.out.consume(n);
+    }
+
+    /// Returns the number of bytes that are not written yet.
+    #[must_use]
+    pub const fn unsent_len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Returns the number of received bytes that are not parsed yet: a partial head, or pipelined requests.
+    #[must_use]
+    pub fn unread_len(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Appends to the body of our message; the data is copied.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection has ended.
+    /// - [`WriteError::OutOfOrder`]: no message is being written.
+    /// - [`WriteError::Length`]: the data exceeds the announced length.
+    pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
+        self.next(Trigger::SendData)?;
+        self.writer.write(&mut self.out, data)
+    }
+
+    /// Appends to the body of our message; a large piece is sent without a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_body`](Self::write_body).
+    pub fn write_body_owned(&mut self, data: &Bytes) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
+        self.next(Trigger::SendData)?;
+        self.writer.write_owned(&mut self.out, data)
+    }
+
+    /// Completes our message.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection has ended.
+    /// - [`WriteError::OutOfOrder`]: no message is being written.
+    /// - [`WriteError::Length`]: the body is shorter than the announced length.
+    pub fn end(&mut self, now: Instant) -> Result<(), WriteError> {
+        self.tick(now);
+        let next = self.next(Trigger::SendEnd)?;
+        self.writer.end(&mut self.out)?;
+        self.trim_state = TrimState::IdleSince(self.now);
+        self.state = next;
+        if next.recv == RecvState::Discard && self.reader.is_done() {
+            self.advance(Trigger::RecvEnd);
+        }
+        self.finish_exchange();
+        Ok(())
+    }
+
+    /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
+    pub fn close(&mut self, now: Instant) {
+        self.tick(now);
+        self.closing = true;
+        self.stop(Trigger::Close);
+    }
+
+    /// Aborts the exchange and the connection, because HTTP/1.1 has no other way to tell the peer.
+    ///
+    /// A response that has begun is truncated visibly. If none has begun, none is sent.
+    pub fn abort(&mut self, now: Instant) {
+        self.tick(now);
+        self.stop(Trigger::Abort);
+    }
+
+    /// Frees the memory of empty buffers.
+    pub fn trim(&mut self) {
+        self.inbox.trim();
+        self.out.trim();
+        if self.inbox.is_empty() && self.out.is_empty() {
+            self.trim_state = TrimState::Trimmed;
+        }
+    }
+
+    /// Appends a head that `write` produces to the output.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        append_output(&mut self.out, write);
+        self.trim_state = TrimState::IdleSince(self.now);
+    }
+
+    /// Returns the state after `trigger`.
+    #[inline]
+    pub(super) fn next(&self, trigger: Trigger) -> Result<State, Refusal> {
+        self.state.next(R::TABLE, trigger)
+    }
+
+    /// Moves to the state after `trigger`, if there is one.
+    #[inline]
+    pub(super) fn advance(&mut self, trigger: Trigger) {
+        if let Ok(next) = self.next(trigger) {
+            self.state = next;
+        }
+    }
+
+    /// Ends the connection by `trigger`, if it may.
+    pub(super) fn stop(&mut self, trigger: Trigger) {
+        let Ok(next) = self.next(trigger) else { return };
+        self.state = next;
+        self.inbox.clear();
+        self.wait_started = self.now;
+        if next.recv == RecvState::Lingering {
+            self.received = 0;
+        }
+        // A server still sends what it has. The rest of a request is of no use.
+        if !R::IS_SERVER {
+            self.out.clear();
+        }
+    }
+
+    /// Ends the exchange if both messages are complete.
+    pub(super) fn finish_exchange(&mut self) {
+        if let Ok(next) = self.next(Trigger::Reuse) {
+            (self.state, self.wait_started) = (next, self.now);
+            if !self.inbox.is_empty() {
+                // A pipelined request.
+                self.advance(Trigger::Input);
+                self.received = self.inbox.len() as u64;
+            }
+        }
+        if self.closing {
+            // A client that still sends may not have read the response; closing immediately could discard it.
+            self.stop(Trigger::EndEarly);
+            self.stop(Trigger::Close);
+        }
+    }
+
+    /// Reads the next part of the peer's body.
+    pub(super) fn read_body(&mut self) -> Result<BodyRead, ConnectionFault> {
+        let eof = self.input_end == Some(InputEnd::Eof);
+        match self.reader.read(&mut self.inbox, &self.limits)? {
+            BodyRead::Incomplete if eof && self.reader.is_until_close() => Ok(BodyRead::End),
+            BodyRead::Incomplete => self.check_wait().map(|()| BodyRead::Incomplete),
+            read => Ok(read),
+        }
+    }
+
+    /// Checks whether more input can come, which is needed, and comes in time.
+    pub(super) fn check_wait(&mut self) -> Result<(), ConnectionFault> {
+        let trigger = match self.input_end {
+            Some(_) => Trigger::Eof,
+            None if self.deadline().is_some_and(|d| d <= self.now) => Trigger::Timeout,
+            None => return Ok(()),
+        };
+        if let Err(Refusal::Fault(reason)) = self.next(trigger) {
+            return Err(self.inbox.fault_at_end(reason));
+        }
+        self.stop(trigger);
+        Ok(())
+    }
+
+    /// Returns when the current wait ends.
+    fn deadline(&self) -> Option<Instant> {
+        match self.state.recv {
+            RecvState::Idle if self.out.is_empty() => Some(self.wait_started + self.limits.keep_alive),
+            RecvState::Head if !self.inbox.is_empty() => Some(self.wait_started + self.limits.head_timeout),
+            RecvState::Body | RecvState::Discard => {
+                let idle = self.last_input_at.max(self.wait_started) + self.limits.body_idle_timeout;
+                if R::IS_SERVER {
+                    return Some(idle.min(self.wait_started + self.limits.body_timeout));
+                }
+                // The stream of a server may be idle without limit.
+                Some(idle).filter(|_| self.reader.is_exact())
+            }
+            RecvState::Lingering if self.input_end.is_none() => self.drain_deadline(),
+            _ => None,
+        }
+    }
+
+    /// Returns when a connection that lingers stops to: after a pause of `drain_timeout`, or after ten times that.
+    pub(super) fn drain_deadline(&self) -> Option<Instant> {
+        let (pause, all) = (self.limits.drain_timeout, self.limits.drain_timeout.saturating_mul(10));
+        let end = (self.last_input_at.max(self.wait_started) + pause).min(self.wait_started + all);
+        let lingers = self.state.recv == RecvState::Lingering && self.received < self.limits.max_linger;
+        Some(end).filter(|end| lingers && self.now < *end)
+    }
+
+    /// Returns when the empty buffers are to be freed.
+    fn trim_deadline(&self) -> Option<Instant> {
+        if self.state.is_over() || !self.inbox.is_empty() || !self.out.is_empty() {
+            return None;
+        }
+        self.trim_state.trim_deadline(self.now, self.limits.idle_trim)
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.trim_state.tick(self.now);
+    }
+}
