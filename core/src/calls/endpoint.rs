@@ -59,7 +59,7 @@ pub(crate) enum EndpointTimer {
 pub(crate) struct Channel<R> {
     pub(crate) outbox: Outbox,
     /// Inbound calls in flight, ordered by id.
-    pub(crate) live_calls: InboundIndex,
+    pub(super) live_calls: InboundIndex,
     /// Errors without an id may be sent (DEC-004).
     pub(crate) allows_idless_errors: bool,
     /// Number of faulty messages in a row.
@@ -72,6 +72,13 @@ pub(crate) struct Channel<R> {
     pub(super) keep_alive: Option<Box<KeepAlive>>,
     pub(crate) closed: bool,
     pub(crate) role: R,
+}
+
+impl<R> Channel<R> {
+    /// Returns whether inbound calls are in flight.
+    pub(crate) const fn has_live_calls(&self) -> bool {
+        !self.live_calls.is_empty()
+    }
 }
 
 /// An outbound call that has ended, and its outcome.
@@ -208,7 +215,6 @@ impl<R: Role> Endpoint<R> {
         for key in self.open_channels() {
             if let Some(c) = self.channels.get_mut(key) {
                 c.outbox.trim();
-                c.live_calls.shrink_to_fit();
             }
         }
         true

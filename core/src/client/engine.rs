@@ -539,9 +539,10 @@ impl Engine {
     pub(super) fn close_with(&mut self, fault: Fault) {
         let Some(main) = self.main_channel else { return };
         self.endpoint.end_input(main, fault.clone(), Duration::ZERO);
-        let Some(c) = self.endpoint.channels.get_mut(main).filter(|c| !c.closed) else { return };
-        let inbound = c.live_calls.clone();
-        for key in inbound {
+        if self.endpoint.channels.get(main).is_none_or(|c| c.closed) {
+            return;
+        }
+        for key in self.endpoint.live_calls(main) {
             if self.endpoint.drop_call(key).is_some() {
                 self.end_server_request(key);
             }

@@ -506,7 +506,7 @@ impl Engine {
     fn abort_channel(&mut self, channel: Key, reason: &CancelReason) {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let waiting = core::mem::take(&mut c.role.waiting);
-        let live = c.live_calls.clone();
+        let live = self.endpoint.live_calls(channel);
         self.backlog.retain(|k| *k != channel);
         if *reason == CancelReason::Shutdown {
             for id in waiting.into_ids() {
@@ -530,7 +530,7 @@ impl Engine {
         let channel = self.endpoint.root_channel(channel);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let Some(fault) = &c.input_end else { return };
-        if !c.closed && c.live_calls.is_empty() && c.role.waiting.is_empty() {
+        if !c.closed && !c.has_live_calls() && c.role.waiting.is_empty() {
             c.closed = true;
             let fault = Fault::clone(fault);
             self.mark_stream_finished(channel);

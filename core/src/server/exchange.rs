@@ -40,7 +40,6 @@ pub(crate) struct StreamStatus {
 #[derive(Debug, Default)]
 pub(crate) struct StreamBuffers {
     outbox: Outbox,
-    live: Vec<Key>,
 }
 
 impl StreamBuffers {
@@ -60,7 +59,7 @@ impl Engine {
     ) -> Key {
         let key = self.open_channel(now).0;
         if let Some(c) = self.endpoint.channels.get_mut(key) {
-            (c.outbox, c.live_calls) = (buffers.outbox, buffers.live);
+            c.outbox = buffers.outbox;
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
             c.allows_idless_errors = true;
             c.role.stream.parent = root;
@@ -156,13 +155,12 @@ impl Engine {
     pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> StreamBuffers {
         self.endpoint.tick(now);
         let root = self.endpoint.root_channel(key);
-        let is_affected = |call: &Key| {
+        // A stream that owes no answer has no calls; the others of its session are not looked at then.
+        let owes_answers = self.endpoint.channels.get(key).is_some_and(|c| c.role.stream.pending_answers > 0);
+        let mut calls = if root == key || owes_answers { self.endpoint.live_calls(root) } else { Vec::new() };
+        calls.retain(|call| {
             root == key || self.endpoint.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
-        };
-        let calls: Vec<Key> = match self.endpoint.channels.get(root) {
-            Some(c) => c.live_calls.iter().copied().filter(is_affected).collect(),
-            None => Vec::new(),
-        };
+        });
         for call in calls {
             let parked = self.unpark(call, "the call is over");
             if self.endpoint.drop_call(call).is_some() && !parked {
@@ -183,10 +181,9 @@ impl Engine {
             }
         }
         let Some(c) = self.endpoint.channels.remove(key) else { return StreamBuffers::default() };
-        let (mut outbox, mut live) = (c.outbox, c.live_calls);
+        let mut outbox = c.outbox;
         outbox.clear_for_reuse();
-        live.clear();
-        StreamBuffers { outbox, live }
+        StreamBuffers { outbox }
     }
 
     /// Marks a stream as unreachable: its client cannot receive what is sent from now on.
@@ -212,7 +209,7 @@ impl Engine {
     ///
     /// An id must differ from those in flight on `root` and from the others in the batch. Text that is not a valid
     /// batch has no requests; it is reported when it is processed.
-    pub(crate) fn inspect_batch(&self, root: Option<Key>, frame: &Bytes) -> (bool, bool) {
+    pub(crate) fn inspect_batch(&mut self, root: Option<Key>, frame: &Bytes) -> (bool, bool) {
         let members = batch::split_batch(frame, &self.endpoint.limits).unwrap_or_default();
         // A heap sorts with a tenth of the code of `sort_unstable`.
         let ids: BinaryHeap<RequestId> =

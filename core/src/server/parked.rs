@@ -147,8 +147,7 @@ impl Engine {
 
     /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
     pub(super) fn send_all_queued_requests(&mut self, session: Key) {
-        let Some(c) = self.endpoint.channels.get(session) else { return };
-        for call in c.live_calls.clone() {
+        for call in self.endpoint.live_calls(session) {
             self.send_queued_requests(call);
         }
     }
@@ -292,12 +291,12 @@ impl Engine {
     /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
     pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
         let root = self.endpoint.root_channel(channel);
-        let Some(c) = self.endpoint.channels.get(root) else { return };
+        let live = self.endpoint.live_calls(root);
         let is_parked = |key: &Key| {
             let call = self.endpoint.inbound.calls.get(*key);
             call.is_some_and(|c| c.parked.is_some() && (channel == root || c.channel == channel))
         };
-        let parked: Vec<Key> = c.live_calls.iter().copied().filter(is_parked).collect();
+        let parked: Vec<Key> = live.into_iter().filter(is_parked).collect();
         for key in parked {
             self.unpark(key, "the call is over");
             self.endpoint.fail(key, &RpcError::internal(message));

@@ -27,6 +27,7 @@ use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, MetaSpans, Pa
 use crate::rpc::{RequestId, RpcError};
 use crate::shape;
 use crate::slab::Key;
+use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
@@ -157,12 +158,12 @@ impl Engine {
 
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
-    pub(crate) fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
+    pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
         let is_waiting = |c: &Channel<ServerChannel>| {
             c.role.waiting.contains(id)
                 || (!c.role.listeners.is_empty() && self.find_listener(channel, id).is_some())
         };
-        self.endpoint.is_live(channel, id) || self.endpoint.channels.get(channel).is_some_and(is_waiting)
+        self.endpoint.channels.get(channel).is_some_and(is_waiting) || self.endpoint.is_live(channel, id)
     }
 
     fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
@@ -227,6 +228,7 @@ impl Engine {
                 .and_then(log::parse_threshold)
                 .unwrap_or(log::NONE),
             parked: None,
+            links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
@@ -451,8 +453,9 @@ impl Engine {
         let Some((id, reason)) = self.endpoint.parse_cancellation(params) else {
             return self.diagnose(channel, Diagnostic::InvalidNotification(methods::CANCELLED.into()));
         };
+        let call = self.endpoint.find_call(channel, &id);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        if let Some(key) = self.endpoint.inbound.find(&c.live_calls, &id) {
+        if let Some(key) = call {
             // A parked call has no running handler to notify, as in the modern era.
             let parked = self.unpark(key, "the call was cancelled");
             self.endpoint.drop_call(key);
