@@ -3,6 +3,7 @@
 //! Invariant: a key resolves only to the value that it was issued for. Each removal increments the slot's
 //! `generation`. `trim` keeps the highest generation in `base_generation`, so a released slab revives no key either.
 
+pub(crate) mod list;
 pub(crate) mod tree;
 
 use alloc::vec::Vec;

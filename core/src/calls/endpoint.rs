@@ -29,6 +29,7 @@ use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
+use crate::slab::list::List;
 use crate::slab::{Key, Slab};
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
@@ -60,6 +61,10 @@ pub(crate) struct Channel<R> {
     pub(crate) outbox: Outbox,
     /// Inbound calls in flight, ordered by id.
     pub(super) live_calls: InboundIndex,
+    /// Outbound calls that end with the channel.
+    pub(super) requests: List,
+    /// Number of outbound calls of the channel and its streams, if it is a root channel.
+    pub(super) request_count: u32,
     /// Errors without an id may be sent (DEC-004).
     pub(crate) allows_idless_errors: bool,
     /// Number of faulty messages in a row.
@@ -78,6 +83,11 @@ impl<R> Channel<R> {
     /// Returns whether inbound calls are in flight.
     pub(crate) const fn has_live_calls(&self) -> bool {
         !self.live_calls.is_empty()
+    }
+
+    /// Returns the number of outbound calls of a root channel and its streams that end with their channel.
+    pub(crate) const fn request_count(&self) -> usize {
+        self.request_count as usize
     }
 }
 
@@ -226,6 +236,8 @@ impl<R: Role> Endpoint<R> {
         self.channels.insert(Channel {
             outbox: Outbox::default(),
             live_calls: InboundIndex::new(),
+            requests: List::new(),
+            request_count: 0,
             allows_idless_errors,
             consecutive_faults: 0,
             input_end: None,

@@ -84,8 +84,8 @@ pub(crate) struct InboundCall {
     pub(crate) batch: Option<Key>,
     /// Least severe level of log messages that the call asked for, as a number (modern).
     pub(crate) log_threshold: u8,
-    /// Set while the call waits for input; it is delivered again afterwards.
-    pub(crate) parked: Option<Box<ParkedCall>>,
+    /// The call waits for input and is delivered again afterwards (server).
+    pub(crate) is_parked: bool,
     /// Links of the index of the channel.
     pub(crate) links: TreeLinks,
 }
@@ -98,30 +98,6 @@ impl TreeNode for InboundCall {
 
 /// The outcome of an input request.
 pub(crate) type InputOutcome = Result<RawJson, CallError>;
-
-/// A call that waits for input.
-#[derive(Debug)]
-pub(crate) struct ParkedCall {
-    /// The request as received.
-    pub(crate) frame: Box<[u8]>,
-    pub(crate) attempt: u32,
-    /// State that the application keeps until the next delivery.
-    pub(crate) state: Box<[u8]>,
-    /// Input responses so far, by the application's keys.
-    pub(crate) answers: Vec<(Box<str>, InputOutcome)>,
-    /// Input requests without a response, by the application's keys.
-    pub(crate) pending_requests: Vec<(Box<str>, Key)>,
-}
-
-impl ParkedCall {
-    /// Returns the bytes that are kept for the call.
-    pub(crate) fn byte_len(&self) -> usize {
-        let answer = |(key, answer): &(Box<str>, InputOutcome)| {
-            key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
-        };
-        self.frame.len() + self.state.len() + self.answers.iter().map(answer).sum::<usize>()
-    }
-}
 
 /// Rate limiter for the progress and log notifications of a call.
 #[derive(Debug)]
@@ -215,7 +191,7 @@ mod tests {
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: 0,
-            parked: None,
+            is_parked: false,
             links: TreeLinks::default(),
         }
     }

@@ -9,6 +9,7 @@ use super::versioned_params::VersionedParams;
 use crate::error::CallError;
 use crate::limits::Limits;
 use crate::rpc::RequestId;
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 
@@ -141,6 +142,20 @@ pub(crate) struct OutboundCall {
     pub(crate) idle_deadline: Instant,
     /// Ends the call in any case.
     pub(crate) total_deadline: Instant,
+    /// Slots of the neighbours in the list of the channel. Request ids have 16 bits for a slot, too.
+    neighbours: (u16, u16),
+}
+
+impl ListNode for OutboundCall {
+    fn list_links(&self) -> ListLinks {
+        let slot = |slot| if slot == u16::MAX { ListLinks::NONE.next } else { u32::from(slot) };
+        ListLinks { previous: slot(self.neighbours.0), next: slot(self.neighbours.1) }
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        let slot = |slot| u16::try_from(slot).unwrap_or(u16::MAX);
+        self.neighbours = (slot(links.previous), slot(links.next));
+    }
 }
 
 /// A call that is queued until the connection is ready.
@@ -184,6 +199,7 @@ impl OutboundCall {
             timeout,
             idle_deadline: now + timeout,
             total_deadline: now + total,
+            neighbours: (u16::MAX, u16::MAX),
         }
     }
 
@@ -218,6 +234,7 @@ impl OutboundCall {
             superseded: false,
             last_progress: f64::NEG_INFINITY,
             idle_deadline: now + self.timeout,
+            neighbours: (u16::MAX, u16::MAX),
             ..*self
         }
     }
@@ -290,6 +307,24 @@ impl CallSlab {
             *count -= 1;
         }
         Some(call)
+    }
+
+    /// Adds a call to the list of its channel.
+    pub(super) fn insert_into(&mut self, list: &mut List, call: OutboundCall) -> Key {
+        let key = self.insert(call);
+        list.push(&mut self.slab, key);
+        key
+    }
+
+    /// Removes a call that is in the list of its channel.
+    pub(super) fn remove_from(&mut self, list: &mut List, key: Key) -> Option<OutboundCall> {
+        list.remove(&mut self.slab, key);
+        self.remove(key)
+    }
+
+    /// Returns the keys of the calls in a list.
+    pub(super) fn keys_of(&self, list: &List) -> alloc::vec::Vec<Key> {
+        list.iter(&self.slab).map(|(key, _)| key).collect()
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&OutboundCall> {

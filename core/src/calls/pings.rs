@@ -110,7 +110,7 @@ impl<R: Role> Endpoint<R> {
     fn send_ping(&mut self, channel: Key, settings: KeepAlivePing) {
         let options = CallOptions::new().timeout(settings.interval).total_timeout(Duration::MAX);
         let call = OutboundCall::new(self.now, channel, CallPurpose::KeepAlive, &options, &self.limits);
-        let key = self.outbound.calls.insert(call);
+        let Some(key) = self.begin_request(call) else { return };
         let now = self.now;
         if let Some(c) = self.channels.get_mut(channel) {
             let taken = c.outbox.consumed();
@@ -126,7 +126,7 @@ impl<R: Role> Endpoint<R> {
         };
         if self.send_request(key, &request, params).is_err() {
             // The channel is gone.
-            self.outbound.calls.remove(key);
+            self.end_request(key);
         }
     }
 
@@ -156,7 +156,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Handles the end of a ping.
     pub(crate) fn finish_ping(&mut self, key: Key, outcome: &Result<RawJson, CallError>) -> PeerHealth {
-        let ended = self.outbound.calls.remove(key);
+        let ended = self.end_request(key);
         self.sweep();
         let (Some(settings), Some(call)) = (self.ping_settings(), ended) else { return PeerHealth::Alive };
         let Some(c) = self.channels.get_mut(call.channel) else { return PeerHealth::Alive };

@@ -283,7 +283,7 @@ impl Engine {
             expires_at: expires,
             batch,
             log_threshold: 0,
-            parked: None,
+            is_parked: false,
             links: TreeLinks::default(),
         };
         match self.endpoint.begin_call(call) {

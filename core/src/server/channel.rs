@@ -144,6 +144,8 @@ pub(super) struct LegacySession {
     /// Least severe level that the client asked for, once it has set one.
     pub(super) threshold: Option<Threshold>,
     pub(super) log: Option<Box<SessionLog>>,
+    /// Bytes that are kept for the parked calls of the session.
+    pub(super) parked_bytes: usize,
 }
 
 impl LegacySession {
@@ -158,6 +160,7 @@ impl LegacySession {
             info_len: u32::try_from(info.len()).unwrap_or_default(),
             threshold: None,
             log: None,
+            parked_bytes: 0,
         }
     }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::channel::{LegacySession, MetaCache, ServerChannel};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
+use super::parked::ParkedCalls;
 use super::subscriptions::Subscriptions;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::{CallId, Progress, SendStatus};
@@ -46,8 +47,8 @@ pub struct Engine {
     /// Channels with waiting requests, each once.
     pub(super) backlog: VecDeque<Key>,
     pub(super) shutting_down: bool,
-    /// Number of calls that wait for input.
-    pub(super) parked_calls: usize,
+    /// Calls that wait for input; created with the first one.
+    pub(super) parked: Option<Box<ParkedCalls>>,
     /// Seals state, if keys are configured.
     #[cfg(feature = "crypto")]
     pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
@@ -74,7 +75,7 @@ impl Engine {
             events,
             backlog,
             shutting_down: false,
-            parked_calls: 0,
+            parked: None,
             #[cfg(feature = "http")]
             early_cancels: super::early_cancels::EarlyCancels::default(),
             subscriptions: None,
@@ -141,7 +142,7 @@ impl Engine {
         if self.endpoint.end_input(channel, fault.clone(), grace) {
             self.fail_parked(channel, "the input ended before the answers came");
             // The peer is gone, so outbound requests cannot be answered.
-            for key in self.endpoint.outbound_keys(channel) {
+            for key in self.endpoint.requests_of(channel) {
                 self.finish_outbound(key, Err(CallError::Closed(fault.clone())));
             }
             if *fault == Fault::Closed {
@@ -247,7 +248,8 @@ impl Engine {
     /// Returns the number of calls that wait for an answer of the application.
     #[must_use]
     pub fn live_calls(&self) -> usize {
-        self.endpoint.inbound.calls.len().saturating_sub(self.parked_calls)
+        let parked = self.parked.as_ref().map_or(0, |parked| parked.len());
+        self.endpoint.inbound.calls.len().saturating_sub(parked)
     }
 
     /// Returns the outbox of a channel: messages to send, each ended by a newline.
@@ -424,7 +426,7 @@ impl Engine {
         }
         let call =
             OutboundCall::new(self.endpoint.now, channel.0, CallPurpose::Application, options, &limits);
-        let key = self.endpoint.outbound.calls.insert(call);
+        let key = self.endpoint.begin_request(call).ok_or(UseError::Stale)?;
         let request = OutboundRequest {
             method,
             base_meta: None,
@@ -433,7 +435,7 @@ impl Engine {
         };
         let written = self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, table));
         if let Err(e) = written {
-            self.endpoint.outbound.calls.remove(key);
+            self.endpoint.end_request(key);
             return Err(e);
         }
         Ok(CallKey(key))
@@ -473,10 +475,14 @@ impl Engine {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
-        let Some(call) = self.endpoint.outbound.calls.remove(key) else { return };
+        let Some(call) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
         match call.purpose {
-            CallPurpose::Input(call) => self.finish_input_request(call, key, outcome),
+            CallPurpose::Input(call) => {
+                let parked = self.parked.as_deref_mut();
+                let finish = |p: &mut ParkedCalls| p.finish_request(&mut self.endpoint, call, key, outcome);
+                self.events.extend(parked.and_then(finish));
+            }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
     }
@@ -556,6 +562,20 @@ impl Engine {
         true
     }
 
+    /// Panics if a sum that the engine keeps differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn check_sums(&self) {
+        self.endpoint.check_requests();
+        if let Some(parked) = &self.parked {
+            parked.check_sums(&self.endpoint);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn parked_calls(&self) -> usize {
+        self.parked.as_ref().map_or(0, |parked| parked.len())
+    }
+
     fn trim(&mut self) {
         if self.endpoint.trim() {
             self.meta_cache = None;
@@ -565,6 +585,9 @@ impl Engine {
             self.early_cancels.trim(self.endpoint.now);
             if let Some(subscriptions) = &mut self.subscriptions {
                 subscriptions.trim();
+            }
+            if let Some(parked) = &mut self.parked {
+                parked.trim();
             }
             for key in self.endpoint.open_channels() {
                 if let Some(c) = self.endpoint.channels.get_mut(key) {

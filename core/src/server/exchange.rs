@@ -170,7 +170,7 @@ impl Engine {
         }
         self.end_listeners(key);
         if root == key && self.session(key).is_some() {
-            for request in self.endpoint.outbound_keys(key) {
+            for request in self.endpoint.requests_of(key) {
                 self.finish_outbound(request, Err(crate::error::CallError::Closed(Fault::Eof)));
             }
             // `Closed` is reported once for a session, and never for a single exchange.

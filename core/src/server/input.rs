@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 
 use super::engine::Engine;
 use super::event::Call;
+use super::parked::ParkedCalls;
+use super::retry::RetryContext;
 #[cfg(feature = "crypto")]
 use super::sealer::UNANSWERED;
-use crate::calls::inbound::InputOutcome;
-use crate::error::{CallError, UseError};
+use crate::error::UseError;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, Span, object_members, write_str};
 use crate::limits::Limit;
@@ -22,58 +23,10 @@ use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
+use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-
-/// State and input responses of a call that was delivered before.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RetryContext {
-    /// Number of earlier deliveries.
-    pub(super) attempt: u32,
-    pub(super) state: Vec<u8>,
-    pub(super) answers: Vec<(Box<str>, InputOutcome)>,
-    /// Keys of the input requests in the last round, if they are known.
-    pub(super) requested_keys: Option<Vec<Box<str>>>,
-}
-
-impl RetryContext {
-    /// Returns the responses that are carried into the next round: all except those that are requested again.
-    pub(super) fn carried_answers<'a>(
-        &'a self,
-        requests: &InputRequests<'_>,
-    ) -> impl Iterator<Item = &'a (Box<str>, InputOutcome)> {
-        let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
-        self.answers.iter().filter(move |(key, _)| !is_requested(key))
-    }
-}
-
-impl Call {
-    /// Returns how often this call was delivered before. Each [`need_input`](Engine::need_input) adds one.
-    ///
-    /// Always 0 for a modern call without sealed state ([`Config::seal`](super::Config::seal)).
-    #[must_use]
-    pub fn attempt(&self) -> u32 {
-        self.retry.as_ref().map_or(0, |round| round.attempt)
-    }
-
-    /// Returns the state that the handler kept at an earlier delivery.
-    #[must_use]
-    pub fn state(&self) -> Option<&[u8]> {
-        self.retry.as_ref().map(|round| &*round.state).filter(|state| !state.is_empty())
-    }
-
-    /// Returns the response to an input request of this round or an earlier one, by its key.
-    ///
-    /// An error means that the client refused or did not answer in time. It occurs in the legacy era only, because a
-    /// modern client does not repeat the call then. Responses are returned as the client wrote them and are not
-    /// validated (MRTR-020, MRTR-027).
-    #[must_use]
-    pub fn answer(&self, key: &str) -> Option<Result<&RawJson, &CallError>> {
-        let (_, answer) = self.retry.as_ref()?.answers.iter().find(|(other, _)| **other == *key)?;
-        Some(answer.as_ref())
-    }
-}
 
 impl Engine {
     /// Sends input requests for a call. The call is delivered again with the responses.
@@ -132,7 +85,46 @@ impl Engine {
         }
         match call.version.era() {
             Era::Modern => self.answer_input_required(call, requests, state),
-            Era::Legacy => self.park(call, requests, state),
+            Era::Legacy => {
+                let parked = self.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
+                let resumed = parked.park(&mut self.endpoint, call, requests, state)?;
+                self.events.extend(resumed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
+    ///
+    /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
+    /// requests end with [`CallError::Cancelled`](crate::CallError::Cancelled), and the client receives the cancellation with `reason`. Returns
+    /// false if no call is parked with this state. A modern call is never parked.
+    pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
+        self.endpoint.tick(now);
+        let parked = self.parked.as_deref_mut();
+        let resumed = parked.and_then(|parked| parked.withdraw(&mut self.endpoint, state, reason));
+        let is_found = resumed.is_some();
+        self.events.extend(resumed);
+        is_found
+    }
+
+    /// Cancels the input requests of a parked call that is over.
+    ///
+    /// Returns false if the call is not parked.
+    pub(super) fn unpark(&mut self, call: Key, reason: &str) -> bool {
+        let parked = self.parked.as_deref_mut();
+        let Some(dropped) = parked.and_then(|parked| parked.unpark(&mut self.endpoint, call, reason)) else {
+            return false;
+        };
+        self.events.extend(dropped);
+        true
+    }
+
+    /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
+    pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
+        while let Some(call) = self.parked.as_mut().and_then(|p| p.find_on(&self.endpoint, channel)) {
+            self.unpark(call, "the call is over");
+            self.endpoint.fail(call, &RpcError::internal(message));
         }
     }
 

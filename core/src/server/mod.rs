@@ -20,10 +20,13 @@ mod log;
 mod parked;
 mod receive;
 mod reply;
+mod retry;
 #[cfg(feature = "crypto")]
 mod sealer;
 mod stream;
 mod subscriptions;
+#[cfg(all(test, feature = "http"))]
+mod sums_tests;
 
 pub(crate) use arguments::read_arguments;
 pub use config::Config;

@@ -227,7 +227,7 @@ impl Engine {
                 .slice(frame)
                 .and_then(log::parse_threshold)
                 .unwrap_or(log::NONE),
-            parked: None,
+            is_parked: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
@@ -488,7 +488,9 @@ impl Engine {
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
             self.listen_for_session(channel);
             self.endpoint.begin_keep_alive(channel);
-            self.send_all_queued_requests(channel);
+            if let Some(parked) = self.parked.as_deref_mut() {
+                self.events.extend(parked.send_all_queued(&mut self.endpoint, channel));
+            }
         }
     }
 

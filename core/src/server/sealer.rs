@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::engine::Engine;
 use super::event::Call;
-use super::input::RetryContext;
+use super::retry::RetryContext;
 use crate::error::UseError;
 use crate::limits::Limit;
 use crate::methods;

@@ -40,6 +40,11 @@ pub(super) struct StreamState {
 pub(crate) struct ReadyQueue(pub(super) VecDeque<Key>);
 
 impl StreamState {
+    /// Returns whether messages that are sent from now on cannot reach the client.
+    pub(super) const fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
     /// Returns whether this is a session without a GET stream. Most clients never open one.
     pub(super) const fn has_no_get_stream(&self) -> bool {
         self.is_http_session && self.owner.is_none()

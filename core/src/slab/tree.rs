@@ -309,10 +309,12 @@ mod tests {
     fn every_order_of_insertion_costs_few_comparisons() {
         const COUNT: u32 = 20_000;
         let spread = |i: u32| i.wrapping_mul(2_654_435_761) % 1_000_003;
-        let orders: [(&str, fn(u32) -> u32, usize); 3] =
-            [("up", |i| i, 4), ("down", |i| COUNT - i, 4), ("spread", |i| i, 60)];
-        for (name, order, most) in orders {
-            let number = |i| if name == "spread" { spread(i) } else { order(i) };
+        for (name, most) in [("up", 4), ("down", 4), ("spread", 60)] {
+            let number = |i| match name {
+                "up" => i,
+                "down" => COUNT - i,
+                _ => spread(i),
+            };
             let mut numbers = Numbers::default();
             let keys: Vec<_> = (0..COUNT).map(|i| (number(i), numbers.insert(number(i)))).collect();
             // The oldest one ends for each new one.
