@@ -43,6 +43,8 @@ pub(crate) enum EndpointTimer {
     Deferred(Key),
     /// An outbound call may have timed out.
     Outbound(Key),
+    /// The deferred log message of a session may be sent; before changes that are due at the same time.
+    SessionLog(Key),
     /// Deferred change notifications of a channel may be sent.
     Changes(Key),
     /// The grace period of a channel has ended.
@@ -499,7 +501,9 @@ fn may_be_current<R>(
             inbound.calls.get(key).and_then(|c| c.throttle.as_ref()).is_some_and(|p| p.due_at == Some(at))
         }
         EndpointTimer::Outbound(key) => outbound.calls.get(key).is_some(),
-        EndpointTimer::Changes(key) => channels.get(key).is_some_and(|c| !c.closed),
+        EndpointTimer::Changes(key) | EndpointTimer::SessionLog(key) => {
+            channels.get(key).is_some_and(|c| !c.closed)
+        }
         EndpointTimer::Grace(key) => {
             channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
         }

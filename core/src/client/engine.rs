@@ -161,7 +161,7 @@ impl Engine {
                         self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
                     }
                 }
-                EndpointTimer::Changes(_) | EndpointTimer::Grace(_) => {}
+                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
             }
         }
     }

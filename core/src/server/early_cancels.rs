@@ -75,7 +75,8 @@ impl EarlyCancels {
 impl Engine {
     /// Records a cancellation of an unknown request, if the request may still arrive.
     pub(super) fn record_early_cancel(&mut self, session: Key, id: &RequestId) {
-        let may_overtake = self.endpoint.channels.get(session).is_some_and(|c| c.role.stream.is_http_session);
+        let may_overtake =
+            self.endpoint.channels.get(session).is_some_and(|c| c.role.stream.http_session().is_some());
         if may_overtake {
             self.early_cancels.insert(self.endpoint.now, session, id.clone(), &self.endpoint.limits);
         }
@@ -85,7 +86,7 @@ impl Engine {
     pub(super) fn take_early_cancel(&mut self, stream: Key, session: Key, id: &RequestId) -> bool {
         let was_cancelled = self.early_cancels.take(self.endpoint.now, session, id);
         if let Some(c) = self.endpoint.channels.get_mut(stream).filter(|_| was_cancelled) {
-            c.role.stream.request_cancelled = true;
+            c.role.stream.mark_cancelled();
         }
         was_cancelled
     }

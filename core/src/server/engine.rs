@@ -8,13 +8,14 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::channel::{LegacySession, MetaCache, ServerChannel};
+use super::backlog::Backlog;
+use super::changes::Changes;
+use super::channel::{LegacySession, MetaCache, ServerChannel, mark_stream_finished};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCalls;
-use super::subscriptions::Subscriptions;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
-use crate::calls::inbound::{CallId, Progress, SendStatus};
+use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::diagnostic::Diagnostic;
@@ -44,8 +45,8 @@ pub struct Engine {
     pub(super) config: Arc<Config>,
     pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
-    /// Channels with waiting requests, each once.
-    pub(super) backlog: VecDeque<Key>,
+    /// Requests that wait; created with the first one.
+    pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
     pub(super) parked: Option<Box<ParkedCalls>>,
@@ -55,8 +56,7 @@ pub struct Engine {
     /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
     pub(super) early_cancels: super::early_cancels::EarlyCancels,
-    /// Subscriptions; created with the first one.
-    pub(super) subscriptions: Option<Box<Subscriptions>>,
+    pub(super) changes: Changes,
     /// The last valid `_meta`.
     pub(super) meta_cache: Option<Box<MetaCache>>,
 }
@@ -66,19 +66,18 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
-        let (events, backlog) = (VecDeque::new(), VecDeque::new());
         Self {
             #[cfg(feature = "crypto")]
             sealer: config.sealer.clone(),
             config,
             endpoint,
-            events,
-            backlog,
+            events: VecDeque::new(),
+            backlog: None,
             shutting_down: false,
             parked: None,
             #[cfg(feature = "http")]
             early_cancels: super::early_cancels::EarlyCancels::default(),
-            subscriptions: None,
+            changes: Changes::default(),
             meta_cache: None,
         }
     }
@@ -148,7 +147,8 @@ impl Engine {
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             }
-            self.end_listeners(channel);
+            let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
+            self.events.extend(unsubscribed);
             self.close_if_finished(channel);
         }
     }
@@ -185,7 +185,8 @@ impl Engine {
                         if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.abort_channel(channel, &reason);
                 }
-                EndpointTimer::Changes(channel) => self.send_deferred_changes(channel),
+                EndpointTimer::Changes(channel) => self.changes.handle_timeout(&mut self.endpoint, channel),
+                EndpointTimer::SessionLog(channel) => _ = self.advance_log(channel, None),
                 EndpointTimer::Trim => self.trim(),
                 EndpointTimer::Negotiation(_) => {}
             }
@@ -347,43 +348,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Reports progress of a call (PROG-006, PROG-010).
-    ///
-    /// Values are sent only if the client asked for them, only if they increase, and at a limited rate. The latest
-    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013).
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] if the call has ended.
-    pub fn progress(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        progress: Progress,
-    ) -> Result<SendStatus, UseError> {
-        self.endpoint.tick(now);
-        self.endpoint.report_progress(call.0, progress)
-    }
-
-    /// Sends a custom notification on a channel.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed, [`UseError::Full`] if its outbox is full,
-    /// [`UseError::ReservedMethod`] for a method of the protocol, or an encoding error.
-    pub fn notify<T: Serialize + ?Sized>(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        method: &str,
-        params: Option<&T>,
-    ) -> Result<(), UseError> {
-        self.endpoint.tick(now);
-        let session = self.endpoint.channels.get(channel.0).and_then(|c| c.role.session.as_ref());
-        let table = session.and_then(|s| shape::table(s.version));
-        self.endpoint.notify(channel.0, method, params, table)
-    }
-
     /// Sends a request to a client: `ping` or a custom method.
     ///
     /// Legacy only, because modern servers send no requests (BASE-019). The outcome arrives as [`Event::Done`].
@@ -513,9 +477,9 @@ impl Engine {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let waiting = core::mem::take(&mut c.role.waiting);
         let live = self.endpoint.live_calls(channel);
-        self.backlog.retain(|k| *k != channel);
+        let waiting = self.backlog.as_mut().map(|backlog| backlog.remove_all(waiting)).unwrap_or_default();
         if *reason == CancelReason::Shutdown {
-            for id in waiting.into_ids() {
+            for id in waiting {
                 self.endpoint.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
             }
         }
@@ -536,28 +500,25 @@ impl Engine {
         let channel = self.endpoint.root_channel(channel);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let Some(fault) = &c.input_end else { return };
-        if !c.closed && !c.has_live_calls() && c.role.waiting.is_empty() {
+        let is_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
+        if !c.closed && !c.has_live_calls() && !is_waiting {
             c.closed = true;
             let fault = Fault::clone(fault);
-            self.mark_stream_finished(channel);
+            mark_stream_finished(&mut self.endpoint, channel);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }
 
     /// Starts a waiting request if there is room. Returns false if there was nothing to start.
     fn admit_waiting(&mut self) -> bool {
-        if self.backlog.is_empty() || self.is_full() {
+        if self.is_full() {
             return false;
         }
-        let Some(key) = self.backlog.pop_front() else { return false };
-        if let Some(c) = self.endpoint.channels.get_mut(key) {
-            if let Some(frame) = c.role.waiting.pop() {
-                if !c.role.waiting.is_empty() {
-                    self.backlog.push_back(key);
-                }
-                self.receive(key, frame, true);
-                self.close_if_finished(key);
-            }
+        let next = self.backlog.as_mut().and_then(|backlog| backlog.pop());
+        let Some((channel, frame)) = next else { return false };
+        if self.endpoint.channels.get(channel).is_some() {
+            self.receive(channel, frame, true);
+            self.close_if_finished(channel);
         }
         true
     }
@@ -580,20 +541,15 @@ impl Engine {
         if self.endpoint.trim() {
             self.meta_cache = None;
             self.events.shrink_to_fit();
-            self.backlog.shrink_to_fit();
-            #[cfg(feature = "http")]
-            self.early_cancels.trim(self.endpoint.now);
-            if let Some(subscriptions) = &mut self.subscriptions {
-                subscriptions.trim();
+            if let Some(backlog) = &mut self.backlog {
+                backlog.trim();
             }
             if let Some(parked) = &mut self.parked {
                 parked.trim();
             }
-            for key in self.endpoint.open_channels() {
-                if let Some(c) = self.endpoint.channels.get_mut(key) {
-                    c.role.trim();
-                }
-            }
+            self.changes.trim();
+            #[cfg(feature = "http")]
+            self.early_cancels.trim(self.endpoint.now);
         }
     }
 }

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::LegacySession;
+use super::channel::{LegacySession, is_exchange};
 use super::engine::Engine;
 use super::event::{CancelReason, Event};
 use super::header_check::HeaderCheck;
 use super::receive::MessageSource;
+use super::stream::StreamStatus;
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::error::Fault;
@@ -20,21 +21,6 @@ use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
-
-/// Progress of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StreamStatus {
-    /// More output will follow.
-    pub(crate) is_open: bool,
-    /// The channel is closed: nothing more can be sent on it.
-    pub(crate) closed: bool,
-    /// The request was refused before it was delivered.
-    pub(crate) refused: bool,
-    /// An early cancellation ended the request.
-    pub(crate) cancelled: bool,
-    /// Code of the last answer, if it was an error.
-    pub(crate) error_code: Option<i64>,
-}
 
 /// Buffers of a stream that has ended, for reuse.
 #[derive(Debug, Default)]
@@ -62,8 +48,7 @@ impl Engine {
             c.outbox = buffers.outbox;
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
             c.allows_idless_errors = true;
-            c.role.stream.parent = root;
-            c.role.stream.owner = Some(owner);
+            c.role.stream.open(root, owner);
         }
         key
     }
@@ -71,34 +56,38 @@ impl Engine {
     /// Sets the owner, which is queued when the channel has output.
     pub(crate) fn set_stream_owner(&mut self, key: Key, owner: Option<Key>) {
         if let Some(c) = self.endpoint.channels.get_mut(key) {
-            c.role.stream.owner = owner;
-            c.role.stream.is_queued = false;
+            c.role.stream.set_owner(owner);
         }
     }
 
     /// Returns the next owner of a stream that has output or has ended.
     pub(crate) fn next_ready(&mut self) -> Option<Key> {
-        self.endpoint.shared.0.pop_front()
+        self.endpoint.shared.pop()
     }
 
     /// Allows the owner to be queued again for new output.
     pub(crate) fn rearm(&mut self, key: Key) {
         if let Some(c) = self.endpoint.channels.get_mut(key) {
-            c.role.stream.is_queued = false;
+            c.role.stream.rearm();
         }
     }
 
     /// Returns the progress of a stream.
     pub(crate) fn stream_status(&self, key: Key) -> StreamStatus {
-        let ended =
-            StreamStatus { is_open: false, closed: true, refused: false, cancelled: false, error_code: None };
-        self.endpoint.channels.get(key).map_or(ended, |c| {
-            let stream = &c.role.stream;
-            let open = stream.pending_answers > 0 || !c.role.listeners.is_empty();
-            let code = (stream.last_error_code != 0).then_some(i64::from(stream.last_error_code));
-            let (refused, cancelled) = (stream.request_refused, stream.request_cancelled);
-            StreamStatus { is_open: open, closed: c.closed, refused, cancelled, error_code: code }
-        })
+        let channel = self.endpoint.channels.get(key);
+        channel.map_or(StreamStatus::ENDED, |c| c.role.stream.status(c.closed, !c.role.listeners.is_empty()))
+    }
+
+    /// Marks the channel as a session over HTTP, with the transport's key for it.
+    pub(crate) fn mark_http_session(&mut self, channel: Key, session: Key) {
+        if let Some(c) = self.endpoint.channels.get_mut(channel) {
+            c.role.stream.mark_http_session(session);
+        }
+    }
+
+    /// Returns the transport's key of the session whose channel this is.
+    pub(crate) fn http_session(&self, channel: Key) -> Option<Key> {
+        self.endpoint.channels.get(channel)?.role.stream.http_session()
     }
 
     /// Takes the message of a stream.
@@ -156,7 +145,7 @@ impl Engine {
         self.endpoint.tick(now);
         let root = self.endpoint.root_channel(key);
         // A stream that owes no answer has no calls; the others of its session are not looked at then.
-        let owes_answers = self.endpoint.channels.get(key).is_some_and(|c| c.role.stream.pending_answers > 0);
+        let owes_answers = self.endpoint.channels.get(key).is_some_and(|c| c.role.stream.owes_answers());
         let mut calls = if root == key || owes_answers { self.endpoint.live_calls(root) } else { Vec::new() };
         calls.retain(|call| {
             root == key || self.endpoint.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
@@ -168,14 +157,18 @@ impl Engine {
                 self.events.push_back(Event::Cancelled { call: CallId(call), reason });
             }
         }
-        self.end_listeners(key);
+        let unsubscribed = self.changes.end_all(&mut self.endpoint, key);
+        self.events.extend(unsubscribed);
+        if let (Some(backlog), Some(c)) = (&mut self.backlog, self.endpoint.channels.get(key)) {
+            backlog.remove_all(c.role.waiting);
+        }
         if root == key && self.session(key).is_some() {
             for request in self.endpoint.requests_of(key) {
                 self.finish_outbound(request, Err(crate::error::CallError::Closed(Fault::Eof)));
             }
             // `Closed` is reported once for a session, and never for a single exchange.
             let is_reported =
-                self.is_exchange(key) || self.endpoint.channels.get(key).is_none_or(|c| c.closed);
+                is_exchange(&self.endpoint, key) || self.endpoint.channels.get(key).is_none_or(|c| c.closed);
             if !is_reported {
                 self.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
             }
@@ -193,7 +186,7 @@ impl Engine {
     pub(crate) fn mark_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
         self.endpoint.tick(now);
         let Some(c) = self.endpoint.channels.get_mut(key) else { return };
-        c.role.stream.unreachable = true;
+        c.role.stream.mark_unreachable();
         // Input requests that wait for `notifications/initialized` have not been sent either.
         if nothing_sent || self.session(key).is_some_and(|session| !session.initialized) {
             self.fail_parked(key, "the client went away before it was asked");
@@ -231,12 +224,12 @@ impl Engine {
 
     /// Returns the channel of the session that a stream belongs to.
     pub(crate) fn parent_of(&self, key: Key) -> Option<Key> {
-        self.endpoint.channels.get(key)?.role.stream.parent
+        self.endpoint.channels.get(key)?.role.stream.parent()
     }
 
     /// Returns the owner of the stream that a call is answered on.
     pub(crate) fn call_owner(&self, call: CallId) -> Option<Key> {
         let stream = self.endpoint.inbound.calls.get(call.0)?.channel;
-        self.endpoint.channels.get(stream)?.role.stream.owner
+        self.endpoint.channels.get(stream)?.role.stream.owner()
     }
 }

@@ -11,9 +11,11 @@ use super::engine::Engine;
 use super::receive::MessageSource;
 use crate::json::{object_members, string, write_str};
 use crate::methods;
+use crate::model::SetLevelParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code, encode};
+use crate::slab::Key;
 use crate::version::Version;
 
 impl Engine {
@@ -36,19 +38,27 @@ impl Engine {
                 self.write_discover_result(&mut body);
                 Ok(())
             }
-            methods::SUBSCRIPTIONS_LISTEN => match self.listen(channel, id, text) {
-                // Answered when the subscription ends.
-                Ok(()) => return,
-                Err(error) => Err(error),
-            },
+            methods::SUBSCRIPTIONS_LISTEN => {
+                let declared = &self.config.capabilities;
+                match self.changes.listen(&mut self.endpoint, declared, channel, id, text) {
+                    // Answered when the subscription ends.
+                    Ok(subscribed) => return self.events.extend(subscribed),
+                    Err(error) => Err(error),
+                }
+            }
             methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
                 if self.session(root).is_some_and(|s| s.is_stateless) =>
             {
                 // A stateless session can neither keep the subscription nor send notifications.
                 Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
             }
-            methods::RESOURCES_SUBSCRIBE => self.update_resource_subscription(root, text, true),
-            methods::RESOURCES_UNSUBSCRIBE => self.update_resource_subscription(root, text, false),
+            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
+                let (declared, subscribe) =
+                    (&self.config.capabilities, method == methods::RESOURCES_SUBSCRIBE);
+                let changed =
+                    self.changes.update_resource(&mut self.endpoint, declared, root, text, subscribe);
+                changed.map(|changed| self.events.extend(changed))
+            }
             methods::SET_LEVEL => self.set_level(root, text),
             _ => Ok(()), // PING-002
         };
@@ -64,6 +74,23 @@ impl Engine {
             encode::end(out);
         };
         self.endpoint.send_or_batch(source.channel, source.batch, Some(id), write);
+    }
+
+    /// Handles `logging/setLevel` (LOG-004, LOG-006).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn set_level(&mut self, channel: Key, params: &[u8]) -> Result<(), RpcError> {
+        let params: SetLevelParams =
+            serde_json::from_slice(params).map_err(|e| RpcError::invalid_params(format!("`params`: {e}")))?;
+        let Some(severity) = params.level.severity() else {
+            return Err(RpcError::invalid_params("`params.level` is not a known level"));
+        };
+        if let Some(session) = self.endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut()) {
+            session.log.set_threshold(severity);
+        }
+        Ok(())
     }
 
     /// Opens a session (LIFE-002, VER-003, VER-004, VER-005).

@@ -24,7 +24,6 @@ use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
-use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
 
@@ -272,32 +271,6 @@ impl Engine {
     #[cfg(not(feature = "crypto"))]
     fn open_sealed(&self, _: &Call, _: &str) -> Option<RetryContext> {
         None
-    }
-
-    /// Notifies a client that an elicitation by URL is complete (2025-11-25 only; ELIC-025, ELIC-026).
-    ///
-    /// `id` is the `elicitationId` of a request that was sent to this client. Returns false if the revision has no such
-    /// notification, or if [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) bytes wait to be sent. Over
-    /// HTTP, use the channel of [`SessionOpened`](super::Event::SessionOpened): that of a call ends with the call.
-    pub fn notify_elicitation_complete(&mut self, now: Instant, channel: ChannelId, id: &str) -> bool {
-        self.endpoint.tick(now);
-        let root = self.endpoint.root_channel(channel.0);
-        let session = self.endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
-        if session.is_none_or(|s| s.version != Version::V2025_11_25) {
-            return false;
-        }
-        let high_water = self.endpoint.limits.outbox_high_water;
-        if self.endpoint.channels.get(channel.0).is_none_or(|c| c.outbox.len() >= high_water) {
-            return false;
-        }
-        self.endpoint.send(channel.0, |out| {
-            encode::notification_head(out, methods::ELICITATION_COMPLETE);
-            out.extend_from_slice(b",\"params\":{\"elicitationId\":");
-            write_str(out, id);
-            out.push(b'}');
-            encode::end(out);
-        });
-        true
     }
 }
 

@@ -46,8 +46,7 @@ impl Engine {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel).is_some_and(|c| {
             self.events.len() >= limits.max_events
-                || c.role.waiting.len() >= limits.max_waiting_requests
-                || c.role.waiting.is_spent()
+                || self.backlog.as_ref().is_some_and(|backlog| backlog.is_full(c.role.waiting, limits))
         })
     }
 

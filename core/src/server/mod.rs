@@ -1,6 +1,7 @@
 //! The server engine: takes messages, delivers calls, sends answers. It performs no I/O.
 
 mod arguments;
+mod backlog;
 mod changes;
 mod channel;
 mod config;
@@ -17,6 +18,7 @@ mod input;
 mod input_required;
 mod keep_alive;
 mod log;
+mod notifications;
 mod parked;
 mod receive;
 mod reply;
@@ -35,3 +37,5 @@ pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 pub use input_required::{InputError, InputRequired};
 pub use reply::PreparedResult;
+#[cfg(feature = "http")]
+pub(crate) use stream::StreamStatus;

@@ -9,10 +9,10 @@ use core::cmp::Ordering;
 
 use bytes::Bytes;
 
-use super::channel::ServerChannel;
+use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::retry::RetryContext;
-use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, check_reserved};
@@ -29,8 +29,6 @@ use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
-
-type ServerEndpoint = Endpoint<ServerChannel>;
 
 /// A session may use at most one part in this many of the limits that all sessions share.
 const SESSION_SHARE: usize = 4;

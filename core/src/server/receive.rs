@@ -7,13 +7,14 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{LegacySession, MetaCache, ServerChannel};
+use super::backlog::Backlog;
+use super::channel::{LegacySession, MetaCache};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::header_check::HeaderCheck;
 use super::log;
 use crate::calls::batch;
-use crate::calls::endpoint::{Channel, FrameContent, classify_frame};
+use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::outbound::ResponseMatch;
 use crate::diagnostic::Diagnostic;
@@ -131,6 +132,13 @@ impl Engine {
         self.endpoint.close_batch(batch);
     }
 
+    /// Records that the request of a stream was refused before it was delivered.
+    fn mark_request_refused(&mut self, key: Key) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.stream.mark_refused();
+        }
+    }
+
     /// Answers or reports a faulty message.
     pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
         let root = self.endpoint.root_channel(channel);
@@ -159,11 +167,10 @@ impl Engine {
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
-        let is_waiting = |c: &Channel<ServerChannel>| {
-            c.role.waiting.contains(id)
-                || (!c.role.listeners.is_empty() && self.find_listener(channel, id).is_some())
-        };
-        self.endpoint.channels.get(channel).is_some_and(is_waiting) || self.endpoint.is_live(channel, id)
+        let waiting = self.endpoint.channels.get(channel).map(|c| c.role.waiting).unwrap_or_default();
+        self.backlog.as_mut().is_some_and(|backlog| backlog.contains(waiting, id))
+            || self.changes.find(&mut self.endpoint, channel, id).is_some()
+            || self.endpoint.is_live(channel, id)
     }
 
     fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
@@ -194,21 +201,18 @@ impl Engine {
         };
         let is_full = self.is_full();
         let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
-        let waiting = &mut c.role.waiting;
+        let backlog = self.backlog.as_deref_mut();
+        let is_empty = backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
         // The members of a batch share one answer, so they cannot be queued one by one.
-        let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
-        if must_wait {
-            // The last queued request may exceed the budget: it was read already, and reading pauses now.
-            let room = waiting.len() < self.endpoint.limits.max_waiting_requests && !waiting.is_spent();
-            if !room || source.batch.is_some() {
+        if is_full || (!is_empty && !source.waited && source.batch.is_none()) {
+            let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
+            let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
+            if backlog.is_full(*waiting, limits) || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
-            if waiting.is_empty() {
-                self.backlog.push_back(source.root);
-            }
             // Copied, so that a small request does not keep a large buffer alive.
-            waiting.push(id, Bytes::copy_from_slice(frame), &self.endpoint.limits);
+            backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
             return;
         }
         let AcceptedRequest { version, method, cacheable } = accepted;
@@ -464,13 +468,11 @@ impl Engine {
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
             self.close_if_finished(channel);
-        } else if c.role.waiting.remove(&id) {
-            if c.role.waiting.is_empty() {
-                self.backlog.retain(|k| *k != channel);
-            }
+        } else if self.backlog.as_mut().is_some_and(|backlog| backlog.remove(c.role.waiting, &id)) {
             self.close_if_finished(channel);
-        } else if let Some(listener) = self.find_listener(channel, &id) {
-            self.end_listener(channel, listener);
+        } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
+            let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
+            self.events.extend(unsubscribed);
         } else {
             #[cfg(feature = "http")]
             self.record_early_cancel(channel, &id);
@@ -486,7 +488,7 @@ impl Engine {
         if !core::mem::replace(&mut session.initialized, true) {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-            self.listen_for_session(channel);
+            self.changes.listen_for_session(&mut self.endpoint, &self.config.capabilities, channel);
             self.endpoint.begin_keep_alive(channel);
             if let Some(parked) = self.parked.as_deref_mut() {
                 self.events.extend(parked.send_all_queued(&mut self.endpoint, channel));

@@ -34,6 +34,20 @@ impl List {
         Self { first: NO_SLOT, last: NO_SLOT }
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first == NO_SLOT
+    }
+
+    /// Returns the oldest value.
+    pub(crate) fn first<T>(&self, slab: &Slab<T>) -> Option<Key> {
+        slab.key_at(self.first)
+    }
+
+    /// Returns the value after one of the list.
+    pub(crate) fn next<T: ListNode>(slab: &Slab<T>, key: Key) -> Option<Key> {
+        slab.key_at(slab.get(key)?.list_links().next)
+    }
+
     /// Returns all values in their order.
     pub(crate) fn iter<'s, T: ListNode>(&self, slab: &'s Slab<T>) -> impl Iterator<Item = (Key, &'s T)> {
         let mut at = self.first;

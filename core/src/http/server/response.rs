@@ -13,7 +13,7 @@ use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::rpc::code;
-use crate::server::exchange::StreamStatus;
+use crate::server::StreamStatus;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;

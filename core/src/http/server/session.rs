@@ -298,8 +298,9 @@ impl Server {
 
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.schedule_session_check();
-        self.engine.mark_http_session(channel);
-        self.sessions.insert(self.now, channel, principal, &mut self.entropy)
+        let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
+        self.engine.mark_http_session(channel, session);
+        session
     }
 
     /// Returns the revision of a session.
@@ -326,9 +327,8 @@ impl Server {
 
     /// Ends the session whose messages the engine has on this channel.
     pub(super) fn end_session_of(&mut self, channel: Key) {
-        let found = self.sessions.table.iter().find(|(_, session)| session.channel == channel);
-        if let Some(key) = found.map(|(key, _)| key) {
-            self.end_session(key);
+        if let Some(session) = self.engine.http_session(channel) {
+            self.end_session(session);
         }
     }
 
