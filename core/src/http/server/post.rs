@@ -323,7 +323,7 @@ impl Server {
         if progress.is_open {
             if let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) {
                 session.call_count += 1;
-                x.counts_as_call = true;
+                self.update_exchange(key, |x| x.counts_as_call = true);
             }
         } else if silent && progress.cancelled {
             return self.finish(key);

@@ -64,8 +64,9 @@ impl Server {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
             if let Some(x) = self.exchanges.get_mut(key) {
-                (x.idle_since, x.active_at) = (self.now, self.now);
+                x.idle_since = self.now;
             }
+            self.record_stream_activity(key);
             self.mark_ready(key);
         }
     }
@@ -113,8 +114,10 @@ impl Server {
             return self.mark_ready(key);
         };
         if x.kind == Kind::Post && x.stream_number == 0 {
-            x.stream_number = session.next_stream_number();
+            let number = session.next_stream_number();
+            self.update_exchange(key, |x| x.stream_number = number);
         }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
             let id = replay::format_event_id(x.stream_number, x.last_event);
@@ -168,8 +171,10 @@ impl Server {
             x.respond(200, fields, BodySize::Exact(0));
         }
         let (kind, gone, session) = (x.kind, x.client_gone, x.session);
-        let stream = x.stream.take();
-        let counted = core::mem::take(&mut x.counts_as_call);
+        let (stream, counted) = (x.stream.take(), x.counts_as_call);
+        if counted {
+            self.update_exchange(key, |x| x.counts_as_call = false);
+        }
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
             session.call_count = session.call_count.saturating_sub(u32::from(counted));
             let was_get_stream = session.close_get_stream(key, self.config.max_get_streams_per_session);
@@ -273,17 +278,20 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(from) else { return };
         let stream = x.stream.take();
         let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
-        let counted = core::mem::take(&mut x.counts_as_call);
+        let counted = x.counts_as_call;
+        if counted {
+            self.update_exchange(from, |x| x.counts_as_call = false);
+        }
         if let Some(stream) = stream {
             self.engine.set_stream_owner(stream, Some(to));
         }
-        if let Some(x) = self.exchanges.get_mut(to) {
+        self.update_exchange(to, |x| {
             x.kind = Kind::Post;
             (x.stream, x.stream_number, x.last_event, x.is_modern) = (stream, number, event, modern);
             x.form = ResponseForm::EventStream;
             x.session = session;
             x.counts_as_call = counted;
-        }
+        });
     }
 
     /// Ends the exchange of a call and lets its client poll for the rest (2025-11-25; HTTP-059, SSE-017, SSE-018).

@@ -11,9 +11,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
 use super::Server;
+use super::exchange::ServerExchange;
 use super::get_streams::GetStreams;
 use super::replay::ReplayLog;
 use crate::entropy::Entropy;
+use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -38,6 +40,8 @@ pub(super) struct HttpSession {
     pub(super) is_http_sse: bool,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Option<Box<GetStreams>>,
+    /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
+    exchanges: Tree,
     /// Number of open calls.
     pub(super) call_count: u32,
     /// The highest stream number in use.
@@ -177,6 +181,7 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             get_streams: None,
+            exchanges: Tree::new(),
             call_count: 0,
             last_stream_number: 0,
             replay_log: None,
@@ -296,6 +301,56 @@ impl Server {
         channel.and_then(|c| self.engine.session_version(c)).is_some_and(|(_, initialized)| !initialized)
     }
 
+    // ---- exchanges of a session ------------------------------------------------------------------------------
+
+    /// Changes what the index of a session depends on: session, stream number, whether the exchange counts as a call.
+    pub(super) fn update_exchange(&mut self, key: Key, change: impl FnOnce(&mut ServerExchange)) {
+        self.remove_from_session(key);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        change(x);
+        let order = stream_order(x);
+        let is_wanted = x.counts_as_call || x.stream_number > 0;
+        let Some(session) = x.session.filter(|_| is_wanted).and_then(|s| self.sessions.table.get_mut(s))
+        else {
+            return;
+        };
+        x.is_indexed = true;
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        if let Ok(place) = session.exchanges.place(&mut self.exchanges, compare) {
+            session.exchanges.insert(&mut self.exchanges, place, key);
+        }
+    }
+
+    /// Removes an exchange from the index of its session, which may have ended.
+    pub(super) fn remove_from_session(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        if !core::mem::take(&mut x.is_indexed) {
+            return;
+        }
+        let (order, session) = (stream_order(x), x.session);
+        let Some(session) = session.and_then(|s| self.sessions.table.get_mut(s)) else { return };
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        session.exchanges.remove(&mut self.exchanges, key, compare);
+    }
+
+    /// Returns the exchange of the call whose stream has a number.
+    pub(super) fn find_call(&mut self, session: Key, number: u32) -> Option<Key> {
+        let session = self.sessions.table.get_mut(session)?;
+        session.exchanges.find(&mut self.exchanges, |_, x| stream_order(x).cmp(&(number, false)))
+    }
+
+    /// Removes all exchanges of a stream from the index, and returns them.
+    pub(super) fn take_exchanges(&mut self, session: Key, number: u32) -> Vec<Key> {
+        let mut found = Vec::new();
+        while let Some(key) = self.sessions.table.get_mut(session).and_then(|session| {
+            session.exchanges.find(&mut self.exchanges, |_, x| x.stream_number.cmp(&number))
+        }) {
+            self.remove_from_session(key);
+            found.push(key);
+        }
+        found
+    }
+
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.schedule_session_check();
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
@@ -317,12 +372,18 @@ impl Server {
         }
         let calls: Vec<Key> = match session.call_count {
             0 => Vec::new(),
-            _ => self.session_calls(key).map(|(call, _)| call).collect(),
+            _ => session.exchanges.keys(&mut self.exchanges),
         };
-        for exchange in calls.into_iter().chain(session.open_get_streams()) {
+        for exchange in session.open_get_streams() {
             self.finish(exchange);
         }
+        // With its channel all calls of the session end. One after the other, their streams would look for them.
         self.engine.drop_stream(self.now, session.channel);
+        for exchange in calls {
+            if self.exchanges.get(exchange).is_some_and(|x| x.counts_as_call) {
+                self.finish(exchange);
+            }
+        }
     }
 
     /// Ends the session whose messages the engine has on this channel.
@@ -348,6 +409,11 @@ impl Server {
         // Memory of many closed sessions.
         self.sessions.table.trim();
     }
+}
+
+/// Returns what exchanges of a session are ordered by.
+const fn stream_order(x: &ServerExchange) -> (u32, bool) {
+    (x.stream_number, !x.counts_as_call)
 }
 
 #[cfg(test)]
