@@ -11,7 +11,6 @@ use super::subscriptions::{ChannelListeners, SentChanges};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::role::Role;
 use crate::raw::RawJson;
-use crate::rpc::envelope::MetaSpans;
 use crate::slab::Key;
 use crate::version::Version;
 
@@ -44,6 +43,23 @@ impl ServerChannel {
             principal: None,
             stream: StreamState::default(),
         }
+    }
+}
+
+/// Returns the legacy session of a channel or stream.
+pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&LegacySession> {
+    endpoint.channels.get(endpoint.root_channel(channel))?.role.session.as_deref()
+}
+
+/// Returns the authenticated principal of a channel or stream.
+pub(super) fn principal(endpoint: &ServerEndpoint, channel: Key) -> Option<&str> {
+    endpoint.channels.get(endpoint.root_channel(channel))?.role.principal.as_deref()
+}
+
+/// Records that the request of a stream was refused before it was delivered.
+pub(super) fn mark_request_refused(endpoint: &mut ServerEndpoint, key: Key) {
+    if let Some(c) = endpoint.channels.get_mut(key) {
+        c.role.stream.mark_refused();
     }
 }
 
@@ -127,14 +143,4 @@ impl LegacySession {
     pub(super) fn capabilities(&self) -> RawJson {
         RawJson::trusted(self.text.slice(self.info_len as usize..))
     }
-}
-
-/// The last valid `_meta` text, with the offsets of its parts.
-///
-/// A client repeats its `_meta` in every request. An equal text is recognized and not parsed again.
-#[derive(Debug)]
-pub(super) struct MetaCache {
-    pub(super) text: Box<[u8]>,
-    pub(super) parts: MetaSpans,
-    pub(super) version: Version,
 }

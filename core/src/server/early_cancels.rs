@@ -7,7 +7,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::engine::Engine;
+use super::channel::ServerEndpoint;
 use crate::limits::Limits;
 use crate::rpc::RequestId;
 use crate::slab::Key;
@@ -72,20 +72,25 @@ impl EarlyCancels {
     }
 }
 
-impl Engine {
+impl EarlyCancels {
     /// Records a cancellation of an unknown request, if the request may still arrive.
-    pub(super) fn record_early_cancel(&mut self, session: Key, id: &RequestId) {
-        let may_overtake =
-            self.endpoint.channels.get(session).is_some_and(|c| c.role.stream.http_session().is_some());
-        if may_overtake {
-            self.early_cancels.insert(self.endpoint.now, session, id.clone(), &self.endpoint.limits);
+    pub(super) fn record(&mut self, endpoint: &ServerEndpoint, session: Key, id: &RequestId) {
+        let c = endpoint.channels.get(session);
+        if c.is_some_and(|c| c.role.stream.http_session().is_some()) {
+            self.insert(endpoint.now, session, id.clone(), &endpoint.limits);
         }
     }
 
     /// Returns whether a request that has just arrived was cancelled before. Its stream is marked accordingly.
-    pub(super) fn take_early_cancel(&mut self, stream: Key, session: Key, id: &RequestId) -> bool {
-        let was_cancelled = self.early_cancels.take(self.endpoint.now, session, id);
-        if let Some(c) = self.endpoint.channels.get_mut(stream).filter(|_| was_cancelled) {
+    pub(super) fn cancels(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        stream: Key,
+        session: Key,
+        id: &RequestId,
+    ) -> bool {
+        let was_cancelled = self.take(endpoint.now, session, id);
+        if let Some(c) = endpoint.channels.get_mut(stream).filter(|_| was_cancelled) {
             c.role.stream.mark_cancelled();
         }
         was_cancelled

@@ -10,10 +10,12 @@ use serde::Serialize;
 
 use super::backlog::Backlog;
 use super::changes::Changes;
-use super::channel::{LegacySession, MetaCache, ServerChannel, mark_stream_finished};
+use super::channel::{LegacySession, ServerChannel, mark_stream_finished, principal, session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCalls;
+use super::request_check::RequestCheck;
+use super::sealing::Sealing;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -50,15 +52,12 @@ pub struct Engine {
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
     pub(super) parked: Option<Box<ParkedCalls>>,
-    /// Seals state, if keys are configured.
-    #[cfg(feature = "crypto")]
-    pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
+    pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
     pub(super) early_cancels: super::early_cancels::EarlyCancels,
     pub(super) changes: Changes,
-    /// The last valid `_meta`.
-    pub(super) meta_cache: Option<Box<MetaCache>>,
+    pub(super) request_check: RequestCheck,
 }
 
 impl Engine {
@@ -67,8 +66,7 @@ impl Engine {
     pub fn new(config: Arc<Config>) -> Self {
         let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
         Self {
-            #[cfg(feature = "crypto")]
-            sealer: config.sealer.clone(),
+            sealing: Sealing::new(&config),
             config,
             endpoint,
             events: VecDeque::new(),
@@ -78,7 +76,7 @@ impl Engine {
             #[cfg(feature = "http")]
             early_cancels: super::early_cancels::EarlyCancels::default(),
             changes: Changes::default(),
-            meta_cache: None,
+            request_check: RequestCheck::default(),
         }
     }
 
@@ -102,7 +100,7 @@ impl Engine {
     /// Returns the authenticated principal of a channel.
     #[must_use]
     pub fn principal(&self, channel: ChannelId) -> Option<&str> {
-        self.endpoint.channels.get(self.endpoint.root_channel(channel.0))?.role.principal.as_deref()
+        principal(&self.endpoint, channel.0)
     }
 
     /// Takes one message of a channel. Events share its memory.
@@ -301,7 +299,7 @@ impl Engine {
                 capabilities: call.slice(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let session = self.session(call.channel.0);
+        let session = session(&self.endpoint, call.channel.0);
         Peer {
             version: call.version,
             info: session.and_then(LegacySession::info),
@@ -428,11 +426,6 @@ impl Engine {
 
     // ---- internals ----
 
-    /// Returns the legacy session of a channel or stream.
-    pub(super) fn session(&self, channel: Key) -> Option<&LegacySession> {
-        self.endpoint.channels.get(self.endpoint.root_channel(channel))?.role.session.as_deref()
-    }
-
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
@@ -539,7 +532,7 @@ impl Engine {
 
     fn trim(&mut self) {
         if self.endpoint.trim() {
-            self.meta_cache = None;
+            self.request_check.trim();
             self.events.shrink_to_fit();
             if let Some(backlog) = &mut self.backlog {
                 backlog.trim();

@@ -12,15 +12,12 @@ use super::engine::Engine;
 use super::event::Call;
 use super::parked::ParkedCalls;
 use super::retry::RetryContext;
-#[cfg(feature = "crypto")]
-use super::sealer::UNANSWERED;
 use crate::error::UseError;
 use crate::identity::Capabilities;
-use crate::json::{Serializer, Span, object_members, write_str};
+use crate::json::{Serializer, write_str};
 use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
-use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
@@ -133,9 +130,8 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
-        #[cfg(feature = "crypto")]
-        self.init_sealer();
-        let sealed = self.seal_state(call, requests, state)?;
+        self.sealing.init(&self.config);
+        let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state)?;
         let endpoint = &mut self.endpoint;
         let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
@@ -164,113 +160,6 @@ impl Engine {
         endpoint.commit_answer(call.id.0, mark);
         self.close_if_finished(channel);
         Ok(())
-    }
-
-    /// Returns the sealed state for the client, or `None` if there is nothing to seal and no key.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::NoSealKeys`], or an error of the sealer.
-    fn seal_state(
-        &self,
-        call: &Call,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-    ) -> Result<Option<String>, UseError> {
-        let empty = RetryContext::default();
-        let round = call.retry.as_deref().unwrap_or(&empty);
-        let carried = round
-            .carried_answers(requests)
-            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
-        #[cfg(feature = "crypto")]
-        if let Some(keys) = &self.sealer {
-            let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
-            let answers = carried.chain(requested).collect();
-            let record =
-                crate::seal::RequestState { attempt: round.attempt.saturating_add(1), state, answers };
-            // Rounded up to whole seconds, so that state never expires too early.
-            let rounding = core::time::Duration::from_micros(999_999);
-            let expires = self
-                .config
-                .anchor
-                .unix_secs(self.endpoint.now + self.endpoint.limits.input_timeout + rounding);
-            let principal = self.principal(call.channel);
-            return keys
-                .seal(call, principal, &record, expires, self.endpoint.limits.max_request_state)
-                .map(Some);
-        }
-        if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoSealKeys) }
-    }
-
-    /// Returns state and responses of a modern retry.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    pub(super) fn read_retry(&self, call: &Call) -> Result<Option<Box<RetryContext>>, RpcError> {
-        let (inputs, state) = (call.params.input_responses, call.params.request_state);
-        if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
-            return Ok(None);
-        }
-        let mut round = self.unseal(call, state)?;
-        if let Some(inputs) = inputs.slice(&call.frame) {
-            if inputs.first() != Some(&b'{') {
-                return Err(RpcError::invalid_params("`params.inputResponses` is not an object")); // MRTR-027
-            }
-            let max_inputs = self.endpoint.limits.max_inputs;
-            let mut invalid_key = None;
-            let requested_keys = round.requested_keys.take();
-            object_members(inputs, |key, value| {
-                let key = core::str::from_utf8(key).unwrap_or_default();
-                if requested_keys.as_ref().is_some_and(|keys| keys.iter().all(|other| **other != *key)) {
-                    return; // MRTR-028
-                }
-                if value.first() != Some(&b'{') {
-                    invalid_key.get_or_insert_with(|| String::from(key));
-                } else if round.answers.len() < max_inputs && !round.answers.iter().any(|(k, _)| **k == *key)
-                {
-                    // The response of an earlier round is not replaced.
-                    let value = RawJson::trusted(call.frame.slice_ref(value));
-                    round.answers.push((key.into(), Ok(value)));
-                }
-            });
-            if let Some(key) = invalid_key {
-                let key = crate::rpc::clip(&key);
-                let what = format!("`params.inputResponses.{key}` is not an object");
-                return Err(RpcError::invalid_params(what));
-            }
-        }
-        Ok(Some(Box::new(round)))
-    }
-
-    /// Opens the sealed state of an earlier round (MRTR-020, MRTR-021, MRTR-023).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn unseal(&self, call: &Call, state: Span) -> Result<RetryContext, RpcError> {
-        if state.is_empty() {
-            // A server without keys sends no state, so the responses arrive without it.
-            return Ok(RetryContext::default());
-        }
-        let Some(text) = call.slice(state).and_then(|text| text.string()) else {
-            return Err(RpcError::invalid_params("`params.requestState` is not a string"));
-        };
-        let opened = self.open_sealed(call, &text);
-        // The message is the same for every reason, so a forger learns nothing.
-        opened.ok_or_else(|| RpcError::invalid_params("`params.requestState` is not valid: begin again"))
-    }
-
-    #[cfg(feature = "crypto")]
-    fn open_sealed(&self, call: &Call, text: &str) -> Option<RetryContext> {
-        let now = self.config.anchor.unix_secs(self.endpoint.now);
-        let principal = self.principal(call.channel);
-        self.sealer.as_ref()?.open(call, principal, text, now, self.endpoint.limits.max_request_state)
-    }
-
-    #[cfg(not(feature = "crypto"))]
-    fn open_sealed(&self, _: &Call, _: &str) -> Option<RetryContext> {
-        None
     }
 }
 

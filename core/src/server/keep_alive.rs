@@ -16,11 +16,6 @@ impl Engine {
         self.endpoint.hold_input();
     }
 
-    #[cfg(feature = "http")]
-    pub(crate) fn has_keep_alive_pings(&self) -> bool {
-        self.config.keep_alive.is_some()
-    }
-
     /// Records that a part of a message has arrived.
     pub(crate) fn record_input(&mut self, now: Instant, channel: ChannelId) {
         self.endpoint.tick(now);

@@ -22,9 +22,12 @@ mod notifications;
 mod parked;
 mod receive;
 mod reply;
+mod request_check;
 mod retry;
 #[cfg(feature = "crypto")]
 mod sealer;
+mod sealing;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "a byte stream is no stream of a transport"))]
 mod stream;
 mod subscriptions;
 #[cfg(all(test, feature = "http"))]

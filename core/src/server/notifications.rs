@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use super::channel::LegacySession;
+use super::channel::{LegacySession, session};
+use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
 use crate::calls::endpoint::EndpointTimer;
@@ -80,11 +81,11 @@ impl Engine {
         data: &T,
     ) -> Result<SendStatus, UseError> {
         self.endpoint.tick(now);
-        let severity = self.log_severity(level)?;
+        let severity = log_severity(&self.config, level)?;
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let threshold = match record.version.era() {
             Era::Modern => record.log_threshold,
-            Era::Legacy => threshold(self.session(record.channel)),
+            Era::Legacy => threshold(session(&self.endpoint, record.channel)),
         };
         if severity < threshold {
             return Ok(SendStatus::Dropped);
@@ -114,8 +115,8 @@ impl Engine {
         self.endpoint.tick(now);
         // Messages that belong to no call use the GET stream of the session.
         let channel = self.endpoint.root_channel(channel.0);
-        let severity = self.log_severity(level)?;
-        if severity < threshold(self.session(channel)) {
+        let severity = log_severity(&self.config, level)?;
+        if severity < threshold(session(&self.endpoint, channel)) {
             return Ok(SendStatus::Dropped);
         }
         let mut message = Vec::new();
@@ -159,19 +160,7 @@ impl Engine {
     /// (LOG-004).
     #[must_use]
     pub fn log_level(&self, channel: ChannelId) -> Option<LoggingLevel> {
-        self.session(channel.0)?.log.level()
-    }
-
-    /// Returns the number of a level.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::NotDeclared`] without the capability (LOG-001), [`UseError::ReservedMethod`] for an unknown level.
-    fn log_severity(&self, level: &LoggingLevel) -> Result<u8, UseError> {
-        if !self.config.capabilities.has(Capability::Logging) {
-            return Err(UseError::NotDeclared(Capability::Logging));
-        }
-        level.severity().ok_or_else(|| UseError::ReservedMethod(level.as_str().into()))
+        session(&self.endpoint, channel.0)?.log.level()
     }
 
     /// Reports progress of a call (PROG-006, PROG-010).
@@ -218,7 +207,7 @@ impl Engine {
     /// HTTP, use the channel of [`SessionOpened`](super::Event::SessionOpened): that of a call ends with the call.
     pub fn notify_elicitation_complete(&mut self, now: Instant, channel: ChannelId, id: &str) -> bool {
         self.endpoint.tick(now);
-        if self.session(channel.0).is_none_or(|s| s.version != Version::V2025_11_25) {
+        if session(&self.endpoint, channel.0).is_none_or(|s| s.version != Version::V2025_11_25) {
             return false;
         }
         let high_water = self.endpoint.limits.outbox_high_water;
@@ -239,4 +228,16 @@ impl Engine {
 /// Returns the least severe level that a session gets; none without a session.
 fn threshold(session: Option<&LegacySession>) -> Threshold {
     session.map_or(log::NONE, |session| session.log.threshold())
+}
+
+/// Returns the number of a level.
+///
+/// # Errors
+///
+/// [`UseError::NotDeclared`] without the capability (LOG-001), [`UseError::ReservedMethod`] for an unknown level.
+fn log_severity(config: &Config, level: &LoggingLevel) -> Result<u8, UseError> {
+    if !config.capabilities.has(Capability::Logging) {
+        return Err(UseError::NotDeclared(Capability::Logging));
+    }
+    level.severity().ok_or_else(|| UseError::ReservedMethod(level.as_str().into()))
 }

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use super::admission::HeadRejection;
 use super::get_streams::UnwrittenEvents;
 use super::request_headers::RequestHeaders;
 use crate::head::{BodySize, Fields};
@@ -58,6 +57,16 @@ pub(super) enum Kind {
     HttpSsePost,
     /// Any other request; its head decides the response.
     Other,
+}
+
+/// A fault in the head for which a request is refused after authorization.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeadRejection {
+    ContentType,
+    ContentEncoding,
+    Accept,
+    AcceptEvents,
+    BodyTooLong,
 }
 
 /// The phase of a request.

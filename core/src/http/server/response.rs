@@ -30,7 +30,7 @@ impl Server {
             return;
         }
         let Some(stream) = x.stream else { return };
-        self.engine.rearm(stream);
+        self.engine.streams().rearm(stream);
         let progress = self.engine.stream_status(stream);
         let before = x.out.len();
         if x.form == ResponseForm::Undecided {
@@ -66,7 +66,7 @@ impl Server {
             if let Some(x) = self.exchanges.get_mut(key) {
                 x.idle_since = self.now;
             }
-            self.record_stream_activity(key);
+            self.open_ended.record_activity(&mut self.exchanges, key);
             self.mark_ready(key);
         }
     }
@@ -115,7 +115,7 @@ impl Server {
         };
         if x.kind == Kind::Post && x.stream_number == 0 {
             let number = session.next_stream_number();
-            self.update_exchange(key, |x| x.stream_number = number);
+            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.stream_number = number);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
@@ -173,7 +173,7 @@ impl Server {
         let (kind, gone, session) = (x.kind, x.client_gone, x.session);
         let (stream, counted) = (x.stream.take(), x.counts_as_call);
         if counted {
-            self.update_exchange(key, |x| x.counts_as_call = false);
+            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = false);
         }
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
             session.call_count = session.call_count.saturating_sub(u32::from(counted));
@@ -185,7 +185,7 @@ impl Server {
         }
         match (stream, kind) {
             (Some(stream), Kind::Post) => {
-                let spare = self.engine.drop_stream(self.now, stream);
+                let spare = self.engine.streams().drop(self.now, stream);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     x.spare = spare;
                 }
@@ -193,7 +193,7 @@ impl Server {
             (Some(channel), _) => {
                 let newest =
                     session.and_then(|s| self.sessions.get(s)).and_then(|s| s.open_get_streams().next_back());
-                self.engine.set_stream_owner(channel, newest);
+                self.engine.streams().set_owner(channel, newest);
             }
             (None, _) => {}
         }
@@ -227,7 +227,7 @@ impl Server {
             let can_resume = numbered && begun && (events > 0 || primed());
             if let Some(stream) = stream.filter(|_| !can_resume) {
                 let discard = !begun || (numbered && events == 0);
-                self.engine.mark_unreachable(self.now, stream, discard);
+                self.engine.streams().mark_unreachable(self.now, stream, discard);
             }
             return self.fill_response(key);
         }
@@ -280,12 +280,12 @@ impl Server {
         let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
         let counted = x.counts_as_call;
         if counted {
-            self.update_exchange(from, |x| x.counts_as_call = false);
+            self.sessions.update_exchange(&mut self.exchanges, from, |x| x.counts_as_call = false);
         }
         if let Some(stream) = stream {
-            self.engine.set_stream_owner(stream, Some(to));
+            self.engine.streams().set_owner(stream, Some(to));
         }
-        self.update_exchange(to, |x| {
+        self.sessions.update_exchange(&mut self.exchanges, to, |x| {
             x.kind = Kind::Post;
             (x.stream, x.stream_number, x.last_event, x.is_modern) = (stream, number, event, modern);
             x.form = ResponseForm::EventStream;
@@ -304,7 +304,7 @@ impl Server {
     /// or if replay is disabled.
     pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
         self.tick(now);
-        let Some(key) = self.engine.call_owner(call) else { return false };
+        let Some(key) = self.engine.streams().call_owner(call) else { return false };
         let Some(x) =
             self.exchanges.get(key).filter(|x| !x.client_gone && !x.output_complete && x.kind == Kind::Post)
         else {

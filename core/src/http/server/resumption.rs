@@ -125,7 +125,8 @@ impl Server {
         let newest = record.get_stream(number).map(|stream| stream.last_event);
         let newest = match newest {
             None => self
-                .find_call(session, number)
+                .sessions
+                .find_call(&mut self.exchanges, session, number)
                 .and_then(|call| self.exchanges.get(call))
                 .map(|x| x.last_event),
             newest => newest,
@@ -144,7 +145,7 @@ impl Server {
         if number == 0 {
             return; // not an event stream yet
         }
-        for key in self.take_exchanges(session, number) {
+        for key in self.sessions.take_exchanges(&mut self.exchanges, session, number) {
             let Some(x) = self.exchanges.get_mut(key) else { continue };
             let is_stream = x.form == ResponseForm::EventStream;
             if is_stream {
@@ -153,7 +154,7 @@ impl Server {
             }
             // One that has ended has nothing left to discard.
             if !x.output_complete {
-                self.update_exchange(key, |_| {});
+                self.sessions.update_exchange(&mut self.exchanges, key, |_| {});
             }
             if is_stream {
                 self.mark_ready(key);
@@ -163,8 +164,8 @@ impl Server {
 
     /// Resumes the stream of a call.
     fn resume_call(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let holder = self.find_call(session, number);
-        self.update_exchange(key, |x| {
+        let holder = self.sessions.find_call(&mut self.exchanges, session, number);
+        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
             x.session = Some(session);
             (x.stream_number, x.last_event) = (number, event);
         });
@@ -207,8 +208,8 @@ impl Server {
         let Some(record) = self.sessions.get_mut(session) else { return };
         record.add_get_stream(number, last_event, key);
         let channel = record.channel;
-        self.engine.set_stream_owner(channel, Some(key));
-        self.update_exchange(key, |x| {
+        self.engine.streams().set_owner(channel, Some(key));
+        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
             (x.session, x.stream) = (Some(session), Some(channel));
             (x.stream_number, x.last_event) = (number, last_event);
         });
@@ -227,7 +228,7 @@ impl Server {
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
     fn fill_get_streams(&mut self, session: Key) {
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
-        self.engine.rearm(channel);
+        self.engine.streams().rearm(channel);
         let is_closed = self.engine.stream_status(channel).closed;
         loop {
             let Some(record) = self.sessions.get_mut(session) else { return };
@@ -274,7 +275,7 @@ impl Server {
         let end = x.out.consumed() + x.out.len() as u64;
         let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
         x.unwritten.get_or_insert_default().0.push_back(event);
-        self.record_stream_activity(key);
+        self.open_ended.record_activity(&mut self.exchanges, key);
         self.mark_ready(key);
     }
 

@@ -226,6 +226,72 @@ impl SessionTable {
         }
         Some(session)
     }
+
+    // ---- exchanges of a session ------------------------------------------------------------------------------
+
+    /// Changes what the index of a session depends on: session, stream number, whether the exchange counts as a call.
+    pub(super) fn update_exchange(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        key: Key,
+        change: impl FnOnce(&mut ServerExchange),
+    ) {
+        self.remove_exchange(exchanges, key);
+        let Some(x) = exchanges.get_mut(key) else { return };
+        change(x);
+        let order = stream_order(x);
+        let is_wanted = x.counts_as_call || x.stream_number > 0;
+        let Some(session) = x.session.filter(|_| is_wanted).and_then(|s| self.table.get_mut(s)) else {
+            return;
+        };
+        x.is_indexed = true;
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        if let Ok(place) = session.exchanges.place(exchanges, compare) {
+            session.exchanges.insert(exchanges, place, key);
+        }
+    }
+
+    /// Removes an exchange from the index of its session, which may have ended.
+    pub(super) fn remove_exchange(&mut self, exchanges: &mut Slab<ServerExchange>, key: Key) {
+        let Some(x) = exchanges.get_mut(key) else { return };
+        if !core::mem::take(&mut x.is_indexed) {
+            return;
+        }
+        let (order, session) = (stream_order(x), x.session);
+        let Some(session) = session.and_then(|s| self.table.get_mut(s)) else { return };
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        session.exchanges.remove(exchanges, key, compare);
+    }
+
+    /// Returns the exchange of the call whose stream has a number.
+    pub(super) fn find_call(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        session: Key,
+        number: u32,
+    ) -> Option<Key> {
+        let session = self.table.get_mut(session)?;
+        session.exchanges.find(exchanges, |_, x| stream_order(x).cmp(&(number, false)))
+    }
+
+    /// Removes all exchanges of a stream from the index, and returns them.
+    pub(super) fn take_exchanges(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        session: Key,
+        number: u32,
+    ) -> Vec<Key> {
+        let mut found = Vec::new();
+        while let Some(key) = self
+            .table
+            .get_mut(session)
+            .and_then(|session| session.exchanges.find(exchanges, |_, x| x.stream_number.cmp(&number)))
+        {
+            self.remove_exchange(exchanges, key);
+            found.push(key);
+        }
+        found
+    }
 }
 
 /// Queues a new session.
@@ -254,7 +320,9 @@ impl Server {
         match self.sessions.get_mut(key) {
             // SEC-005: the session id alone does not authenticate.
             Some(session) if session.principal == principal && !session.is_http_sse => {
-                if !self.engine.is_shutting_down() && self.engine.stream_status(session.channel).closed {
+                if !self.engine.streams().is_shutting_down()
+                    && self.engine.stream_status(session.channel).closed
+                {
                     // The application closed the channel (HTTP-070).
                     self.end_session(key);
                     return SessionLookup::Unknown;
@@ -301,60 +369,10 @@ impl Server {
         channel.and_then(|c| self.engine.session_version(c)).is_some_and(|(_, initialized)| !initialized)
     }
 
-    // ---- exchanges of a session ------------------------------------------------------------------------------
-
-    /// Changes what the index of a session depends on: session, stream number, whether the exchange counts as a call.
-    pub(super) fn update_exchange(&mut self, key: Key, change: impl FnOnce(&mut ServerExchange)) {
-        self.remove_from_session(key);
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        change(x);
-        let order = stream_order(x);
-        let is_wanted = x.counts_as_call || x.stream_number > 0;
-        let Some(session) = x.session.filter(|_| is_wanted).and_then(|s| self.sessions.table.get_mut(s))
-        else {
-            return;
-        };
-        x.is_indexed = true;
-        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
-        if let Ok(place) = session.exchanges.place(&mut self.exchanges, compare) {
-            session.exchanges.insert(&mut self.exchanges, place, key);
-        }
-    }
-
-    /// Removes an exchange from the index of its session, which may have ended.
-    pub(super) fn remove_from_session(&mut self, key: Key) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        if !core::mem::take(&mut x.is_indexed) {
-            return;
-        }
-        let (order, session) = (stream_order(x), x.session);
-        let Some(session) = session.and_then(|s| self.sessions.table.get_mut(s)) else { return };
-        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
-        session.exchanges.remove(&mut self.exchanges, key, compare);
-    }
-
-    /// Returns the exchange of the call whose stream has a number.
-    pub(super) fn find_call(&mut self, session: Key, number: u32) -> Option<Key> {
-        let session = self.sessions.table.get_mut(session)?;
-        session.exchanges.find(&mut self.exchanges, |_, x| stream_order(x).cmp(&(number, false)))
-    }
-
-    /// Removes all exchanges of a stream from the index, and returns them.
-    pub(super) fn take_exchanges(&mut self, session: Key, number: u32) -> Vec<Key> {
-        let mut found = Vec::new();
-        while let Some(key) = self.sessions.table.get_mut(session).and_then(|session| {
-            session.exchanges.find(&mut self.exchanges, |_, x| x.stream_number.cmp(&number))
-        }) {
-            self.remove_from_session(key);
-            found.push(key);
-        }
-        found
-    }
-
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.schedule_session_check();
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
-        self.engine.mark_http_session(channel, session);
+        self.engine.streams().mark_session(channel, session);
         session
     }
 
@@ -378,7 +396,7 @@ impl Server {
             self.finish(exchange);
         }
         // With its channel all calls of the session end. One after the other, their streams would look for them.
-        self.engine.drop_stream(self.now, session.channel);
+        self.engine.streams().drop(self.now, session.channel);
         for exchange in calls {
             if self.exchanges.get(exchange).is_some_and(|x| x.counts_as_call) {
                 self.finish(exchange);
@@ -388,7 +406,7 @@ impl Server {
 
     /// Ends the session whose messages the engine has on this channel.
     pub(super) fn end_session_of(&mut self, channel: Key) {
-        if let Some(session) = self.engine.http_session(channel) {
+        if let Some(session) = self.engine.streams().session_of(channel) {
             self.end_session(session);
         }
     }

@@ -7,8 +7,8 @@ use super::admission::overloaded;
 use super::exchange::{Kind, ServerExchange};
 use super::response::write_empty_event;
 use crate::frame::sse::EventHead;
-use crate::slab::Key;
 use crate::slab::list::List;
+use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 
 /// Streams without an end of their own: GET streams, subscriptions, and the streams of HTTP+SSE.
@@ -24,6 +24,15 @@ pub(super) struct OpenEndedStreams {
 impl OpenEndedStreams {
     pub(super) const fn new(max_exchanges: usize) -> Self {
         Self { count: 0, limit: share_of_streams(max_exchanges), quietest: List::new() }
+    }
+
+    /// Records that a message was sent on a stream.
+    pub(super) fn record_activity(&mut self, exchanges: &mut Slab<ServerExchange>, key: Key) {
+        let x = exchanges.get(key);
+        if x.is_some_and(|x| x.is_open_ended && matches!(x.kind, Kind::Get | Kind::Post)) {
+            self.quietest.remove(exchanges, key);
+            self.quietest.push(exchanges, key);
+        }
     }
 }
 
@@ -84,15 +93,6 @@ impl Server {
             self.open_ended.quietest.push(&mut self.exchanges, key);
         } else if may_end {
             self.open_ended.quietest.remove(&mut self.exchanges, key);
-        }
-    }
-
-    /// Records that a message was sent on a stream.
-    pub(super) fn record_stream_activity(&mut self, key: Key) {
-        let x = self.exchanges.get(key);
-        if x.is_some_and(|x| x.is_open_ended && matches!(x.kind, Kind::Get | Kind::Post)) {
-            self.open_ended.quietest.remove(&mut self.exchanges, key);
-            self.open_ended.quietest.push(&mut self.exchanges, key);
         }
     }
 
