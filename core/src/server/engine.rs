@@ -74,7 +74,7 @@ impl Engine {
             shutting_down: false,
             parked: None,
             #[cfg(feature = "http")]
-            early_cancels: super::early_cancels::EarlyCancels::default(),
+            early_cancels: super::early_cancels::EarlyCancels::new(),
             changes: Changes::default(),
             request_check: RequestCheck::default(),
         }
