@@ -141,7 +141,8 @@ impl<const TREE: u8> Tree<TREE> {
 
 /// The nodes of a tree, as a search sees them. A trait object, so that [`splay`] is compiled once.
 trait Nodes {
-    fn order(&mut self, slot: u32) -> Ordering;
+    /// Returns the order and the links of a node.
+    fn visit(&mut self, slot: u32) -> (Ordering, TreeLinks);
     fn links(&mut self, slot: u32) -> Option<&mut TreeLinks>;
 }
 
@@ -151,8 +152,9 @@ struct Search<'s, T, C, const TREE: u8> {
 }
 
 impl<T: TreeNode<TREE>, C: FnMut(u32, &T) -> Ordering, const TREE: u8> Nodes for Search<'_, T, C, TREE> {
-    fn order(&mut self, slot: u32) -> Ordering {
-        self.slab.at_mut(slot).map_or(Ordering::Equal, |node| (self.compare)(slot, node))
+    fn visit(&mut self, slot: u32) -> (Ordering, TreeLinks) {
+        let visit = |node: &mut T| ((self.compare)(slot, node), *node.tree_links());
+        self.slab.at_mut(slot).map_or((Ordering::Equal, TreeLinks::default()), visit)
     }
 
     fn links(&mut self, slot: u32) -> Option<&mut TreeLinks> {
@@ -172,31 +174,32 @@ fn splay(nodes: &mut dyn Nodes, root: u32) -> (u32, Ordering) {
     // The roots of both trees, and their inner ends.
     let (mut sides, mut less_end, mut greater_end) = (TreeLinks::default(), NO_SLOT, NO_SLOT);
     let mut at = root;
-    let mut order = nodes.order(at);
+    let (mut order, mut links) = nodes.visit(at);
     while order != Ordering::Equal {
-        let next = nodes.links(at).map_or(NO_SLOT, |links| *links.toward(order));
+        let next = *links.toward(order);
         if next == NO_SLOT {
             break;
         }
-        let mut below = nodes.order(next);
+        let (mut below, mut next_links) = nodes.visit(next);
         let mut to = next;
         if below == order {
             // Two steps in one direction: a rotation, which halves the depth of long paths.
-            let inner = replace_link(nodes, next, order.reverse(), at);
+            let inner = core::mem::replace(next_links.toward(order.reverse()), at);
+            replace_link(nodes, next, order.reverse(), at);
             replace_link(nodes, at, order, inner);
             at = next;
-            to = nodes.links(at).map_or(NO_SLOT, |links| *links.toward(order));
+            to = *next_links.toward(order);
             if to == NO_SLOT {
                 break;
             }
-            below = nodes.order(to);
+            (below, next_links) = nodes.visit(to);
         }
         let end = if order == Ordering::Less { &mut less_end } else { &mut greater_end };
         match core::mem::replace(end, at) {
             NO_SLOT => *sides.toward(order) = at,
             end => _ = replace_link(nodes, end, order, at),
         }
-        (at, order) = (to, below);
+        (at, order, links) = (to, below, next_links);
     }
     let Some(links) = nodes.links(at) else { return (root, order) };
     let TreeLinks { less, greater } = *links;
