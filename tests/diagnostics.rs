@@ -14,7 +14,8 @@ fn root() -> &'static Path {
 
 /// The programs of a folder, by name.
 fn programs(folder: &Path) -> Vec<(String, PathBuf)> {
-    let files = fs::read_dir(folder).expect("a folder of programs").map(|entry| entry.expect("a file").path());
+    let files =
+        fs::read_dir(folder).expect("a folder of programs").map(|entry| entry.expect("a file").path());
     let mut programs: Vec<(String, PathBuf)> = files
         .filter(|path| path.extension().is_some_and(|e| e == "rs"))
         .map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path))
@@ -28,12 +29,16 @@ fn compile(folder: &Path, adapters: &[&str], features: &str) -> Vec<(PathBuf, St
     let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
     fs::create_dir_all(&package).expect("a folder for the package");
-    let mut manifest = format!("[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n");
+    let mut manifest =
+        format!("[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n");
     manifest.push_str("[dependencies]\nserde = { version = \"1\", features = [\"derive\"] }\n");
     for adapter in adapters {
         let path = root().join("adapters").join(adapter);
-        writeln!(manifest, "mcp-{adapter} = {{ path = {path:?}, default-features = false, features = [{features}] }}")
-            .expect("text");
+        writeln!(
+            manifest,
+            "mcp-{adapter} = {{ path = {path:?}, default-features = false, features = [{features}] }}"
+        )
+        .expect("text");
     }
     let programs = programs(folder);
     for (name, path) in &programs {
@@ -50,7 +55,8 @@ fn compile(folder: &Path, adapters: &[&str], features: &str) -> Vec<(PathBuf, St
         .output()
         .expect("cargo");
     assert!(!output.status.success(), "the programs of {name} compile");
-    let mut messages: Vec<(PathBuf, String)> = programs.into_iter().map(|(_, path)| (path, String::new())).collect();
+    let mut messages: Vec<(PathBuf, String)> =
+        programs.into_iter().map(|(_, path)| (path, String::new())).collect();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let value: serde_json::Value = serde_json::from_str(line).expect("a message of cargo");
         let source = value["target"]["src_path"].as_str().unwrap_or_default();

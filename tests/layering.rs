@@ -13,6 +13,8 @@ mod adapters;
 mod citations;
 #[path = "layering/cycles.rs"]
 mod cycles;
+#[path = "layering/methods.rs"]
+mod methods;
 #[path = "layering/report.rs"]
 mod report;
 #[path = "layering/source.rs"]
@@ -98,9 +100,10 @@ const ERA_FILES: &[&str] = &[
     "server/custom_method.rs",
     "server/engine.rs",
     "server/input.rs",
-    "server/log.rs",
+    "server/notifications.rs",
     "server/receive.rs",
     "server/reply.rs",
+    "server/request_check.rs",
 ];
 
 /// Code that the core must not contain, and the reason.

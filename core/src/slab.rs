@@ -3,6 +3,9 @@
 //! Invariant: a key resolves only to the value that it was issued for. Each removal increments the slot's
 //! `generation`. `trim` keeps the highest generation in `base_generation`, so a released slab revives no key either.
 
+pub(crate) mod list;
+pub(crate) mod tree;
+
 use alloc::vec::Vec;
 
 /// Slot of a value and the generation that the value belongs to.
@@ -89,8 +92,12 @@ impl<T> Slab<T> {
         key
     }
 
+    /// Returns the value in a slot for modification.
+    fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots.get_mut(slot as usize)?.value.as_mut()
+    }
+
     /// Returns the key of the value in a slot.
-    #[cfg(feature = "http")]
     pub(crate) fn key_at(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref()?;

@@ -29,6 +29,7 @@ use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
+use crate::slab::list::List;
 use crate::slab::{Key, Slab};
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
@@ -42,6 +43,8 @@ pub(crate) enum EndpointTimer {
     Deferred(Key),
     /// An outbound call may have timed out.
     Outbound(Key),
+    /// The deferred log message of a session may be sent; before changes that are due at the same time.
+    SessionLog(Key),
     /// Deferred change notifications of a channel may be sent.
     Changes(Key),
     /// The grace period of a channel has ended.
@@ -59,7 +62,11 @@ pub(crate) enum EndpointTimer {
 pub(crate) struct Channel<R> {
     pub(crate) outbox: Outbox,
     /// Inbound calls in flight, ordered by id.
-    pub(crate) live_calls: InboundIndex,
+    pub(super) live_calls: InboundIndex,
+    /// Outbound calls that end with the channel.
+    pub(super) requests: List,
+    /// Number of outbound calls of the channel and its streams, if it is a root channel.
+    pub(super) request_count: u32,
     /// Errors without an id may be sent (DEC-004).
     pub(crate) allows_idless_errors: bool,
     /// Number of faulty messages in a row.
@@ -72,6 +79,18 @@ pub(crate) struct Channel<R> {
     pub(super) keep_alive: Option<Box<KeepAlive>>,
     pub(crate) closed: bool,
     pub(crate) role: R,
+}
+
+impl<R> Channel<R> {
+    /// Returns whether inbound calls are in flight.
+    pub(crate) const fn has_live_calls(&self) -> bool {
+        !self.live_calls.is_empty()
+    }
+
+    /// Returns the number of outbound calls of a root channel and its streams that end with their channel.
+    pub(crate) const fn request_count(&self) -> usize {
+        self.request_count as usize
+    }
 }
 
 /// An outbound call that has ended, and its outcome.
@@ -208,7 +227,6 @@ impl<R: Role> Endpoint<R> {
         for key in self.open_channels() {
             if let Some(c) = self.channels.get_mut(key) {
                 c.outbox.trim();
-                c.live_calls.shrink_to_fit();
             }
         }
         true
@@ -220,6 +238,8 @@ impl<R: Role> Endpoint<R> {
         self.channels.insert(Channel {
             outbox: Outbox::default(),
             live_calls: InboundIndex::new(),
+            requests: List::new(),
+            request_count: 0,
             allows_idless_errors,
             consecutive_faults: 0,
             input_end: None,
@@ -481,7 +501,9 @@ fn may_be_current<R>(
             inbound.calls.get(key).and_then(|c| c.throttle.as_ref()).is_some_and(|p| p.due_at == Some(at))
         }
         EndpointTimer::Outbound(key) => outbound.calls.get(key).is_some(),
-        EndpointTimer::Changes(key) => channels.get(key).is_some_and(|c| !c.closed),
+        EndpointTimer::Changes(key) | EndpointTimer::SessionLog(key) => {
+            channels.get(key).is_some_and(|c| !c.closed)
+        }
         EndpointTimer::Grace(key) => {
             channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
         }

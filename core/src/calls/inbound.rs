@@ -1,17 +1,19 @@
 //! The table of inbound calls.
 //!
 //! The calls of all channels share one slab. Each channel has an index ordered by id, because ids are unique within a
-//! channel only. Look-ups bisect, so ids that a peer chooses cannot make them slow.
+//! channel only. The index is a [`Tree`], so ids that a peer chooses cannot make a look-up slow.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
+use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 use crate::version::Version;
@@ -82,36 +84,20 @@ pub(crate) struct InboundCall {
     pub(crate) batch: Option<Key>,
     /// Least severe level of log messages that the call asked for, as a number (modern).
     pub(crate) log_threshold: u8,
-    /// Set while the call waits for input; it is delivered again afterwards.
-    pub(crate) parked: Option<Box<ParkedCall>>,
+    /// The call waits for input and is delivered again afterwards (server).
+    pub(crate) is_parked: bool,
+    /// Links of the index of the channel.
+    pub(crate) links: TreeLinks,
+}
+
+impl TreeNode for InboundCall {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
 }
 
 /// The outcome of an input request.
 pub(crate) type InputOutcome = Result<RawJson, CallError>;
-
-/// A call that waits for input.
-#[derive(Debug)]
-pub(crate) struct ParkedCall {
-    /// The request as received.
-    pub(crate) frame: Box<[u8]>,
-    pub(crate) attempt: u32,
-    /// State that the application keeps until the next delivery.
-    pub(crate) state: Box<[u8]>,
-    /// Input responses so far, by the application's keys.
-    pub(crate) answers: Vec<(Box<str>, InputOutcome)>,
-    /// Input requests without a response, by the application's keys.
-    pub(crate) pending_requests: Vec<(Box<str>, Key)>,
-}
-
-impl ParkedCall {
-    /// Returns the bytes that are kept for the call.
-    pub(crate) fn byte_len(&self) -> usize {
-        let answer = |(key, answer): &(Box<str>, InputOutcome)| {
-            key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
-        };
-        self.frame.len() + self.state.len() + self.answers.iter().map(answer).sum::<usize>()
-    }
-}
 
 /// Rate limiter for the progress and log notifications of a call.
 #[derive(Debug)]
@@ -139,7 +125,7 @@ impl NotificationThrottle {
 }
 
 /// The calls of a channel, ordered by id.
-pub(crate) type InboundIndex = Vec<Key>;
+pub(super) type InboundIndex = Tree;
 
 #[derive(Debug)]
 pub(crate) struct InboundCalls {
@@ -151,49 +137,42 @@ impl InboundCalls {
         Self { calls: Slab::new() }
     }
 
-    /// Returns the position of `id` in `index`, or the position where it belongs.
-    fn position(&self, index: &InboundIndex, id: &RequestId) -> Result<usize, usize> {
-        // Most peers count upwards, so a new id belongs at the end.
-        match index.last().and_then(|k| self.calls.get(*k)) {
-            None => return Err(0),
-            Some(last) if last.id < *id => return Err(index.len()),
-            Some(_) => {}
-        }
-        index.binary_search_by(|k| match self.calls.get(*k) {
-            Some(call) => call.id.cmp(id),
-            None => core::cmp::Ordering::Less,
-        })
+    #[inline]
+    pub(super) fn find(&mut self, index: &mut InboundIndex, id: &RequestId) -> Option<Key> {
+        index.find(&mut self.calls, |_, call| call.id.cmp(id))
     }
 
-    pub(crate) fn find(&self, index: &InboundIndex, id: &RequestId) -> Option<Key> {
-        index.get(self.position(index, id).ok()?).copied()
+    /// Returns all calls of an index.
+    pub(super) fn keys(&mut self, index: &InboundIndex) -> Vec<Key> {
+        index.keys(&mut self.calls)
     }
 
     /// Adds a call; returns `None` if its id is in flight.
-    pub(crate) fn insert(&mut self, index: &mut InboundIndex, call: InboundCall) -> Option<Key> {
-        let Err(position) = self.position(index, &call.id) else { return None };
+    pub(super) fn insert(&mut self, index: &mut InboundIndex, call: InboundCall) -> Option<Key> {
+        let place = index.place(&mut self.calls, |_, other| other.id.cmp(&call.id)).ok()?;
         let key = self.calls.insert(call);
-        index.insert(position, key);
+        index.insert(&mut self.calls, place, key);
         Some(key)
     }
 
     /// Gives a call a new key. The old one is stale.
-    pub(crate) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
-        let position = self.position(index, &self.calls.get(key)?.id).ok()?;
-        let call = self.calls.remove(key)?;
-        let key = self.calls.insert(call);
-        if let Some(slot) = index.get_mut(position) {
-            *slot = key;
-        }
-        Some(key)
+    pub(super) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
+        let call = self.remove(index, key)?;
+        self.insert(index, call)
     }
 
-    pub(crate) fn remove(&mut self, index: &mut InboundIndex, key: Key) -> Option<InboundCall> {
-        let call = self.calls.get(key)?;
-        if let Ok(position) = self.position(index, &call.id) {
-            index.remove(position);
-        }
-        self.calls.remove(key)
+    pub(super) fn remove(&mut self, index: &mut InboundIndex, key: Key) -> Option<InboundCall> {
+        // The id is compared with those of other calls only, so it can be taken out instead of cloned.
+        let id = core::mem::replace(&mut self.calls.get_mut(key)?.id, RequestId::int(0));
+        index.remove(
+            &mut self.calls,
+            key,
+            |slot, call| {
+                if slot == key.slot { Ordering::Equal } else { call.id.cmp(&id) }
+            },
+        );
+        let call = self.calls.remove(key)?;
+        Some(InboundCall { id, ..call })
     }
 }
 
@@ -212,7 +191,8 @@ mod tests {
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: 0,
-            parked: None,
+            is_parked: false,
+            links: TreeLinks::default(),
         }
     }
 
@@ -224,11 +204,14 @@ mod tests {
             ids.iter().map(|i| table.insert(&mut index, call(i.clone())).expect("new")).collect();
         assert!(table.insert(&mut index, call(RequestId::int(9))).is_none());
         for (id, key) in ids.iter().zip(&keys) {
-            assert_eq!(table.find(&index, id), Some(*key));
+            assert_eq!(table.find(&mut index, id), Some(*key));
         }
+        assert_eq!(table.keys(&index), [1, 5, 3, 0, 4, 2].map(|at| keys[at]));
         assert!(table.remove(&mut index, keys[2]).is_some());
-        assert!(table.find(&index, &ids[2]).is_none() && table.remove(&mut index, keys[2]).is_none());
-        assert_eq!(index.len(), 5);
+        assert!(table.find(&mut index, &ids[2]).is_none() && table.remove(&mut index, keys[2]).is_none());
+        let renamed = table.rekey(&mut index, keys[3]).expect("live");
+        assert!(renamed != keys[3] && table.find(&mut index, &ids[3]) == Some(renamed));
+        assert_eq!(table.keys(&index).len(), 5);
     }
 
     #[test]

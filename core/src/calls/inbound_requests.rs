@@ -34,9 +34,22 @@ impl<R: Role> Endpoint<R> {
         Some(key)
     }
 
+    /// Returns the call with this id that is in flight; `channel` is a root channel.
+    #[inline]
+    pub(crate) fn find_call(&mut self, channel: Key, id: &RequestId) -> Option<Key> {
+        let c = self.channels.get_mut(channel)?;
+        self.inbound.find(&mut c.live_calls, id)
+    }
+
     /// Returns whether a call with this id is in flight; `channel` is a root channel.
-    pub(crate) fn is_live(&self, channel: Key, id: &RequestId) -> bool {
-        self.channels.get(channel).is_some_and(|c| self.inbound.find(&c.live_calls, id).is_some())
+    #[inline]
+    pub(crate) fn is_live(&mut self, channel: Key, id: &RequestId) -> bool {
+        self.find_call(channel, id).is_some()
+    }
+
+    /// Returns all calls in flight of a root channel, ordered by id.
+    pub(crate) fn live_calls(&mut self, channel: Key) -> Vec<Key> {
+        self.channels.get(channel).map(|c| self.inbound.keys(&c.live_calls)).unwrap_or_default()
     }
 
     /// Removes a call from the tables.

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::Progress;
-use super::outbound::{OutboundCalls, ResponseMatch};
+use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
@@ -121,6 +121,46 @@ pub(crate) fn split_retained(retained: &[u8]) -> (&str, &[u8], Option<&[u8]>) {
 }
 
 impl<R: Role> Endpoint<R> {
+    /// Adds an outbound call that ends with its channel at the latest; see [`requests_of`](Self::requests_of).
+    pub(crate) fn begin_request(&mut self, call: OutboundCall) -> Option<Key> {
+        let (channel, root) = (call.channel, self.root_channel(call.channel));
+        self.channels.get_mut(root)?.request_count += 1;
+        let requests = &mut self.channels.get_mut(channel)?.requests;
+        Some(self.outbound.calls.insert_into(requests, call))
+    }
+
+    /// Removes a call that [`begin_request`](Self::begin_request) added.
+    pub(crate) fn end_request(&mut self, key: Key) -> Option<OutboundCall> {
+        let channel = self.outbound.calls.get(key)?.channel;
+        let root = self.root_channel(channel);
+        if let Some(c) = self.channels.get_mut(root) {
+            c.request_count = c.request_count.saturating_sub(1);
+        }
+        match self.channels.get_mut(channel) {
+            Some(c) => self.outbound.calls.remove_from(&mut c.requests, key),
+            None => self.outbound.calls.remove(key),
+        }
+    }
+
+    /// Returns the calls of a channel that [`begin_request`](Self::begin_request) added, in order.
+    pub(crate) fn requests_of(&self, channel: Key) -> Vec<Key> {
+        self.channels.get(channel).map(|c| self.outbound.calls.keys_of(&c.requests)).unwrap_or_default()
+    }
+
+    /// Panics if a list or a number of outbound calls of a channel differs from the calls.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn check_requests(&self) {
+        for (channel, c) in self.channels.iter() {
+            let listed = self.outbound.calls.iter().filter(|(_, call)| call.channel == channel).count();
+            assert_eq!(self.requests_of(channel).len(), listed, "the list of outbound calls of a channel");
+            let of_root =
+                self.outbound.calls.iter().filter(|(_, call)| self.root_channel(call.channel) == channel);
+            if self.root_channel(channel) == channel {
+                assert_eq!(c.request_count(), of_root.count(), "the number of outbound calls of a session");
+            }
+        }
+    }
+
     /// Sends a request and arms its deadline.
     ///
     /// `params` appends the parameter object, to which `_meta` is added.

@@ -104,14 +104,13 @@ impl<R: Role> Endpoint<R> {
     fn has_room_for_ping(&self) -> bool {
         let max = self.limits.effective_max_pending_calls();
         let calls = &self.outbound.calls;
-        let is_ping = |(_, call): &(Key, &OutboundCall)| call.purpose == CallPurpose::KeepAlive;
-        calls.len() < max && calls.iter().filter(is_ping).count() < (max / 4).max(1)
+        calls.len() < max && calls.pings() < (max / 4).max(1)
     }
 
     fn send_ping(&mut self, channel: Key, settings: KeepAlivePing) {
         let options = CallOptions::new().timeout(settings.interval).total_timeout(Duration::MAX);
         let call = OutboundCall::new(self.now, channel, CallPurpose::KeepAlive, &options, &self.limits);
-        let key = self.outbound.calls.insert(call);
+        let Some(key) = self.begin_request(call) else { return };
         let now = self.now;
         if let Some(c) = self.channels.get_mut(channel) {
             let taken = c.outbox.consumed();
@@ -127,7 +126,7 @@ impl<R: Role> Endpoint<R> {
         };
         if self.send_request(key, &request, params).is_err() {
             // The channel is gone.
-            self.outbound.calls.remove(key);
+            self.end_request(key);
         }
     }
 
@@ -157,7 +156,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Handles the end of a ping.
     pub(crate) fn finish_ping(&mut self, key: Key, outcome: &Result<RawJson, CallError>) -> PeerHealth {
-        let ended = self.outbound.calls.remove(key);
+        let ended = self.end_request(key);
         self.sweep();
         let (Some(settings), Some(call)) = (self.ping_settings(), ended) else { return PeerHealth::Alive };
         let Some(c) = self.channels.get_mut(call.channel) else { return PeerHealth::Alive };

@@ -161,7 +161,7 @@ impl Engine {
                         self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
                     }
                 }
-                EndpointTimer::Changes(_) | EndpointTimer::Grace(_) => {}
+                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
             }
         }
     }
@@ -275,8 +275,8 @@ impl Engine {
 
     /// Returns the number of calls without an outcome.
     #[must_use]
-    pub fn pending_calls(&self) -> usize {
-        self.endpoint.outbound.calls.iter().filter(|(_, c)| c.purpose == CallPurpose::Application).count()
+    pub const fn pending_calls(&self) -> usize {
+        self.endpoint.outbound.calls.application_calls()
     }
 
     /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
@@ -539,9 +539,10 @@ impl Engine {
     pub(super) fn close_with(&mut self, fault: Fault) {
         let Some(main) = self.main_channel else { return };
         self.endpoint.end_input(main, fault.clone(), Duration::ZERO);
-        let Some(c) = self.endpoint.channels.get_mut(main).filter(|c| !c.closed) else { return };
-        let inbound = c.live_calls.clone();
-        for key in inbound {
+        if self.endpoint.channels.get(main).is_none_or(|c| c.closed) {
+            return;
+        }
+        for key in self.endpoint.live_calls(main) {
             if self.endpoint.drop_call(key).is_some() {
                 self.end_server_request(key);
             }

@@ -175,9 +175,8 @@ impl Engine {
     /// Handles the end of the session at the server: its requests need no answers any more.
     pub(crate) fn handle_session_lost(&mut self, now: Instant) {
         self.endpoint.tick(now);
-        let inbound =
-            self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map(|c| c.live_calls.clone());
-        for key in inbound.into_iter().flatten() {
+        let inbound = self.main_channel.map(|main| self.endpoint.live_calls(main)).unwrap_or_default();
+        for key in inbound {
             if self.endpoint.drop_call(key).is_some() {
                 self.end_server_request(key);
             }

@@ -82,9 +82,7 @@ impl Engine {
         let Some((id, _)) = self.endpoint.parse_cancellation(params) else {
             return self.diagnose(Diagnostic::InvalidNotification(methods::CANCELLED.into()));
         };
-        let found =
-            self.endpoint.channels.get(channel).and_then(|c| self.endpoint.inbound.find(&c.live_calls, &id));
-        match found {
+        match self.endpoint.find_call(channel, &id) {
             Some(key) => {
                 self.endpoint.drop_call(key);
                 self.end_server_request(key);

@@ -19,6 +19,7 @@ use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
+use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
@@ -282,7 +283,8 @@ impl Engine {
             expires_at: expires,
             batch,
             log_threshold: 0,
-            parked: None,
+            is_parked: false,
+            links: TreeLinks::default(),
         };
         match self.endpoint.begin_call(call) {
             None => self.diagnose(Diagnostic::DuplicateId(duplicate_id)),

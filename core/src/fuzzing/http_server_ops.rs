@@ -336,7 +336,7 @@ impl HttpServerRun {
                     let arguments: BTreeMap<String, i64> =
                         call.tool_call().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
                     let stream = call.channel().0;
-                    let session = self.server.engine().parent_of(stream).unwrap_or(stream);
+                    let session = self.server.engine().streams().parent_of(stream).unwrap_or(stream);
                     if let Some(id) = arguments.get("id") {
                         assert!(
                             !self.was_cancelled(session, &RequestId::int(*id)),

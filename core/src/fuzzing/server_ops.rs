@@ -331,6 +331,7 @@ impl ServerRun {
             }
         }
         assert_eq!(self.engine.live_calls(), self.live.len());
+        self.engine.check_sums();
     }
 
     fn flush(&mut self, channel: ChannelId) {

@@ -1,4 +1,4 @@
-//! Subscriptions and change notifications: `subscriptions/listen`, `resources/subscribe`, `publish` (SUB, RES).
+//! Change notifications: `subscriptions/listen`, `resources/subscribe`, and what is published to them (SUB, RES).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,181 +6,94 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::engine::Engine;
+use super::channel::{ServerEndpoint, is_exchange, mark_stream_finished};
 use super::event::Event;
-use super::subscriptions::{ChangeTarget, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
+use super::subscriptions::{ChangeTarget, Interest, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
 use crate::calls::endpoint::EndpointTimer;
 use crate::change::Change;
+use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
 use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::{SubscribeParams, SubscriptionFilter, SubscriptionsListenParams};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
-use crate::tap::ChannelId;
-use crate::time::Instant;
 
 /// Time until the outbox of a slow peer is checked again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-impl Engine {
+/// The subscriptions of all channels, and the notifications that they wait for.
+///
+/// Each channel with deferred notifications has one timer in the heap of the endpoint, which holds all deadlines.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Created with the first subscription.
+    table: Option<Box<Subscriptions>>,
+}
+
+impl Changes {
+    pub(super) fn trim(&mut self) {
+        if let Some(table) = &mut self.table {
+            table.trim();
+        }
+    }
+
+    fn table(&mut self) -> &mut Subscriptions {
+        self.table.get_or_insert_with(|| Box::new(Subscriptions::new()))
+    }
+
+    // ---- notifications -----------------------------------------------------------------------------------------
+
     /// Publishes a change to all subscribers. Returns their number.
-    ///
-    /// Modern clients are notified on each `subscriptions/listen` whose filter matches (SUB-003, SUB-008). Legacy
-    /// sessions are notified if the capability promises it (RES-012, PROMPT-009) or if they subscribed to the resource
-    /// (RES-011, RES-028). Notifications are level-triggered: while one waits to be sent, an equal change adds none. A
-    /// peer that does not read is notified when it does. URIs are compared literally.
-    pub fn publish(&mut self, now: Instant, change: &Change) -> usize {
-        self.endpoint.tick(now);
-        let Some(target) = self.subscriptions.as_ref().and_then(|subs| subs.find_target(change)) else {
-            return 0;
-        };
-        let (mut index, mut message) = (0, ChangeMessage::default());
-        while self.notify_listener(target, index, &mut message) {
-            index += 1;
+    pub(super) fn publish(&mut self, endpoint: &mut ServerEndpoint, change: &Change) -> usize {
+        let Some(table) = self.table.as_deref_mut() else { return 0 };
+        let Some(target) = table.find_target(change) else { return 0 };
+        let (mut count, mut message, mut audience) = (0, ChangeMessage::default(), table.audience(target));
+        while let Some(interest) = table.next(&mut audience) {
+            notify(table, endpoint, target, interest, &mut message);
+            count += 1;
         }
-        index
+        count
     }
 
-    /// Returns the URIs of all resources that clients subscribe to, as the clients spelled them.
-    ///
-    /// Useful for an application that only knows that some resources have changed.
-    pub fn subscribed_uris(&self) -> impl Iterator<Item = &str> {
-        self.subscriptions.iter().flat_map(|subs| subs.uris())
-    }
-
-    /// Ends every `subscriptions/listen` of a channel gracefully (SUB-013, SUB-014).
-    ///
-    /// The client learns that its subscriptions have ended. Its other calls continue.
-    pub fn end_subscriptions(&mut self, now: Instant, channel: ChannelId) {
-        self.endpoint.tick(now);
-        let Some(c) = self.endpoint.channels.get_mut(channel.0) else { return };
-        for key in core::mem::take(&mut c.role.listeners) {
-            let id = self.subscriptions.as_ref().and_then(|subs| subs.get(key)).and_then(|l| l.id.clone());
-            match id {
-                // The listener of a legacy session continues.
-                None => {
-                    if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
-                        c.role.listeners.push(key);
-                    }
-                }
-                Some(id) => {
-                    self.close_listener(key);
-                    self.send_listen_end(channel.0, &id);
-                }
-            }
-        }
-    }
-
-    /// Ends every `subscriptions/listen` of all channels gracefully.
-    ///
-    /// See [`end_subscriptions`](Self::end_subscriptions). Over HTTP each subscription has a channel of its own.
-    pub fn end_all_subscriptions(&mut self, now: Instant) {
-        for channel in self.endpoint.open_channels() {
-            self.end_subscriptions(now, ChannelId(channel));
-        }
-    }
-
-    /// Sends the result, and on byte streams the notification that the cancellation page requires (DEC-002, SUB-021).
-    fn send_listen_end(&mut self, channel: Key, id: &RequestId) {
-        self.endpoint.send(channel, |out| {
-            encode::result_head(out, id);
-            out.extend_from_slice(b"{\"resultType\":\"complete\",\"_meta\":");
-            write_subscription_meta(out, id);
-            out.push(b'}');
-            encode::end(out);
-        });
-        if self.is_exchange(channel) {
-            // The end of the exchange means the same (SUB-021 is about streams that continue).
-            return self.mark_stream_finished(channel);
-        }
-        self.endpoint.send(channel, |out| {
-            encode::notification_head(out, methods::CANCELLED);
-            out.extend_from_slice(b",\"params\":{\"requestId\":");
-            id.write(out);
-            out.push(b'}');
-            encode::end(out);
-        });
-    }
-
-    /// Sends a change notification to the listener at `index`, or defers it.
-    ///
-    /// Returns false if there is no such listener.
-    fn notify_listener(&mut self, target: ChangeTarget, index: usize, message: &mut ChangeMessage) -> bool {
-        let Some(subs) = self.subscriptions.as_deref_mut() else { return false };
-        let Some(key) = subs.listener_at(target, index) else { return false };
-        let Some(channel) = subs.get(key).map(|l| l.channel) else { return true };
-        let Some(c) = self.endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
-        let sent = c.role.sent_changes.get_or_insert_default();
-        let consumed = c.outbox.consumed();
-        let all_consumed = consumed >= sent.end;
-        if all_consumed {
-            // All earlier notifications were written, so a new one reports a new change.
-            sent.epoch = sent.epoch.wrapping_add(1).max(1);
-            sent.start = consumed + c.outbox.len() as u64;
-        }
-        let was_notified = !all_consumed && subs.was_notified(target, index, sent.epoch);
-        if was_notified && consumed <= sent.start {
-            return true;
-        }
-        // A notification that was written in part may have been read already. The new one is sent after the rest.
-        if was_notified || c.outbox.len() >= self.endpoint.limits.outbox_high_water {
-            subs.defer(target, index);
-            self.schedule_changes(channel, self.endpoint.now);
-            return true;
-        }
-        subs.mark_notified(target, index, sent.epoch);
-        let mark = c.outbox.mark();
-        let id = subs.get(key).and_then(|l| l.id.as_ref());
-        message.write(c.outbox.tail(), target, subs.uri(target), id);
-        self.endpoint.commit_message(channel, mark);
-        if let Some(c) = self.endpoint.channels.get_mut(channel) {
-            c.role.sent_changes.get_or_insert_default().end = c.outbox.consumed() + c.outbox.len() as u64;
-        }
-        true
-    }
-
-    /// Arms the timer for the deferred notifications of a channel, for `at` or slightly later.
-    pub(super) fn schedule_changes(&mut self, channel: Key, at: Instant) {
-        let at = at.max(self.endpoint.now + RETRY_DELAY);
-        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        // One timer per channel: each run arms at most one more, so timers cannot multiply.
-        let sent = c.role.sent_changes.get_or_insert_default();
-        if at < sent.due_at {
-            sent.due_at = at;
-            self.endpoint.deadlines.arm(at, EndpointTimer::Changes(channel));
-        }
+    /// Returns the URIs of all resources that clients subscribe to.
+    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
+        self.table.iter().flat_map(|table| table.uris())
     }
 
     /// Sends the deferred notifications of a channel if there is room.
-    pub(super) fn send_deferred_changes(&mut self, channel: Key) {
-        let now = self.endpoint.now;
-        let sent = self.endpoint.channels.get_mut(channel).and_then(|c| c.role.sent_changes.as_mut());
-        let Some(sent) = sent.filter(|sent| sent.due_at <= now) else { return };
-        sent.due_at = Instant::FAR_FUTURE;
-        self.send_deferred_log(channel);
-        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        for key in c.role.listeners.clone() {
-            let deferred = self.subscriptions.as_ref().map(|subs| subs.deferred(key)).unwrap_or_default();
-            for (target, index) in deferred {
-                self.notify_listener(target, index, &mut ChangeMessage::default());
+    pub(super) fn handle_timeout(&mut self, endpoint: &mut ServerEndpoint, channel: Key) {
+        let now = endpoint.now;
+        let sent = endpoint.channels.get_mut(channel).and_then(|c| c.role.sent_changes.as_mut());
+        let Some(deferred) = sent.and_then(|sent| sent.take_due(now)) else { return };
+        let Some(table) = self.table.as_deref_mut() else { return };
+        for interest in deferred {
+            if let Some(target) = table.target(interest).filter(|_| table.undefer(interest)) {
+                notify(table, endpoint, target, interest, &mut ChangeMessage::default());
             }
         }
     }
 
-    // ---- requests ----
+    // ---- requests ----------------------------------------------------------------------------------------------
 
     /// Handles `subscriptions/listen`: acknowledges it now, answers it at its end (SUB-001, SUB-004, SUB-006, DEC-032).
     ///
     /// # Errors
     ///
     /// The error response to send.
-    pub(super) fn listen(&mut self, channel: Key, id: &RequestId, params: &[u8]) -> Result<(), RpcError> {
+    pub(super) fn listen(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        declared: &Capabilities,
+        channel: Key,
+        id: &RequestId,
+        params: &[u8],
+    ) -> Result<Vec<Event>, RpcError> {
         let request: SubscriptionsListenParams = serde_json::from_slice(params)
             .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
-        let (lists, mut filter) = self.honoured_filter(&request.notifications);
-        let limits = &self.endpoint.limits;
-        let Some(c) = self.endpoint.channels.get(channel) else { return Ok(()) };
+        let (lists, mut filter) = honoured_filter(declared, &request.notifications);
+        let limits = &endpoint.limits;
+        let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
         if c.input_end.is_some() {
             // A subscription that begins after the end of the input would never end.
             return Err(RpcError::internal("the input has ended"));
@@ -189,28 +102,23 @@ impl Engine {
             return Err(RpcError::internal("too many subscriptions"));
         }
         // Resources beyond the limits are not honoured; the acknowledgment shows that (DEC-032).
-        let subscribed: usize = match &self.subscriptions {
-            Some(subs) => c.role.listeners.iter().map(|key| subs.resource_count(*key)).sum(),
-            None => 0,
-        };
-        let room = limits.max_subscribed_resources.saturating_sub(subscribed);
+        let room = limits.max_subscribed_resources.saturating_sub(c.role.listeners.resource_count());
         let max_uri = limits.max_uri;
         if let Some(uris) = &mut filter.resource_subscriptions {
             uris.retain(|uri| uri.len() <= max_uri);
             uris.truncate(room);
         }
-        let subs = self.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new()));
-        let key = subs.open(channel, Some(id.clone()), lists);
+        let table = self.table();
+        let Some(key) = table.open(&mut c.role.listeners, channel, Some(id.clone()), lists) else {
+            return Ok(Vec::new());
+        };
+        let mut events = Vec::new();
         for uri in filter.resource_subscriptions.iter().flatten() {
-            if let Some(uri) = subs.subscribe_resource(key, uri) {
-                self.events
-                    .push_back(Event::ResourceInterest { uri: String::from(&*uri), is_subscribed: true });
-            }
+            events.extend(
+                table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
+            );
         }
-        if let Some(c) = self.endpoint.channels.get_mut(channel) {
-            c.role.listeners.push(key);
-        }
-        self.endpoint.send(channel, |out| {
+        endpoint.send(channel, |out| {
             encode::notification_head(out, methods::ACKNOWLEDGED);
             out.extend_from_slice(b",\"params\":{\"notifications\":");
             // Booleans and strings can always be encoded.
@@ -220,60 +128,32 @@ impl Engine {
             out.push(b'}');
             encode::end(out);
         });
-        Ok(())
-    }
-
-    /// Returns the part of a filter that this server honours.
-    fn honoured_filter(&self, requested: &SubscriptionFilter) -> (ListSet, SubscriptionFilter) {
-        let declared = self.declared_lists();
-        let mut filter = SubscriptionFilter::new();
-        let mut wanted = 0;
-        let lists = [
-            (TOOLS, requested.tools_list_changed, &mut filter.tools_list_changed),
-            (PROMPTS, requested.prompts_list_changed, &mut filter.prompts_list_changed),
-            (RESOURCES, requested.resources_list_changed, &mut filter.resources_list_changed),
-        ];
-        for (kind, requested, honoured) in lists {
-            if requested == Some(true) && declared & kind != 0 {
-                wanted |= kind;
-                *honoured = Some(true);
-            }
-        }
-        if self.config.capabilities.has(Capability::ResourceSubscriptions) {
-            filter.resource_subscriptions.clone_from(&requested.resource_subscriptions);
-        }
-        (wanted, filter)
-    }
-
-    fn declared_lists(&self) -> ListSet {
-        let lists = [
-            (TOOLS, Capability::ToolsListChanged),
-            (PROMPTS, Capability::PromptsListChanged),
-            (RESOURCES, Capability::ResourcesListChanged),
-        ];
-        let declared = lists.into_iter().filter(|(_, c)| self.config.capabilities.has(*c));
-        declared.fold(0, |all, (kind, _)| all | kind)
+        Ok(events)
     }
 
     /// Subscribes a new session to the lists whose changes the capabilities promise.
-    pub(super) fn listen_for_session(&mut self, channel: Key) {
-        if self.declared_lists() != 0 {
-            self.session_listener(channel);
+    pub(super) fn listen_for_session(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        declared: &Capabilities,
+        channel: Key,
+    ) {
+        if declared_lists(declared) != 0 {
+            self.session_listener(endpoint, declared, channel);
         }
     }
 
     /// Returns the listener of a legacy session, opening it if necessary.
-    fn session_listener(&mut self, channel: Key) -> Option<Key> {
-        let lists = self.declared_lists();
-        let c = self.endpoint.channels.get_mut(channel).filter(|c| c.input_end.is_none())?;
-        let subs = self.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new()));
-        let listeners = &mut c.role.listeners;
-        let existing = listeners.iter().find(|key| subs.get(**key).is_some_and(|l| l.id.is_none()));
-        Some(existing.copied().unwrap_or_else(|| {
-            let key = subs.open(channel, None, lists);
-            listeners.push(key);
-            key
-        }))
+    fn session_listener(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        declared: &Capabilities,
+        channel: Key,
+    ) -> Option<Key> {
+        let c = endpoint.channels.get_mut(channel).filter(|c| c.input_end.is_none())?;
+        let table = self.table();
+        let existing = table.find(&mut c.role.listeners, None);
+        existing.or_else(|| table.open(&mut c.role.listeners, channel, None, declared_lists(declared)))
     }
 
     /// Handles `resources/subscribe` and `resources/unsubscribe` (RES-010).
@@ -281,69 +161,188 @@ impl Engine {
     /// # Errors
     ///
     /// The error response to send.
-    pub(super) fn update_resource_subscription(
+    pub(super) fn update_resource(
         &mut self,
+        endpoint: &mut ServerEndpoint,
+        declared: &Capabilities,
         channel: Key,
         params: &[u8],
         subscribe: bool,
-    ) -> Result<(), RpcError> {
+    ) -> Result<Option<Event>, RpcError> {
         let params: SubscribeParams = serde_json::from_slice(params)
             .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
-        let (max_resources, max_uri) =
-            (self.endpoint.limits.max_subscribed_resources, self.endpoint.limits.max_uri);
+        let (max_resources, max_uri) = (endpoint.limits.max_subscribed_resources, endpoint.limits.max_uri);
         if subscribe && params.uri.len() > max_uri {
             return Err(RpcError::invalid_params(alloc::format!(
                 "`params.uri` is longer than {max_uri} bytes"
             )));
         }
-        let Some(key) = self.session_listener(channel) else { return Ok(()) };
-        let Some(subs) = &mut self.subscriptions else { return Ok(()) };
-        if subscribe && subs.resource_count(key) >= max_resources {
+        let Some(key) = self.session_listener(endpoint, declared, channel) else { return Ok(None) };
+        let (Some(table), Some(c)) = (&mut self.table, endpoint.channels.get_mut(channel)) else {
+            return Ok(None);
+        };
+        if subscribe && c.role.listeners.resource_count() >= max_resources {
             return Err(RpcError::internal("too many subscriptions"));
         }
         let changed = if subscribe {
-            subs.subscribe_resource(key, &params.uri)
+            table.subscribe(&mut c.role.listeners, key, &params.uri)
         } else {
-            subs.unsubscribe_resource(key, &params.uri)
+            table.unsubscribe(&mut c.role.listeners, key, &params.uri)
         };
-        if let Some(uri) = changed {
-            self.events
-                .push_back(Event::ResourceInterest { uri: String::from(&*uri), is_subscribed: subscribe });
-        }
-        Ok(())
+        Ok(changed.map(|uri| interest_event(&uri, subscribe)))
     }
 
-    // ---- end of subscriptions ----
+    // ---- end of subscriptions ----------------------------------------------------------------------------------
+
+    /// Ends every `subscriptions/listen` of a channel gracefully (SUB-013, SUB-014).
+    pub(super) fn end_gracefully(&mut self, endpoint: &mut ServerEndpoint, channel: Key) -> Vec<Event> {
+        let Some(table) = &mut self.table else { return Vec::new() };
+        let mut events = Vec::new();
+        let c = endpoint.channels.get(channel).filter(|c| !c.role.listeners.is_empty());
+        let requests = c.map(|c| table.requests(&c.role.listeners)).unwrap_or_default();
+        for key in requests {
+            let Some(id) = table.id(key).cloned() else { continue };
+            events.extend(close(table, endpoint, channel, key));
+            send_listen_end(endpoint, channel, &id);
+        }
+        events
+    }
 
     /// Returns the listener of the `subscriptions/listen` with this id.
-    pub(super) fn find_listener(&self, channel: Key, id: &RequestId) -> Option<Key> {
-        let listeners = &self.endpoint.channels.get(channel)?.role.listeners;
-        let subs = self.subscriptions.as_ref()?;
-        listeners.iter().copied().find(|key| subs.get(*key).is_some_and(|l| l.id.as_ref() == Some(id)))
+    pub(super) fn find(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        channel: Key,
+        id: &RequestId,
+    ) -> Option<Key> {
+        let c = endpoint.channels.get_mut(channel).filter(|c| !c.role.listeners.is_empty())?;
+        self.table.as_mut()?.find(&mut c.role.listeners, Some(id))
     }
 
     /// Ends a subscription that the client cancelled; nothing more is sent for it (SUB-012).
-    pub(super) fn end_listener(&mut self, channel: Key, key: Key) {
-        if let Some(c) = self.endpoint.channels.get_mut(channel) {
-            c.role.listeners.retain(|other| *other != key);
-        }
-        self.close_listener(key);
+    pub(super) fn end(&mut self, endpoint: &mut ServerEndpoint, channel: Key, key: Key) -> Vec<Event> {
+        self.table.as_mut().map(|table| close(table, endpoint, channel, key)).unwrap_or_default()
     }
 
     /// Ends all subscriptions of a channel without sending anything, because its client is gone (SUB-017).
-    pub(super) fn end_listeners(&mut self, channel: Key) {
-        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        for key in core::mem::take(&mut c.role.listeners) {
-            self.close_listener(key);
+    pub(super) fn end_all(&mut self, endpoint: &mut ServerEndpoint, channel: Key) -> Vec<Event> {
+        let Some(table) = &mut self.table else { return Vec::new() };
+        let c = endpoint.channels.get_mut(channel).filter(|c| !c.role.listeners.is_empty());
+        let Some(c) = c else { return Vec::new() };
+        let (mut all, mut events) = (table.requests(&c.role.listeners), Vec::new());
+        all.extend(table.find(&mut c.role.listeners, None));
+        for key in all {
+            events.extend(close(table, endpoint, channel, key));
         }
+        events
     }
+}
 
-    fn close_listener(&mut self, key: Key) {
-        let closed = self.subscriptions.as_mut().and_then(|subs| subs.close(key));
-        for uri in closed.map(|(_, unsubscribed)| unsubscribed).unwrap_or_default() {
-            self.events.push_back(Event::ResourceInterest { uri: String::from(&*uri), is_subscribed: false });
+/// Removes a listener. Returns the events of resources that have no subscribers any more.
+fn close(table: &mut Subscriptions, endpoint: &mut ServerEndpoint, channel: Key, key: Key) -> Vec<Event> {
+    let Some(c) = endpoint.channels.get_mut(channel) else { return Vec::new() };
+    let unsubscribed = table.close(&mut c.role.listeners, key);
+    unsubscribed.into_iter().map(|uri| interest_event(&uri, false)).collect()
+}
+
+fn interest_event(uri: &str, is_subscribed: bool) -> Event {
+    Event::ResourceInterest { uri: String::from(uri), is_subscribed }
+}
+
+/// Sends a change notification to a listener, or defers it.
+fn notify(
+    table: &mut Subscriptions,
+    endpoint: &mut ServerEndpoint,
+    target: ChangeTarget,
+    interest: Interest,
+    message: &mut ChangeMessage,
+) {
+    let Some((channel, _)) = table.receiver(interest) else { return };
+    let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
+    let sent = c.role.sent_changes.get_or_insert_default();
+    let consumed = c.outbox.consumed();
+    let all_consumed = sent.begin(consumed, c.outbox.len());
+    let epoch = sent.epoch();
+    let was_notified = !all_consumed && table.was_notified(interest, epoch);
+    if was_notified && !sent.is_begun(consumed) {
+        return;
+    }
+    // A notification that was written in part may have been read already. The new one is sent after the rest.
+    if was_notified || c.outbox.len() >= endpoint.limits.outbox_high_water {
+        if table.defer(interest) {
+            // Interests that have ended leave their entries.
+            let live = c.role.listeners.len() * 3 + c.role.listeners.resource_count();
+            sent.push_deferred(interest, live, |interest| table.is_deferred(interest));
+        }
+        let at = endpoint.now + RETRY_DELAY;
+        // One timer per channel: each run arms at most one more, so timers cannot multiply.
+        if sent.schedule(at) {
+            endpoint.deadlines.arm(at, EndpointTimer::Changes(channel));
+        }
+        return;
+    }
+    table.mark_notified(interest, epoch);
+    let mark = c.outbox.mark();
+    let id = table.receiver(interest).and_then(|(_, id)| id);
+    message.write(c.outbox.tail(), target, table.uri(target), id);
+    endpoint.commit_message(channel, mark);
+    if let Some(c) = endpoint.channels.get_mut(channel) {
+        let end = c.outbox.consumed() + c.outbox.len() as u64;
+        c.role.sent_changes.get_or_insert_default().set_end(end);
+    }
+}
+
+/// Sends the result, and on byte streams the notification that the cancellation page requires (DEC-002, SUB-021).
+fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) {
+    endpoint.send(channel, |out| {
+        encode::result_head(out, id);
+        out.extend_from_slice(b"{\"resultType\":\"complete\",\"_meta\":");
+        write_subscription_meta(out, id);
+        out.push(b'}');
+        encode::end(out);
+    });
+    if is_exchange(endpoint, channel) {
+        // The end of the exchange means the same (SUB-021 is about streams that continue).
+        return mark_stream_finished(endpoint, channel);
+    }
+    endpoint.send(channel, |out| {
+        encode::notification_head(out, methods::CANCELLED);
+        out.extend_from_slice(b",\"params\":{\"requestId\":");
+        id.write(out);
+        out.push(b'}');
+        encode::end(out);
+    });
+}
+
+/// Returns the part of a filter that a server with these capabilities honours.
+fn honoured_filter(declared: &Capabilities, requested: &SubscriptionFilter) -> (ListSet, SubscriptionFilter) {
+    let lists = declared_lists(declared);
+    let mut filter = SubscriptionFilter::new();
+    let mut wanted = 0;
+    let requests = [
+        (TOOLS, requested.tools_list_changed, &mut filter.tools_list_changed),
+        (PROMPTS, requested.prompts_list_changed, &mut filter.prompts_list_changed),
+        (RESOURCES, requested.resources_list_changed, &mut filter.resources_list_changed),
+    ];
+    for (kind, requested, honoured) in requests {
+        if requested == Some(true) && lists & kind != 0 {
+            wanted |= kind;
+            *honoured = Some(true);
         }
     }
+    if declared.has(Capability::ResourceSubscriptions) {
+        filter.resource_subscriptions.clone_from(&requested.resource_subscriptions);
+    }
+    (wanted, filter)
+}
+
+fn declared_lists(declared: &Capabilities) -> ListSet {
+    let lists = [
+        (TOOLS, Capability::ToolsListChanged),
+        (PROMPTS, Capability::PromptsListChanged),
+        (RESOURCES, Capability::ResourcesListChanged),
+    ];
+    lists.into_iter().filter(|(_, c)| declared.has(*c)).fold(0, |all, (kind, _)| all | kind)
 }
 
 /// Appends `{"io.modelcontextprotocol/subscriptionId":…}`.

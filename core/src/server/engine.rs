@@ -8,12 +8,16 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::channel::{LegacySession, MetaCache, ServerChannel};
+use super::backlog::Backlog;
+use super::changes::Changes;
+use super::channel::{LegacySession, ServerChannel, mark_stream_finished, principal, session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
-use super::subscriptions::Subscriptions;
+use super::parked::ParkedCalls;
+use super::request_check::RequestCheck;
+use super::sealing::Sealing;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
-use crate::calls::inbound::{CallId, Progress, SendStatus};
+use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::diagnostic::Diagnostic;
@@ -43,21 +47,17 @@ pub struct Engine {
     pub(super) config: Arc<Config>,
     pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
-    /// Channels with waiting requests, each once.
-    pub(super) backlog: VecDeque<Key>,
+    /// Requests that wait; created with the first one.
+    pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
-    /// Number of calls that wait for input.
-    pub(super) parked_calls: usize,
-    /// Seals state, if keys are configured.
-    #[cfg(feature = "crypto")]
-    pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
+    /// Calls that wait for input; created with the first one.
+    pub(super) parked: Option<Box<ParkedCalls>>,
+    pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
     pub(super) early_cancels: super::early_cancels::EarlyCancels,
-    /// Subscriptions; created with the first one.
-    pub(super) subscriptions: Option<Box<Subscriptions>>,
-    /// The last valid `_meta`.
-    pub(super) meta_cache: Option<Box<MetaCache>>,
+    pub(super) changes: Changes,
+    pub(super) request_check: RequestCheck,
 }
 
 impl Engine {
@@ -65,20 +65,18 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
-        let (events, backlog) = (VecDeque::new(), VecDeque::new());
         Self {
-            #[cfg(feature = "crypto")]
-            sealer: config.sealer.clone(),
+            sealing: Sealing::new(&config),
             config,
             endpoint,
-            events,
-            backlog,
+            events: VecDeque::new(),
+            backlog: None,
             shutting_down: false,
-            parked_calls: 0,
+            parked: None,
             #[cfg(feature = "http")]
-            early_cancels: super::early_cancels::EarlyCancels::default(),
-            subscriptions: None,
-            meta_cache: None,
+            early_cancels: super::early_cancels::EarlyCancels::new(),
+            changes: Changes::default(),
+            request_check: RequestCheck::default(),
         }
     }
 
@@ -102,7 +100,7 @@ impl Engine {
     /// Returns the authenticated principal of a channel.
     #[must_use]
     pub fn principal(&self, channel: ChannelId) -> Option<&str> {
-        self.endpoint.channels.get(self.endpoint.root_channel(channel.0))?.role.principal.as_deref()
+        principal(&self.endpoint, channel.0)
     }
 
     /// Takes one message of a channel. Events share its memory.
@@ -141,13 +139,14 @@ impl Engine {
         if self.endpoint.end_input(channel, fault.clone(), grace) {
             self.fail_parked(channel, "the input ended before the answers came");
             // The peer is gone, so outbound requests cannot be answered.
-            for key in self.endpoint.outbound_keys(channel) {
+            for key in self.endpoint.requests_of(channel) {
                 self.finish_outbound(key, Err(CallError::Closed(fault.clone())));
             }
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             }
-            self.end_listeners(channel);
+            let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
+            self.events.extend(unsubscribed);
             self.close_if_finished(channel);
         }
     }
@@ -184,7 +183,8 @@ impl Engine {
                         if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.abort_channel(channel, &reason);
                 }
-                EndpointTimer::Changes(channel) => self.send_deferred_changes(channel),
+                EndpointTimer::Changes(channel) => self.changes.handle_timeout(&mut self.endpoint, channel),
+                EndpointTimer::SessionLog(channel) => _ = self.advance_log(channel, None),
                 EndpointTimer::Trim => self.trim(),
                 EndpointTimer::Negotiation(_) => {}
             }
@@ -247,7 +247,8 @@ impl Engine {
     /// Returns the number of calls that wait for an answer of the application.
     #[must_use]
     pub fn live_calls(&self) -> usize {
-        self.endpoint.inbound.calls.len().saturating_sub(self.parked_calls)
+        let parked = self.parked.as_ref().map_or(0, |parked| parked.len());
+        self.endpoint.inbound.calls.len().saturating_sub(parked)
     }
 
     /// Returns the outbox of a channel: messages to send, each ended by a newline.
@@ -298,7 +299,7 @@ impl Engine {
                 capabilities: call.slice(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let session = self.session(call.channel.0);
+        let session = session(&self.endpoint, call.channel.0);
         Peer {
             version: call.version,
             info: session.and_then(LegacySession::info),
@@ -345,43 +346,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Reports progress of a call (PROG-006, PROG-010).
-    ///
-    /// Values are sent only if the client asked for them, only if they increase, and at a limited rate. The latest
-    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013).
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] if the call has ended.
-    pub fn progress(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        progress: Progress,
-    ) -> Result<SendStatus, UseError> {
-        self.endpoint.tick(now);
-        self.endpoint.report_progress(call.0, progress)
-    }
-
-    /// Sends a custom notification on a channel.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed, [`UseError::Full`] if its outbox is full,
-    /// [`UseError::ReservedMethod`] for a method of the protocol, or an encoding error.
-    pub fn notify<T: Serialize + ?Sized>(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        method: &str,
-        params: Option<&T>,
-    ) -> Result<(), UseError> {
-        self.endpoint.tick(now);
-        let session = self.endpoint.channels.get(channel.0).and_then(|c| c.role.session.as_ref());
-        let table = session.and_then(|s| shape::table(s.version));
-        self.endpoint.notify(channel.0, method, params, table)
-    }
-
     /// Sends a request to a client: `ping` or a custom method.
     ///
     /// Legacy only, because modern servers send no requests (BASE-019). The outcome arrives as [`Event::Done`].
@@ -424,7 +388,7 @@ impl Engine {
         }
         let call =
             OutboundCall::new(self.endpoint.now, channel.0, CallPurpose::Application, options, &limits);
-        let key = self.endpoint.outbound.calls.insert(call);
+        let key = self.endpoint.begin_request(call).ok_or(UseError::Stale)?;
         let request = OutboundRequest {
             method,
             base_meta: None,
@@ -433,7 +397,7 @@ impl Engine {
         };
         let written = self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, table));
         if let Err(e) = written {
-            self.endpoint.outbound.calls.remove(key);
+            self.endpoint.end_request(key);
             return Err(e);
         }
         Ok(CallKey(key))
@@ -462,21 +426,20 @@ impl Engine {
 
     // ---- internals ----
 
-    /// Returns the legacy session of a channel or stream.
-    pub(super) fn session(&self, channel: Key) -> Option<&LegacySession> {
-        self.endpoint.channels.get(self.endpoint.root_channel(channel))?.role.session.as_deref()
-    }
-
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
-        let Some(call) = self.endpoint.outbound.calls.remove(key) else { return };
+        let Some(call) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
         match call.purpose {
-            CallPurpose::Input(call) => self.finish_input_request(call, key, outcome),
+            CallPurpose::Input(call) => {
+                let parked = self.parked.as_deref_mut();
+                let finish = |p: &mut ParkedCalls| p.finish_request(&mut self.endpoint, call, key, outcome);
+                self.events.extend(parked.and_then(finish));
+            }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
     }
@@ -506,10 +469,10 @@ impl Engine {
     fn abort_channel(&mut self, channel: Key, reason: &CancelReason) {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let waiting = core::mem::take(&mut c.role.waiting);
-        let live = c.live_calls.clone();
-        self.backlog.retain(|k| *k != channel);
+        let live = self.endpoint.live_calls(channel);
+        let waiting = self.backlog.as_mut().map(|backlog| backlog.remove_all(waiting)).unwrap_or_default();
         if *reason == CancelReason::Shutdown {
-            for id in waiting.into_ids() {
+            for id in waiting {
                 self.endpoint.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
             }
         }
@@ -530,47 +493,56 @@ impl Engine {
         let channel = self.endpoint.root_channel(channel);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let Some(fault) = &c.input_end else { return };
-        if !c.closed && c.live_calls.is_empty() && c.role.waiting.is_empty() {
+        let is_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
+        if !c.closed && !c.has_live_calls() && !is_waiting {
             c.closed = true;
             let fault = Fault::clone(fault);
-            self.mark_stream_finished(channel);
+            mark_stream_finished(&mut self.endpoint, channel);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }
 
     /// Starts a waiting request if there is room. Returns false if there was nothing to start.
     fn admit_waiting(&mut self) -> bool {
-        if self.backlog.is_empty() || self.is_full() {
+        if self.is_full() {
             return false;
         }
-        let Some(key) = self.backlog.pop_front() else { return false };
-        if let Some(c) = self.endpoint.channels.get_mut(key) {
-            if let Some(frame) = c.role.waiting.pop() {
-                if !c.role.waiting.is_empty() {
-                    self.backlog.push_back(key);
-                }
-                self.receive(key, frame, true);
-                self.close_if_finished(key);
-            }
+        let next = self.backlog.as_mut().and_then(|backlog| backlog.pop());
+        let Some((channel, frame)) = next else { return false };
+        if self.endpoint.channels.get(channel).is_some() {
+            self.receive(channel, frame, true);
+            self.close_if_finished(channel);
         }
         true
     }
 
+    /// Panics if a sum that the engine keeps differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn check_sums(&self) {
+        self.endpoint.check_requests();
+        if let Some(parked) = &self.parked {
+            parked.check_sums(&self.endpoint);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn parked_calls(&self) -> usize {
+        self.parked.as_ref().map_or(0, |parked| parked.len())
+    }
+
     fn trim(&mut self) {
         if self.endpoint.trim() {
-            self.meta_cache = None;
+            self.request_check.trim();
             self.events.shrink_to_fit();
-            self.backlog.shrink_to_fit();
+            if let Some(backlog) = &mut self.backlog {
+                backlog.trim();
+            }
+            if let Some(parked) = &mut self.parked {
+                parked.trim();
+            }
+            self.changes.trim();
             #[cfg(feature = "http")]
             self.early_cancels.trim(self.endpoint.now);
-            if let Some(subscriptions) = &mut self.subscriptions {
-                subscriptions.trim();
-            }
-            for key in self.endpoint.open_channels() {
-                if let Some(c) = self.endpoint.channels.get_mut(key) {
-                    c.role.trim();
-                }
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::input::RetryContext;
+use super::retry::RetryContext;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
@@ -203,6 +203,31 @@ impl Call {
             return Err(RpcError::invalid_params("`params.arguments` is not an object"));
         }
         Ok(ToolCall { name, arguments })
+    }
+
+    /// Returns how often this call was delivered before. Each [`need_input`](super::Engine::need_input) adds one.
+    ///
+    /// Always 0 for a modern call without sealed state ([`Config::seal`](super::Config::seal)).
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.retry.as_ref().map_or(0, |round| round.attempt)
+    }
+
+    /// Returns the state that the handler kept at an earlier delivery.
+    #[must_use]
+    pub fn state(&self) -> Option<&[u8]> {
+        self.retry.as_ref().map(|round| &*round.state).filter(|state| !state.is_empty())
+    }
+
+    /// Returns the response to an input request of this round or an earlier one, by its key.
+    ///
+    /// An error means that the client refused or did not answer in time. It occurs in the legacy era only, because a
+    /// modern client does not repeat the call then. Responses are returned as the client wrote them and are not
+    /// validated (MRTR-020, MRTR-027).
+    #[must_use]
+    pub fn answer(&self, key: &str) -> Option<Result<&RawJson, &CallError>> {
+        let (_, answer) = self.retry.as_ref()?.answers.iter().find(|(other, _)| **other == *key)?;
+        Some(answer.as_ref())
     }
 
     pub(super) fn slice(&self, span: Span) -> Option<RawJson> {

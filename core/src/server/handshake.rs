@@ -6,14 +6,17 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::LegacySession;
+use super::channel::{LegacySession, ServerEndpoint, session};
+use super::config::Config;
 use super::engine::Engine;
-use super::receive::MessageSource;
+use super::request_check::MessageSource;
 use crate::json::{object_members, string, write_str};
 use crate::methods;
+use crate::model::SetLevelParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code, encode};
+use crate::slab::Key;
 use crate::version::Version;
 
 impl Engine {
@@ -29,27 +32,34 @@ impl Engine {
         let text = params.whole.slice(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
         let outcome = match method {
-            methods::INITIALIZE => {
-                self.initialize(source, text).map(|version| self.write_initialize_result(&mut body, version))
-            }
+            methods::INITIALIZE => initialize(&mut self.endpoint, &self.config, source, text)
+                .map(|version| self.config.write_initialize_result(&mut body, version)),
             methods::DISCOVER => {
-                self.write_discover_result(&mut body);
+                self.config.write_discover_result(&mut body);
                 Ok(())
             }
-            methods::SUBSCRIPTIONS_LISTEN => match self.listen(channel, id, text) {
-                // Answered when the subscription ends.
-                Ok(()) => return,
-                Err(error) => Err(error),
-            },
+            methods::SUBSCRIPTIONS_LISTEN => {
+                let declared = &self.config.capabilities;
+                match self.changes.listen(&mut self.endpoint, declared, channel, id, text) {
+                    // Answered when the subscription ends.
+                    Ok(subscribed) => return self.events.extend(subscribed),
+                    Err(error) => Err(error),
+                }
+            }
             methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
-                if self.session(root).is_some_and(|s| s.is_stateless) =>
+                if session(&self.endpoint, root).is_some_and(|s| s.is_stateless) =>
             {
                 // A stateless session can neither keep the subscription nor send notifications.
                 Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
             }
-            methods::RESOURCES_SUBSCRIBE => self.update_resource_subscription(root, text, true),
-            methods::RESOURCES_UNSUBSCRIBE => self.update_resource_subscription(root, text, false),
-            methods::SET_LEVEL => self.set_level(root, text),
+            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
+                let (declared, subscribe) =
+                    (&self.config.capabilities, method == methods::RESOURCES_SUBSCRIBE);
+                let changed =
+                    self.changes.update_resource(&mut self.endpoint, declared, root, text, subscribe);
+                changed.map(|changed| self.events.extend(changed))
+            }
+            methods::SET_LEVEL => set_level(&mut self.endpoint, root, text),
             _ => Ok(()), // PING-002
         };
         if let Err(error) = outcome {
@@ -65,56 +75,17 @@ impl Engine {
         };
         self.endpoint.send_or_batch(source.channel, source.batch, Some(id), write);
     }
+}
 
-    /// Opens a session (LIFE-002, VER-003, VER-004, VER-005).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn initialize(&mut self, source: MessageSource<'_>, params: &[u8]) -> Result<Version, RpcError> {
-        let (mut requested, mut capabilities, mut info) = (None, None, None);
-        object_members(params, |name, value| match name {
-            b"protocolVersion" => requested = Some(value),
-            b"capabilities" => capabilities = Some(value),
-            b"clientInfo" => info = Some(value),
-            _ => {}
-        });
-        let invalid = |name, what| RpcError::invalid_params(format!("`initialize`: `{name}` is {what}"));
-        for (name, value) in [("capabilities", capabilities), ("clientInfo", info)] {
-            match value {
-                Some([b'{', ..]) => {}
-                Some(_) => return Err(invalid(name, "not an object")),
-                None => return Err(invalid(name, "missing")),
-            }
-        }
-        let (capabilities, info) = (capabilities.unwrap_or_default(), info.unwrap_or_default());
-        let requested = requested.ok_or_else(|| invalid("protocolVersion", "missing"))?;
-        let requested = string(requested).ok_or_else(|| invalid("protocolVersion", "not a string"))?;
-        let limit = self.endpoint.limits.max_peer_info;
-        if capabilities.len() + info.len() > limit {
-            let what = "`initialize`: identity and capabilities are longer than";
-            return Err(RpcError::invalid_params(format!("{what} {limit} bytes")));
-        }
-        let served = self.config.legacy_versions();
-        // An unknown or modern revision gets the newest legacy one; the client decides (VER-005, DESIGN-31).
-        let version = Version::from_name(&requested)
-            .filter(|v| served.contains(*v))
-            .or_else(|| served.newest())
-            .unwrap_or(Version::V2024_11_05);
-        if let Some(c) = self.endpoint.channels.get_mut(source.root) {
-            c.allows_idless_errors |= version >= Version::V2025_11_25; // DEC-004
-            c.role.session = Some(Box::new(LegacySession::new(version, info, capabilities)));
-        }
-        Ok(version)
-    }
-
+/// Results and errors that depend on the configuration only.
+impl Config {
     fn write_initialize_result(&self, out: &mut Vec<u8>, version: Version) {
         out.extend_from_slice(b"{\"protocolVersion\":");
         write_str(out, version.as_str());
         out.extend_from_slice(b",\"capabilities\":");
-        self.config.capabilities.write(out, version);
+        self.capabilities.write(out, version);
         out.extend_from_slice(b",\"serverInfo\":");
-        self.config.info.write(out, version);
+        self.info.write(out, version);
         self.write_instructions(out);
         out.push(b'}');
     }
@@ -122,17 +93,17 @@ impl Engine {
     /// Appends the result of `server/discover` (VER-013). It is equal for all clients and does not change.
     fn write_discover_result(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"supportedVersions\":");
-        self.config.advertised_versions().write(out);
+        self.advertised_versions().write(out);
         out.extend_from_slice(b",\"capabilities\":");
-        self.config.capabilities.write(out, Version::V2026_07_28);
+        self.capabilities.write(out, Version::V2026_07_28);
         self.write_instructions(out);
         out.extend_from_slice(b",\"ttlMs\":3600000,\"cacheScope\":\"public\",");
-        out.extend_from_slice(&self.config.result_suffix);
+        out.extend_from_slice(&self.result_suffix);
         out.push(b'}');
     }
 
     fn write_instructions(&self, out: &mut Vec<u8>) {
-        if let Some(text) = &self.config.instructions {
+        if let Some(text) = &self.instructions {
             out.extend_from_slice(b",\"instructions\":");
             write_str(out, text);
         }
@@ -140,7 +111,7 @@ impl Engine {
 
     /// Returns error -32022 with the revisions that are served (ERR-008, VER-009).
     pub(super) fn unsupported_version_error(&self, requested: &str) -> RpcError {
-        let served = self.config.advertised_versions();
+        let served = self.advertised_versions();
         let mut data = b"{\"supported\":".to_vec();
         served.write(&mut data);
         data.extend_from_slice(b",\"requested\":");
@@ -152,4 +123,68 @@ impl Engine {
         )
         .with_data(RawJson::trusted(data.into()))
     }
+}
+
+/// Handles `logging/setLevel` (LOG-004, LOG-006).
+///
+/// # Errors
+///
+/// The error response to send.
+fn set_level(endpoint: &mut ServerEndpoint, channel: Key, params: &[u8]) -> Result<(), RpcError> {
+    let params: SetLevelParams =
+        serde_json::from_slice(params).map_err(|e| RpcError::invalid_params(format!("`params`: {e}")))?;
+    let Some(severity) = params.level.severity() else {
+        return Err(RpcError::invalid_params("`params.level` is not a known level"));
+    };
+    if let Some(session) = endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut()) {
+        session.log.set_threshold(severity);
+    }
+    Ok(())
+}
+
+/// Opens a session (LIFE-002, VER-003, VER-004, VER-005).
+///
+/// # Errors
+///
+/// The error response to send.
+fn initialize(
+    endpoint: &mut ServerEndpoint,
+    config: &Config,
+    source: MessageSource<'_>,
+    params: &[u8],
+) -> Result<Version, RpcError> {
+    let (mut requested, mut capabilities, mut info) = (None, None, None);
+    object_members(params, |name, value| match name {
+        b"protocolVersion" => requested = Some(value),
+        b"capabilities" => capabilities = Some(value),
+        b"clientInfo" => info = Some(value),
+        _ => {}
+    });
+    let invalid = |name, what| RpcError::invalid_params(format!("`initialize`: `{name}` is {what}"));
+    for (name, value) in [("capabilities", capabilities), ("clientInfo", info)] {
+        match value {
+            Some([b'{', ..]) => {}
+            Some(_) => return Err(invalid(name, "not an object")),
+            None => return Err(invalid(name, "missing")),
+        }
+    }
+    let (capabilities, info) = (capabilities.unwrap_or_default(), info.unwrap_or_default());
+    let requested = requested.ok_or_else(|| invalid("protocolVersion", "missing"))?;
+    let requested = string(requested).ok_or_else(|| invalid("protocolVersion", "not a string"))?;
+    let limit = endpoint.limits.max_peer_info;
+    if capabilities.len() + info.len() > limit {
+        let what = "`initialize`: identity and capabilities are longer than";
+        return Err(RpcError::invalid_params(format!("{what} {limit} bytes")));
+    }
+    let served = config.legacy_versions();
+    // An unknown or modern revision gets the newest legacy one; the client decides (VER-005, DESIGN-31).
+    let version = Version::from_name(&requested)
+        .filter(|v| served.contains(*v))
+        .or_else(|| served.newest())
+        .unwrap_or(Version::V2024_11_05);
+    if let Some(c) = endpoint.channels.get_mut(source.root) {
+        c.allows_idless_errors |= version >= Version::V2025_11_25; // DEC-004
+        c.role.session = Some(Box::new(LegacySession::new(version, info, capabilities)));
+    }
+    Ok(version)
 }

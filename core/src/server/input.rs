@@ -10,70 +10,19 @@ use alloc::vec::Vec;
 
 use super::engine::Engine;
 use super::event::Call;
-#[cfg(feature = "crypto")]
-use super::sealer::UNANSWERED;
-use crate::calls::inbound::InputOutcome;
-use crate::error::{CallError, UseError};
+use super::parked::ParkedCalls;
+use super::retry::RetryContext;
+use crate::error::UseError;
 use crate::identity::Capabilities;
-use crate::json::{Serializer, Span, object_members, write_str};
+use crate::json::{Serializer, write_str};
 use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
-use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
-use crate::tap::ChannelId;
+use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-
-/// State and input responses of a call that was delivered before.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RetryContext {
-    /// Number of earlier deliveries.
-    pub(super) attempt: u32,
-    pub(super) state: Vec<u8>,
-    pub(super) answers: Vec<(Box<str>, InputOutcome)>,
-    /// Keys of the input requests in the last round, if they are known.
-    pub(super) requested_keys: Option<Vec<Box<str>>>,
-}
-
-impl RetryContext {
-    /// Returns the responses that are carried into the next round: all except those that are requested again.
-    pub(super) fn carried_answers<'a>(
-        &'a self,
-        requests: &InputRequests<'_>,
-    ) -> impl Iterator<Item = &'a (Box<str>, InputOutcome)> {
-        let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
-        self.answers.iter().filter(move |(key, _)| !is_requested(key))
-    }
-}
-
-impl Call {
-    /// Returns how often this call was delivered before. Each [`need_input`](Engine::need_input) adds one.
-    ///
-    /// Always 0 for a modern call without sealed state ([`Config::seal`](super::Config::seal)).
-    #[must_use]
-    pub fn attempt(&self) -> u32 {
-        self.retry.as_ref().map_or(0, |round| round.attempt)
-    }
-
-    /// Returns the state that the handler kept at an earlier delivery.
-    #[must_use]
-    pub fn state(&self) -> Option<&[u8]> {
-        self.retry.as_ref().map(|round| &*round.state).filter(|state| !state.is_empty())
-    }
-
-    /// Returns the response to an input request of this round or an earlier one, by its key.
-    ///
-    /// An error means that the client refused or did not answer in time. It occurs in the legacy era only, because a
-    /// modern client does not repeat the call then. Responses are returned as the client wrote them and are not
-    /// validated (MRTR-020, MRTR-027).
-    #[must_use]
-    pub fn answer(&self, key: &str) -> Option<Result<&RawJson, &CallError>> {
-        let (_, answer) = self.retry.as_ref()?.answers.iter().find(|(other, _)| **other == *key)?;
-        Some(answer.as_ref())
-    }
-}
 
 impl Engine {
     /// Sends input requests for a call. The call is delivered again with the responses.
@@ -132,7 +81,46 @@ impl Engine {
         }
         match call.version.era() {
             Era::Modern => self.answer_input_required(call, requests, state),
-            Era::Legacy => self.park(call, requests, state),
+            Era::Legacy => {
+                let parked = self.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
+                let resumed = parked.park(&mut self.endpoint, call, requests, state)?;
+                self.events.extend(resumed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
+    ///
+    /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
+    /// requests end with [`CallError::Cancelled`](crate::CallError::Cancelled), and the client receives the cancellation with `reason`. Returns
+    /// false if no call is parked with this state. A modern call is never parked.
+    pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
+        self.endpoint.tick(now);
+        let parked = self.parked.as_deref_mut();
+        let resumed = parked.and_then(|parked| parked.withdraw(&mut self.endpoint, state, reason));
+        let is_found = resumed.is_some();
+        self.events.extend(resumed);
+        is_found
+    }
+
+    /// Cancels the input requests of a parked call that is over.
+    ///
+    /// Returns false if the call is not parked.
+    pub(super) fn unpark(&mut self, call: Key, reason: &str) -> bool {
+        let parked = self.parked.as_deref_mut();
+        let Some(dropped) = parked.and_then(|parked| parked.unpark(&mut self.endpoint, call, reason)) else {
+            return false;
+        };
+        self.events.extend(dropped);
+        true
+    }
+
+    /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
+    pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
+        while let Some(call) = self.parked.as_mut().and_then(|p| p.find_on(&self.endpoint, channel)) {
+            self.unpark(call, "the call is over");
+            self.endpoint.fail(call, &RpcError::internal(message));
         }
     }
 
@@ -142,9 +130,8 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
-        #[cfg(feature = "crypto")]
-        self.init_sealer();
-        let sealed = self.seal_state(call, requests, state)?;
+        self.sealing.init(&self.config);
+        let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state)?;
         let endpoint = &mut self.endpoint;
         let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
@@ -173,139 +160,6 @@ impl Engine {
         endpoint.commit_answer(call.id.0, mark);
         self.close_if_finished(channel);
         Ok(())
-    }
-
-    /// Returns the sealed state for the client, or `None` if there is nothing to seal and no key.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::NoSealKeys`], or an error of the sealer.
-    fn seal_state(
-        &self,
-        call: &Call,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-    ) -> Result<Option<String>, UseError> {
-        let empty = RetryContext::default();
-        let round = call.retry.as_deref().unwrap_or(&empty);
-        let carried = round
-            .carried_answers(requests)
-            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
-        #[cfg(feature = "crypto")]
-        if let Some(keys) = &self.sealer {
-            let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
-            let answers = carried.chain(requested).collect();
-            let record =
-                crate::seal::RequestState { attempt: round.attempt.saturating_add(1), state, answers };
-            // Rounded up to whole seconds, so that state never expires too early.
-            let rounding = core::time::Duration::from_micros(999_999);
-            let expires = self
-                .config
-                .anchor
-                .unix_secs(self.endpoint.now + self.endpoint.limits.input_timeout + rounding);
-            let principal = self.principal(call.channel);
-            return keys
-                .seal(call, principal, &record, expires, self.endpoint.limits.max_request_state)
-                .map(Some);
-        }
-        if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoSealKeys) }
-    }
-
-    /// Returns state and responses of a modern retry.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    pub(super) fn read_retry(&self, call: &Call) -> Result<Option<Box<RetryContext>>, RpcError> {
-        let (inputs, state) = (call.params.input_responses, call.params.request_state);
-        if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
-            return Ok(None);
-        }
-        let mut round = self.unseal(call, state)?;
-        if let Some(inputs) = inputs.slice(&call.frame) {
-            if inputs.first() != Some(&b'{') {
-                return Err(RpcError::invalid_params("`params.inputResponses` is not an object")); // MRTR-027
-            }
-            let max_inputs = self.endpoint.limits.max_inputs;
-            let mut invalid_key = None;
-            let requested_keys = round.requested_keys.take();
-            object_members(inputs, |key, value| {
-                let key = core::str::from_utf8(key).unwrap_or_default();
-                if requested_keys.as_ref().is_some_and(|keys| keys.iter().all(|other| **other != *key)) {
-                    return; // MRTR-028
-                }
-                if value.first() != Some(&b'{') {
-                    invalid_key.get_or_insert_with(|| String::from(key));
-                } else if round.answers.len() < max_inputs && !round.answers.iter().any(|(k, _)| **k == *key)
-                {
-                    // The response of an earlier round is not replaced.
-                    let value = RawJson::trusted(call.frame.slice_ref(value));
-                    round.answers.push((key.into(), Ok(value)));
-                }
-            });
-            if let Some(key) = invalid_key {
-                let key = crate::rpc::clip(&key);
-                let what = format!("`params.inputResponses.{key}` is not an object");
-                return Err(RpcError::invalid_params(what));
-            }
-        }
-        Ok(Some(Box::new(round)))
-    }
-
-    /// Opens the sealed state of an earlier round (MRTR-020, MRTR-021, MRTR-023).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn unseal(&self, call: &Call, state: Span) -> Result<RetryContext, RpcError> {
-        if state.is_empty() {
-            // A server without keys sends no state, so the responses arrive without it.
-            return Ok(RetryContext::default());
-        }
-        let Some(text) = call.slice(state).and_then(|text| text.string()) else {
-            return Err(RpcError::invalid_params("`params.requestState` is not a string"));
-        };
-        let opened = self.open_sealed(call, &text);
-        // The message is the same for every reason, so a forger learns nothing.
-        opened.ok_or_else(|| RpcError::invalid_params("`params.requestState` is not valid: begin again"))
-    }
-
-    #[cfg(feature = "crypto")]
-    fn open_sealed(&self, call: &Call, text: &str) -> Option<RetryContext> {
-        let now = self.config.anchor.unix_secs(self.endpoint.now);
-        let principal = self.principal(call.channel);
-        self.sealer.as_ref()?.open(call, principal, text, now, self.endpoint.limits.max_request_state)
-    }
-
-    #[cfg(not(feature = "crypto"))]
-    fn open_sealed(&self, _: &Call, _: &str) -> Option<RetryContext> {
-        None
-    }
-
-    /// Notifies a client that an elicitation by URL is complete (2025-11-25 only; ELIC-025, ELIC-026).
-    ///
-    /// `id` is the `elicitationId` of a request that was sent to this client. Returns false if the revision has no such
-    /// notification, or if [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) bytes wait to be sent. Over
-    /// HTTP, use the channel of [`SessionOpened`](super::Event::SessionOpened): that of a call ends with the call.
-    pub fn notify_elicitation_complete(&mut self, now: Instant, channel: ChannelId, id: &str) -> bool {
-        self.endpoint.tick(now);
-        let root = self.endpoint.root_channel(channel.0);
-        let session = self.endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
-        if session.is_none_or(|s| s.version != Version::V2025_11_25) {
-            return false;
-        }
-        let high_water = self.endpoint.limits.outbox_high_water;
-        if self.endpoint.channels.get(channel.0).is_none_or(|c| c.outbox.len() >= high_water) {
-            return false;
-        }
-        self.endpoint.send(channel.0, |out| {
-            encode::notification_head(out, methods::ELICITATION_COMPLETE);
-            out.extend_from_slice(b",\"params\":{\"elicitationId\":");
-            write_str(out, id);
-            out.push(b'}');
-            encode::end(out);
-        });
-        true
     }
 }
 

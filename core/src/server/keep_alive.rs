@@ -16,11 +16,6 @@ impl Engine {
         self.endpoint.hold_input();
     }
 
-    #[cfg(feature = "http")]
-    pub(crate) fn has_keep_alive_pings(&self) -> bool {
-        self.config.keep_alive.is_some()
-    }
-
     /// Records that a part of a message has arrived.
     pub(crate) fn record_input(&mut self, now: Instant, channel: ChannelId) {
         self.endpoint.tick(now);
@@ -46,8 +41,7 @@ impl Engine {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel).is_some_and(|c| {
             self.events.len() >= limits.max_events
-                || c.role.waiting.len() >= limits.max_waiting_requests
-                || c.role.waiting.is_spent()
+                || self.backlog.as_ref().is_some_and(|backlog| backlog.is_full(c.role.waiting, limits))
         })
     }
 

@@ -1,6 +1,7 @@
 //! The server engine: takes messages, delivers calls, sends answers. It performs no I/O.
 
 mod arguments;
+mod backlog;
 mod changes;
 mod channel;
 mod config;
@@ -17,13 +18,20 @@ mod input;
 mod input_required;
 mod keep_alive;
 mod log;
+mod notifications;
 mod parked;
 mod receive;
 mod reply;
+mod request_check;
+mod retry;
 #[cfg(feature = "crypto")]
 mod sealer;
+mod sealing;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "a byte stream is no stream of a transport"))]
 mod stream;
 mod subscriptions;
+#[cfg(all(test, feature = "http"))]
+mod sums_tests;
 
 pub(crate) use arguments::read_arguments;
 pub use config::Config;
@@ -32,3 +40,5 @@ pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 pub use input_required::{InputError, InputRequired};
 pub use reply::PreparedResult;
+#[cfg(feature = "http")]
+pub(crate) use stream::StreamStatus;

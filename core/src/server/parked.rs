@@ -4,16 +4,16 @@
 //! ended. Before `notifications/initialized` the input requests are queued instead of sent (LIFE-006, DESIGN-30).
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use bytes::Bytes;
 
-use super::engine::Engine;
+use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
-use super::input::RetryContext;
+use super::retry::RetryContext;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::{CallId, InboundCall, InputOutcome, ParkedCall};
+use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, check_reserved};
 use crate::calls::versioned_params::VersionedParams;
@@ -22,16 +22,82 @@ use crate::json::{Serializer, TopLevelMembers};
 use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
-use crate::rpc::RpcError;
-use crate::rpc::envelope::{self, ParamsSpans};
+use crate::rpc::envelope;
 use crate::shape;
-use crate::slab::Key;
+use crate::slab::tree::{Tree, TreeLinks, TreeNode};
+use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
 
 /// A session may use at most one part in this many of the limits that all sessions share.
 const SESSION_SHARE: usize = 4;
+
+/// The parked calls of all channels.
+///
+/// Their deadlines are those of the calls and of the input requests, which the heap of the endpoint holds: one heap
+/// finds the next deadline of all kinds by one look at its top.
+///
+/// Invariant: `bytes` is the sum of `ParkedCall::bytes` of all calls, and `LegacySession::parked_bytes` that of the
+/// calls of the session; `check_sums` recomputes both in the simulations.
+#[derive(Debug)]
+pub(super) struct ParkedCalls {
+    calls: Slab<ParkedCall>,
+    /// Ordered by the key of the inbound call.
+    by_call: Tree<BY_CALL>,
+    /// Those with state, ordered by it.
+    by_state: Tree<BY_STATE>,
+    /// Ordered by session and stream.
+    by_stream: Tree<BY_STREAM>,
+    /// Bytes that are kept for all calls.
+    bytes: usize,
+}
+
+const BY_CALL: u8 = 0;
+const BY_STATE: u8 = 1;
+const BY_STREAM: u8 = 2;
+
+/// A call that waits for input.
+#[derive(Debug)]
+struct ParkedCall {
+    /// The key of the inbound call.
+    call: Key,
+    /// Channel of the session, and the stream that the call is answered on.
+    stream: (Key, Key),
+    /// The request as received.
+    frame: Box<[u8]>,
+    attempt: u32,
+    /// State that the application keeps until the next delivery.
+    state: Box<[u8]>,
+    /// Input responses so far, by the application's keys.
+    answers: Vec<(Box<str>, InputOutcome)>,
+    /// Input requests without a response, by the application's keys.
+    pending_requests: Vec<(Box<str>, Key)>,
+    /// Bytes that are kept for the call: its own, those of responses, and those of requests that are queued.
+    bytes: usize,
+    links: [TreeLinks; 3],
+}
+
+impl TreeNode<BY_CALL> for ParkedCall {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        let [links, ..] = &mut self.links;
+        links
+    }
+}
+
+impl TreeNode<BY_STATE> for ParkedCall {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        let [_, links, _] = &mut self.links;
+        links
+    }
+}
+
+impl TreeNode<BY_STREAM> for ParkedCall {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        let [.., links] = &mut self.links;
+        links
+    }
+}
 
 /// An input request in the form of its revision.
 struct EncodedRequest {
@@ -41,60 +107,105 @@ struct EncodedRequest {
     params: Bytes,
 }
 
-impl Engine {
-    /// Sends the input requests and parks the call until all of them have ended.
+fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
+    key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
+}
+
+impl ParkedCalls {
+    pub(super) const fn new() -> Self {
+        Self {
+            calls: Slab::new(),
+            by_call: Tree::new(),
+            by_state: Tree::new(),
+            by_stream: Tree::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns the number of parked calls.
+    pub(super) const fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Releases the memory if no call is parked.
+    pub(super) fn trim(&mut self) {
+        self.calls.trim();
+    }
+
+    // ---- parking -----------------------------------------------------------------------------------------------
+
+    /// Sends the input requests of a call and parks it until all of them have ended.
     ///
-    /// Before `notifications/initialized` the requests are queued, and the call keeps its deadline.
+    /// Before `notifications/initialized` the requests are queued, and the call keeps its deadline. Returns the event
+    /// that delivers the call again, if it waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::Closed`], [`UseError::ReservedKey`] or an encoding error.
+    /// Nothing was sent then.
     pub(super) fn park(
         &mut self,
+        endpoint: &mut ServerEndpoint,
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
-    ) -> Result<(), UseError> {
-        self.check_room_to_park(call, requests, state)?;
+    ) -> Result<Option<Event>, UseError> {
+        self.check_room(endpoint, call, requests, state)?;
         // Encoded before anything is sent, so that either all requests are sent or none.
         let encoded = encode_requests(requests, call.version)?;
-        let limits = Arc::clone(&self.endpoint.limits);
+        let timeout = endpoint.limits.input_timeout;
         let channel = call.channel.0;
-        let is_initialized = self.session(channel).is_some_and(|session| session.initialized);
+        let root = endpoint.root_channel(channel);
+        let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
+        let is_initialized = session.is_some_and(|session| session.initialized);
         let empty = RetryContext::default();
         let round = call.retry.as_deref().unwrap_or(&empty);
-        let carried = round.carried_answers(requests).cloned().collect();
-        let key = self.endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-        let options = CallOptions::new().timeout(limits.input_timeout).total_timeout(limits.input_timeout);
+        let answers: Vec<_> = round.carried_answers(requests).cloned().collect();
+        let key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
+        let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
         let mut pending_requests = Vec::with_capacity(encoded.len());
+        let mut bytes = call.frame.len() + state.len() + answers.iter().map(answer_len).sum::<usize>();
         for EncodedRequest { name, method, params } in encoded {
             let mut request =
-                OutboundCall::new(self.endpoint.now, channel, CallPurpose::Input(key), &options, &limits);
-            request.queued = Some(Box::new(QueuedCall {
+                OutboundCall::new(endpoint.now, channel, CallPurpose::Input(key), &options, &endpoint.limits);
+            let queued = QueuedCall {
                 method: method.into(),
                 params: VersionedParams::from_encoded(call.version, params),
                 meta: None,
-                total_timeout: limits.input_timeout,
-            }));
-            pending_requests.push((name, self.endpoint.outbound.calls.insert(request)));
+                total_timeout: timeout,
+            };
+            bytes += queued.cost();
+            request.queued = Some(Box::new(queued));
+            pending_requests.extend(endpoint.begin_request(request).map(|request| (name, request)));
         }
         let has_no_requests = pending_requests.is_empty();
-        let parked = ParkedCall {
-            frame: (&*call.frame).into(),
-            attempt: call.attempt().saturating_add(1),
-            state: state.into(),
-            answers: carried,
-            pending_requests,
-        };
-        if let Some(record) = self.endpoint.inbound.calls.get_mut(key) {
-            record.parked = Some(Box::new(parked));
-            self.parked_calls += 1;
+        if let Some(record) = endpoint.inbound.calls.get_mut(key) {
+            record.is_parked = true;
             // The deadline of the call was armed with its old key.
-            self.endpoint.deadlines.arm(record.expires_at, EndpointTimer::CallAge(key));
+            endpoint.deadlines.arm(record.expires_at, EndpointTimer::CallAge(key));
         }
+        self.insert(
+            endpoint,
+            ParkedCall {
+                call: key,
+                stream: (root, channel),
+                frame: (&*call.frame).into(),
+                attempt: call.attempt().saturating_add(1),
+                state: state.into(),
+                answers,
+                pending_requests,
+                bytes,
+                links: [TreeLinks::default(); 3],
+            },
+        );
         if has_no_requests {
             // There are no requests: the call only wanted to be delivered again.
-            self.resume(key);
+            Ok(self.resume(endpoint, key))
         } else if is_initialized {
-            self.send_queued_requests(key);
+            Ok(self.send_queued(endpoint, key))
+        } else {
+            Ok(None)
         }
-        Ok(())
     }
 
     /// Checks that one more call may be parked and that its client can answer.
@@ -102,68 +213,66 @@ impl Engine {
     /// # Errors
     ///
     /// [`UseError::Full`], [`UseError::Stale`] or [`UseError::Closed`].
-    fn check_room_to_park(
+    fn check_room(
         &self,
+        endpoint: &ServerEndpoint,
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
-        let limits = &self.endpoint.limits;
+        let limits = &endpoint.limits;
         let channel = call.channel.0;
-        if self.endpoint.outbound.calls.len() + requests.len() > limits.effective_max_pending_calls() {
+        if endpoint.outbound.calls.len() + requests.len() > limits.effective_max_pending_calls() {
             return Err(UseError::Full(Limit::PendingCalls));
         }
-        if self.parked_bytes(None) >= limits.max_retained_bytes {
+        if self.bytes >= limits.max_retained_bytes {
             return Err(UseError::Full(Limit::RetainedBytes));
         }
-        let root = self.endpoint.root_channel(channel);
+        let root = endpoint.root_channel(channel);
+        let session = endpoint.channels.get(root).ok_or(UseError::Stale)?;
         if root != channel {
             // A session of many: input requests that its client leaves unanswered must not block the other sessions.
-            let session_requests = self
-                .endpoint
-                .outbound
-                .calls
-                .iter()
-                .filter(|(_, c)| self.endpoint.root_channel(c.channel) == root);
-            if session_requests.count() + requests.len()
+            if session.request_count() + requests.len()
                 > (limits.effective_max_pending_calls() / SESSION_SHARE).max(limits.max_inputs)
             {
                 return Err(UseError::Full(Limit::PendingCalls));
             }
-            let parked_bytes = self.parked_bytes(Some(root));
+            let parked_bytes = session.role.session.as_ref().map_or(0, |session| session.parked_bytes);
             if parked_bytes.saturating_add(call.frame.len()).saturating_add(state.len())
                 > limits.max_retained_bytes / SESSION_SHARE
             {
                 return Err(UseError::Full(Limit::RetainedBytes));
             }
         }
-        let c = self.endpoint.channels.get(channel).ok_or(UseError::Stale)?;
-        let root = self.endpoint.channels.get(root).ok_or(UseError::Stale)?;
-        if c.input_end.is_some() || c.closed || root.input_end.is_some() || c.role.stream.unreachable {
+        let c = endpoint.channels.get(channel).ok_or(UseError::Stale)?;
+        if c.input_end.is_some() || c.closed || session.input_end.is_some() || c.role.stream.is_unreachable()
+        {
             return Err(UseError::Closed); // the client cannot answer
         }
         Ok(())
     }
 
     /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
-    pub(super) fn send_all_queued_requests(&mut self, session: Key) {
-        let Some(c) = self.endpoint.channels.get(session) else { return };
-        for call in c.live_calls.clone() {
-            self.send_queued_requests(call);
-        }
+    ///
+    /// Returns the events that deliver calls again, because none of their requests could be sent.
+    pub(super) fn send_all_queued(&mut self, endpoint: &mut ServerEndpoint, session: Key) -> Vec<Event> {
+        let calls = endpoint.live_calls(session);
+        calls.into_iter().filter_map(|call| self.send_queued(endpoint, call)).collect()
     }
 
     /// Sends the queued input requests of a parked call, which waits for their responses without a deadline of its own.
-    fn send_queued_requests(&mut self, call: Key) {
-        let Some(record) = self.endpoint.inbound.calls.get_mut(call) else { return };
-        let Some(parked) = record.parked.as_deref() else { return };
+    fn send_queued(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<Event> {
+        let parked = self.find(call)?;
+        let record = endpoint.inbound.calls.get_mut(call)?;
         record.expires_at = Instant::FAR_FUTURE;
         let version = record.version;
-        let requests: Vec<Key> = parked.pending_requests.iter().map(|(_, request)| *request).collect();
+        let requests: Vec<Key> =
+            self.calls.get(parked)?.pending_requests.iter().map(|(_, request)| *request).collect();
+        let mut resumed = None;
         for key in requests {
-            let Some(request) = self.endpoint.outbound.calls.get_mut(key) else { continue };
+            let Some(request) = endpoint.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = request.queued.take() else { continue };
-            request.restart_timeouts(self.endpoint.now, queued.total_timeout);
+            request.restart_timeouts(endpoint.now, queued.total_timeout);
             let head = OutboundRequest {
                 method: &queued.method,
                 base_meta: None,
@@ -171,138 +280,231 @@ impl Engine {
                 wants_progress: false,
             };
             let sent = queued.params.for_version(version).and_then(|params| {
-                self.endpoint.send_request(key, &head, |out| {
+                endpoint.send_request(key, &head, |out| {
                     out.extend_from_slice(params);
                     Ok(TopLevelMembers::default())
                 })
             });
+            self.uncharge(endpoint, parked, queued.cost());
             if let Err(error) = sent {
-                self.finish_outbound(key, Err(CallError::Refused(error)));
+                endpoint.end_request(key);
+                resumed = self.finish_request(endpoint, call, key, Err(CallError::Refused(error)));
             }
         }
+        resumed
     }
 
-    /// Returns the bytes that are kept for all parked calls, or for those of one session.
-    fn parked_bytes(&self, root: Option<Key>) -> usize {
-        let calls = self.endpoint.inbound.calls.iter().map(|(_, call)| call);
-        let is_counted =
-            |call: &&InboundCall| root.is_none_or(|root| self.endpoint.root_channel(call.channel) == root);
-        let queued_bytes = |(_, request): &(Box<str>, Key)| {
-            let request = self.endpoint.outbound.calls.get(*request);
-            request.and_then(|request| request.queued.as_deref()).map_or(0, QueuedCall::cost)
-        };
-        let bytes = |parked: &ParkedCall| {
-            parked.byte_len() + parked.pending_requests.iter().map(queued_bytes).sum::<usize>()
-        };
-        calls.filter(is_counted).filter_map(|call| call.parked.as_deref()).map(bytes).sum()
-    }
+    // ---- the end of parking ------------------------------------------------------------------------------------
 
-    /// Records the outcome of an input request of a parked call.
-    pub(super) fn finish_input_request(&mut self, call: Key, request: Key, outcome: InputOutcome) {
+    /// Records the outcome of an input request of a parked call. Returns the event that delivers the call again, if it
+    /// was the last one.
+    pub(super) fn finish_request(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        call: Key,
+        request: Key,
+        outcome: InputOutcome,
+    ) -> Option<Event> {
         // A small request may have a large response, and others may never come. The allowance of one frame leaves room
         // for at least one response, however large the call itself is.
-        let limit = self.endpoint.limits.max_retained_bytes;
-        let max_bytes = limit.saturating_add(self.endpoint.limits.effective_max_frame());
+        let limit = endpoint.limits.max_retained_bytes;
+        let max_bytes = limit.saturating_add(endpoint.limits.effective_max_frame());
         let outcome = match outcome {
-            Ok(result) if self.parked_bytes(None).saturating_add(result.as_bytes().len()) > max_bytes => {
+            Ok(result) if self.bytes.saturating_add(result.as_bytes().len()) > max_bytes => {
                 Err(CallError::TooLarge { limit })
             }
             outcome => outcome,
         };
-        let parked = self.endpoint.inbound.calls.get_mut(call).and_then(|record| record.parked.as_mut());
-        let Some(parked) = parked else { return };
-        let Some(index) = parked.pending_requests.iter().position(|(_, out)| *out == request) else { return };
-        let (key, _) = parked.pending_requests.remove(index);
-        parked.answers.push((key, outcome.map(|result| result.compact())));
-        if parked.pending_requests.is_empty() {
-            self.resume(call);
-        }
+        let key = self.find(call)?;
+        let parked = self.calls.get_mut(key)?;
+        let index = parked.pending_requests.iter().position(|(_, out)| *out == request)?;
+        let (name, _) = parked.pending_requests.remove(index);
+        let answer = (name, outcome.map(|result| result.compact()));
+        let (bytes, is_complete) = (answer_len(&answer), parked.pending_requests.is_empty());
+        parked.answers.push(answer);
+        self.charge(endpoint, key, bytes);
+        if is_complete { self.resume(endpoint, call) } else { None }
     }
 
-    /// Delivers a parked call again.
-    fn resume(&mut self, key: Key) {
-        let expires = self.endpoint.now + self.endpoint.limits.max_call_age;
-        let Some(record) = self.endpoint.inbound.calls.get_mut(key) else { return };
-        let Some(parked) = record.parked.take() else { return };
-        self.parked_calls = self.parked_calls.saturating_sub(1);
+    /// Ends the parking of a call and returns the event that delivers it again.
+    fn resume(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<Event> {
+        let parked = self.remove(endpoint, call)?;
+        let expires = endpoint.now + endpoint.limits.max_call_age;
+        let record = endpoint.inbound.calls.get_mut(call)?;
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
-        self.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(key));
-        let ParkedCall { frame, attempt, state, answers, .. } = *parked;
+        endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
+        let ParkedCall { frame, attempt, state, answers, .. } = parked;
         let frame = Bytes::from(frame);
         // The frame was valid when it arrived.
-        let Ok(envelope) = envelope::parse(&frame, &self.endpoint.limits, None) else { return };
-        let Some(rule) = methods::request_rule(&envelope.method) else { return };
-        let params: ParamsSpans = envelope.params;
-        let round =
-            Some(Box::new(RetryContext { attempt, state: state.into_vec(), answers, requested_keys: None }));
-        let method = rule.name.into();
-        let id = CallId(key);
-        self.events.push_back(Event::Call(Call {
-            id,
-            channel,
-            version,
-            method,
-            frame,
-            params,
-            retry: round,
-        }));
+        let envelope = envelope::parse(&frame, &endpoint.limits, None).ok()?;
+        let method = methods::request_rule(&envelope.method)?.name.into();
+        let params = envelope.params;
+        let round = RetryContext { attempt, state: state.into_vec(), answers, requested_keys: None };
+        let (id, retry) = (CallId(call), Some(Box::new(round)));
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry }))
     }
 
-    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
-    ///
-    /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
-    /// requests end with [`CallError::Cancelled`], and the client receives the cancellation with `reason`. Returns
-    /// false if no call is parked with this state. A modern call is never parked.
-    pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
-        self.endpoint.tick(now);
-        let is_match =
-            |call: &InboundCall| call.parked.as_ref().is_some_and(|parked| *parked.state == *state);
-        let found = self.endpoint.inbound.calls.iter().find(|(_, call)| is_match(call) && !state.is_empty());
-        let Some(key) = found.map(|(key, _)| key) else { return false };
-        let parked = self.endpoint.inbound.calls.get_mut(key).and_then(|record| record.parked.as_mut());
-        let Some(parked) = parked else { return false };
-        let open = core::mem::take(&mut parked.pending_requests);
-        parked.answers.extend(open.iter().map(|(name, _)| (name.clone(), Err(CallError::Cancelled))));
-        for (_, request) in open {
-            self.endpoint.send_cancellation(request, reason);
-            self.endpoint.outbound.calls.remove(request);
+    /// Cancels the open input requests of a call that is parked with `state`. Returns the event that delivers it again.
+    pub(super) fn withdraw(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        state: &[u8],
+        reason: Option<&str>,
+    ) -> Option<Event> {
+        // Calls without state are not in this index. Equal states are told apart by their slots elsewhere, so any of
+        // them is found here.
+        let key = self.by_state.find(&mut self.calls, |_, parked| (*parked.state).cmp(state))?;
+        let parked = self.calls.get_mut(key)?;
+        let (call, open) = (parked.call, core::mem::take(&mut parked.pending_requests));
+        let mut bytes = 0;
+        for (name, request) in open {
+            let answer = (name, Err(CallError::Cancelled));
+            bytes += answer_len(&answer);
+            parked.answers.push(answer);
+            endpoint.send_cancellation(request, reason);
+            endpoint.end_request(request);
         }
-        self.resume(key);
-        true
+        self.charge(endpoint, key, bytes);
+        self.resume(endpoint, call)
     }
 
     /// Cancels the input requests of a parked call that is over.
     ///
-    /// Returns false if the call is not parked.
-    pub(super) fn unpark(&mut self, key: Key, reason: &str) -> bool {
-        let parked = self.endpoint.inbound.calls.get_mut(key).and_then(|record| record.parked.take());
-        let Some(parked) = parked else { return false };
-        self.parked_calls = self.parked_calls.saturating_sub(1);
+    /// Returns `None` if the call is not parked, and otherwise the event to report, if its handler kept state.
+    pub(super) fn unpark(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        call: Key,
+        reason: &str,
+    ) -> Option<Option<Event>> {
+        let parked = self.remove(endpoint, call)?;
         for (_, request) in parked.pending_requests {
-            self.endpoint.send_cancellation(request, Some(reason));
-            self.endpoint.outbound.calls.remove(request);
+            endpoint.send_cancellation(request, Some(reason));
+            endpoint.end_request(request);
         }
-        if !parked.state.is_empty() {
-            self.events.push_back(Event::ParkedCallDropped { state: parked.state });
-        }
-        true
+        let state = parked.state;
+        Some((!state.is_empty()).then_some(Event::ParkedCallDropped { state }))
     }
 
-    /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
-    pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
-        let root = self.endpoint.root_channel(channel);
-        let Some(c) = self.endpoint.channels.get(root) else { return };
-        let is_parked = |key: &Key| {
-            let call = self.endpoint.inbound.calls.get(*key);
-            call.is_some_and(|c| c.parked.is_some() && (channel == root || c.channel == channel))
+    /// Returns a parked call of a stream, or of any stream of a session.
+    pub(super) fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key> {
+        let root = endpoint.root_channel(channel);
+        let compare = |_, parked: &ParkedCall| match channel == root {
+            true => parked.stream.0.cmp(&root),
+            false => parked.stream.cmp(&(root, channel)),
         };
-        let parked: Vec<Key> = c.live_calls.iter().copied().filter(is_parked).collect();
-        for key in parked {
-            self.unpark(key, "the call is over");
-            self.endpoint.fail(key, &RpcError::internal(message));
+        let key = self.by_stream.find(&mut self.calls, compare)?;
+        self.calls.get(key).map(|parked| parked.call)
+    }
+
+    // ---- the table ---------------------------------------------------------------------------------------------
+
+    fn find(&mut self, call: Key) -> Option<Key> {
+        self.by_call.find(&mut self.calls, |_, parked| parked.call.cmp(&call))
+    }
+
+    fn insert(&mut self, endpoint: &mut ServerEndpoint, parked: ParkedCall) {
+        let bytes = parked.bytes;
+        let key = self.calls.insert(ParkedCall { bytes: 0, ..parked });
+        self.index(key);
+        self.charge(endpoint, key, bytes);
+    }
+
+    /// Adds a call to the trees.
+    fn index(&mut self, key: Key) {
+        let Some(parked) = self.calls.get_mut(key) else { return };
+        // The trees compare with other calls only.
+        let (call, stream, state) = (parked.call, parked.stream, core::mem::take(&mut parked.state));
+        let calls = &mut self.calls;
+        let by_call = |_, parked: &ParkedCall| parked.call.cmp(&call);
+        if let Ok(place) = self.by_call.place(calls, by_call) {
+            self.by_call.insert(calls, place, key);
+        }
+        let by_stream = |_, parked: &ParkedCall| (parked.stream, parked.call).cmp(&(stream, call));
+        if let Ok(place) = self.by_stream.place(calls, by_stream) {
+            self.by_stream.insert(calls, place, key);
+        }
+        if !state.is_empty() {
+            let by_state = |slot, parked: &ParkedCall| (&parked.state, slot).cmp(&(&state, key.slot));
+            if let Ok(place) = self.by_state.place(calls, by_state) {
+                self.by_state.insert(calls, place, key);
+            }
+        }
+        if let Some(parked) = calls.get_mut(key) {
+            parked.state = state;
         }
     }
+
+    fn remove(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<ParkedCall> {
+        let key = self.find(call)?;
+        let parked = self.calls.get_mut(key)?;
+        let (stream, bytes, state) = (parked.stream, parked.bytes, core::mem::take(&mut parked.state));
+        self.uncharge(endpoint, key, bytes);
+        let calls = &mut self.calls;
+        self.by_call.remove(calls, key, |_, parked| parked.call.cmp(&call));
+        self.by_stream.remove(calls, key, |_, parked| (parked.stream, parked.call).cmp(&(stream, call)));
+        if !state.is_empty() {
+            self.by_state.remove(calls, key, |slot, parked| match slot == key.slot {
+                true => Ordering::Equal,
+                false => (&parked.state, slot).cmp(&(&state, key.slot)),
+            });
+        }
+        if let Some(record) = endpoint.inbound.calls.get_mut(call) {
+            record.is_parked = false;
+        }
+        Some(ParkedCall { state, ..calls.remove(key)? })
+    }
+
+    // ---- sums --------------------------------------------------------------------------------------------------
+
+    fn charge(&mut self, endpoint: &mut ServerEndpoint, key: Key, bytes: usize) {
+        let Some(parked) = self.calls.get_mut(key) else { return };
+        parked.bytes += bytes;
+        self.bytes += bytes;
+        if let Some(total) = session_bytes(endpoint, parked.stream.0) {
+            *total += bytes;
+        }
+    }
+
+    fn uncharge(&mut self, endpoint: &mut ServerEndpoint, key: Key, bytes: usize) {
+        let Some(parked) = self.calls.get_mut(key) else { return };
+        parked.bytes = parked.bytes.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(total) = session_bytes(endpoint, parked.stream.0) {
+            *total = total.saturating_sub(bytes);
+        }
+    }
+
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(super) fn check_sums(&self, endpoint: &ServerEndpoint) {
+        let queued = |(_, request): &(Box<str>, Key)| {
+            let request = endpoint.outbound.calls.get(*request);
+            request.and_then(|request| request.queued.as_deref()).map_or(0, QueuedCall::cost)
+        };
+        let bytes = |parked: &ParkedCall| {
+            let own = parked.frame.len() + parked.state.len();
+            own + parked.answers.iter().map(answer_len).sum::<usize>()
+                + parked.pending_requests.iter().map(queued).sum::<usize>()
+        };
+        let all = || self.calls.iter().map(|(_, parked)| parked);
+        assert!(all().all(|parked| parked.bytes == bytes(parked)), "the bytes of a parked call");
+        assert_eq!(self.bytes, all().map(bytes).sum::<usize>(), "the bytes of all parked calls");
+        for (root, c) in endpoint.channels.iter() {
+            let Some(session) = &c.role.session else { continue };
+            let own = all().filter(|parked| parked.stream.0 == root).map(bytes).sum::<usize>();
+            assert_eq!(session.parked_bytes, own, "the bytes of the parked calls of a session");
+        }
+        let parked = endpoint.inbound.calls.iter().filter(|(_, record)| record.is_parked).count();
+        assert_eq!((self.calls.len(), all().count()), (parked, parked), "the number of parked calls");
+    }
+}
+
+/// Returns the sum of a session.
+fn session_bytes(endpoint: &mut ServerEndpoint, root: Key) -> Option<&mut usize> {
+    let session = endpoint.channels.get_mut(root)?.role.session.as_deref_mut()?;
+    Some(&mut session.parked_bytes)
 }
 
 /// Encodes input requests in the form of `version`.

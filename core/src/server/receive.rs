@@ -1,64 +1,31 @@
 //! Classification of received messages, in one place.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{LegacySession, MetaCache, ServerChannel};
+use super::backlog::Backlog;
+use super::channel::{mark_request_refused, session};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
-use super::header_check::HeaderCheck;
 use super::log;
+use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use crate::calls::batch;
-use crate::calls::endpoint::{Channel, FrameContent, classify_frame};
+use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::outbound::ResponseMatch;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
-use crate::json::string;
-use crate::meta;
-use crate::methods::{self, MethodRule};
+use crate::methods;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, MetaSpans, ParamsSpans, RejectedMessage};
+use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
-use crate::shape;
 use crate::slab::Key;
+use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-
-/// A request that passed all checks.
-struct AcceptedRequest {
-    version: Version,
-    method: Cow<'static, str>,
-    cacheable: bool,
-}
-
-/// The origin of a message.
-#[derive(Clone, Copy)]
-pub(super) struct MessageSource<'a> {
-    /// Channel that receives the answer.
-    pub(super) channel: Key,
-    /// Channel that owns the request id.
-    pub(super) root: Key,
-    /// Batch that the message belongs to.
-    pub(super) batch: Option<Key>,
-    /// The request was queued before.
-    pub(super) waited: bool,
-    /// Header fields to check the message against.
-    pub(super) header_check: Option<&'a dyn HeaderCheck>,
-}
-
-/// Result of checking the modern metadata of a request.
-enum ModernCheck {
-    /// The request has no modern metadata.
-    NotModern,
-    Version(Version),
-}
 
 impl Engine {
     /// Takes one frame: a message, a batch or a blank line.
@@ -85,8 +52,7 @@ impl Engine {
 
     /// Parses one message.
     pub(crate) fn parse<'a>(&self, frame: &'a Bytes) -> Result<Envelope<'a>, RejectedMessage> {
-        let known = self.meta_cache.as_deref().map(|k| (&*k.text, &k.parts));
-        envelope::parse(frame, &self.endpoint.limits, known)
+        envelope::parse(frame, &self.endpoint.limits, self.request_check.known_meta())
     }
 
     pub(super) fn receive_parsed(
@@ -108,7 +74,7 @@ impl Engine {
     /// Takes the members of a batch. Their answers are sent together.
     pub(super) fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
         let root = self.endpoint.root_channel(channel);
-        let session = self.session(channel);
+        let session = session(&self.endpoint, channel);
         let allows_batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
         let members = match batch::split_batch(frame, &self.endpoint.limits) {
             Ok(members) if allows_batches => members,
@@ -139,7 +105,7 @@ impl Engine {
             self.finish_outbound(key, outcome);
         }
         if batch.is_none() {
-            self.mark_request_refused(channel);
+            mark_request_refused(&mut self.endpoint, channel);
         }
         self.diagnose(channel, diagnostic);
         if let Some(fault) = self.endpoint.count_fault(channel) {
@@ -157,12 +123,11 @@ impl Engine {
 
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
-    pub(crate) fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
-        let is_waiting = |c: &Channel<ServerChannel>| {
-            c.role.waiting.contains(id)
-                || (!c.role.listeners.is_empty() && self.find_listener(channel, id).is_some())
-        };
-        self.endpoint.is_live(channel, id) || self.endpoint.channels.get(channel).is_some_and(is_waiting)
+    pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
+        let waiting = self.endpoint.channels.get(channel).map(|c| c.role.waiting).unwrap_or_default();
+        self.backlog.as_mut().is_some_and(|backlog| backlog.contains(waiting, id))
+            || self.changes.find(&mut self.endpoint, channel, id).is_some()
+            || self.endpoint.is_live(channel, id)
     }
 
     fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
@@ -173,18 +138,23 @@ impl Engine {
             // An answer to the second request would end the first one at the peer (DESIGN-09).
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
-        let checked = self.check_request(source, frame, &method, &params, has_known_meta);
+        let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
+        let checked = if self.shutting_down {
+            Err(RpcError::internal(SHUTTING_DOWN))
+        } else {
+            self.request_check.check(&mut self.endpoint, &self.config, &request)
+        };
         let accepted = match checked {
             Ok(Some(accepted)) => accepted,
             // The engine answers this method.
             Ok(None) => return self.answer_in_engine(source, frame, &id, &method, &params),
             Err(error) => {
-                self.mark_request_refused(source.channel);
+                mark_request_refused(&mut self.endpoint, source.channel);
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
         };
         #[cfg(feature = "http")]
-        if self.take_early_cancel(source.channel, source.root, &id) {
+        if self.early_cancels.cancels(&mut self.endpoint, source.channel, source.root, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
@@ -193,21 +163,18 @@ impl Engine {
         };
         let is_full = self.is_full();
         let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
-        let waiting = &mut c.role.waiting;
+        let backlog = self.backlog.as_deref_mut();
+        let is_empty = backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
         // The members of a batch share one answer, so they cannot be queued one by one.
-        let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
-        if must_wait {
-            // The last queued request may exceed the budget: it was read already, and reading pauses now.
-            let room = waiting.len() < self.endpoint.limits.max_waiting_requests && !waiting.is_spent();
-            if !room || source.batch.is_some() {
+        if is_full || (!is_empty && !source.waited && source.batch.is_none()) {
+            let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
+            let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
+            if backlog.is_full(*waiting, limits) || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
-            if waiting.is_empty() {
-                self.backlog.push_back(source.root);
-            }
             // Copied, so that a small request does not keep a large buffer alive.
-            waiting.push(id, Bytes::copy_from_slice(frame), &self.endpoint.limits);
+            backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
             return;
         }
         let AcceptedRequest { version, method, cacheable } = accepted;
@@ -226,13 +193,14 @@ impl Engine {
                 .slice(frame)
                 .and_then(log::parse_threshold)
                 .unwrap_or(log::NONE),
-            parked: None,
+            is_parked: false,
+            links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
         let mut call = Call { id, channel, version, method, frame, params, retry: None };
         if version.era() == Era::Modern {
-            match self.read_retry(&call) {
+            match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
                 Ok(round) => call.retry = round,
                 Err(error) => {
                     self.endpoint.fail(key, &error);
@@ -241,190 +209,6 @@ impl Engine {
             }
         }
         self.events.push_back(Event::Call(call));
-    }
-
-    /// Finds the era of a request and checks it. Returns `None` if the engine answers it.
-    ///
-    /// The order of the checks is that of HTTP-029 and DEC-007.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn check_request(
-        &mut self,
-        source: MessageSource<'_>,
-        frame: &Bytes,
-        method: &str,
-        params: &ParamsSpans,
-        has_known_meta: bool,
-    ) -> Result<Option<AcceptedRequest>, RpcError> {
-        if self.shutting_down {
-            return Err(RpcError::internal(SHUTTING_DOWN));
-        }
-        let rule = methods::request_rule(method);
-        let modern_check = self.check_modern_meta(source, frame, params, has_known_meta)?;
-        let version = match modern_check {
-            ModernCheck::Version(_) if source.batch.is_some() => {
-                return Err(RpcError::invalid_request("its revision has no batches")); // BATCH-004
-            }
-            ModernCheck::Version(version) => version,
-            ModernCheck::NotModern => self.legacy_version(source, rule, frame, params)?,
-        };
-        if let Some(check) = source.header_check {
-            // Legacy revisions lack the code for a mismatch (ERR-005).
-            let in_revision = |error: RpcError| shape::error_in_revision(&error, version).into_owned();
-            check.check_request(version, method, frame, params).map_err(in_revision)?;
-        }
-        let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
-        match rule {
-            Some(rule) => {
-                if rule
-                    .required_capability_in(version)
-                    .is_some_and(|capability| !self.config.capabilities.has(capability))
-                {
-                    return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
-                }
-                if let Some(check) = source.header_check {
-                    let in_revision =
-                        |error: RpcError| shape::error_in_revision(&error, version).into_owned();
-                    check.check_params(version, method, frame, params).map_err(in_revision)?;
-                }
-                if rule.handled_by_engine {
-                    return Ok(None);
-                }
-                let cacheable = rule.cacheable;
-                Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
-            }
-            None => {
-                let client = || match version.era() {
-                    Era::Modern => {
-                        params.meta.capabilities.slice(frame).map(|c| RawJson::trusted(frame.slice_ref(c)))
-                    }
-                    Era::Legacy => self.session(source.root).map(LegacySession::capabilities),
-                };
-                self.config.check_custom_method(method, version, client)?;
-                Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
-            }
-        }
-    }
-
-    /// Checks the metadata of a modern request (META-009, META-010, META-014, VER-009).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn check_modern_meta(
-        &mut self,
-        source: MessageSource<'_>,
-        frame: &Bytes,
-        params: &ParamsSpans,
-        known: bool,
-    ) -> Result<ModernCheck, RpcError> {
-        let served = self.config.modern_versions();
-        if served.is_empty() {
-            return Ok(ModernCheck::NotModern);
-        }
-        let Some(c) = self.endpoint.channels.get_mut(source.channel) else {
-            return Ok(ModernCheck::NotModern);
-        };
-        if known {
-            if let Some(known) = &self.meta_cache {
-                c.allows_idless_errors = true;
-                if let Some(check) = source.header_check {
-                    check.check_version(Some(known.version.as_str()))?;
-                }
-                return Ok(ModernCheck::Version(known.version));
-            }
-        }
-        let parts = &params.meta;
-        let Some(version) = parts.version.slice(frame) else {
-            if let Some(check) = source.header_check {
-                check.check_version(None)?;
-            }
-            // A modern key without the version is a modern request with missing metadata, not a legacy one.
-            let modern =
-                parts.has_reserved || source.header_check.is_some_and(|check| check.indicates_modern());
-            return if modern { Err(missing_meta_error(parts)) } else { Ok(ModernCheck::NotModern) };
-        };
-        let Some(name) = string(version) else {
-            return Err(RpcError::invalid_params(format!(
-                "`_meta` member `{}` is not a string",
-                meta::PROTOCOL_VERSION
-            )));
-        };
-        if let Some(check) = source.header_check {
-            check.check_version(Some(&name))?;
-        }
-        let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
-            // VER-009; checked first, because another revision may have other rules.
-            return Err(self.unsupported_version_error(&name));
-        };
-        match parts.capabilities.slice(frame) {
-            Some([b'{', ..]) => {}
-            None => return Err(missing_meta_error(parts)),
-            Some(_) => return Err(wrong_type_error(meta::CLIENT_CAPABILITIES, "an object")),
-        }
-        if parts.info.slice(frame).is_some_and(|i| i.first() != Some(&b'{')) {
-            return Err(wrong_type_error(meta::CLIENT_INFO, "an object"));
-        }
-        if let Some(level) = parts.log_level.slice(frame) {
-            if log::parse_threshold(level).is_none() {
-                return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
-            }
-        }
-        c.allows_idless_errors = true;
-        // A text with a progress token differs in each request.
-        let repeats = |t: &&[u8]| t.len() <= self.endpoint.limits.max_meta_cache && parts.token.is_empty();
-        if let Some(text) = parts.whole.slice(frame).filter(repeats) {
-            // Relative to the beginning of the text; `shifted` wraps.
-            let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
-            self.meta_cache = Some(Box::new(MetaCache { text: text.into(), parts, version }));
-        }
-        Ok(ModernCheck::Version(version))
-    }
-
-    /// Returns the revision of a request without modern metadata.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn legacy_version(
-        &self,
-        source: MessageSource<'_>,
-        rule: Option<&MethodRule>,
-        frame: &Bytes,
-        params: &ParamsSpans,
-    ) -> Result<Version, RpcError> {
-        let served = self.config.legacy_versions();
-        let name = rule.map_or("", |r| r.name);
-        if served.is_empty() {
-            if let Some(check) = source.header_check {
-                check.require_modern()?;
-            }
-            if name == methods::INITIALIZE {
-                // The revisions are the one fact that an older client can show its user (VER-032, VER-033, DEC-006).
-                let requested =
-                    RawJson::trusted(frame.slice_ref(params.whole.slice(frame).unwrap_or_default()));
-                let requested = requested.member("protocolVersion").and_then(|v| v.string());
-                return Err(self.unsupported_version_error(requested.as_deref().unwrap_or_default()));
-            }
-            return Err(missing_meta_error(&params.meta));
-        }
-        match (name, self.session(source.root)) {
-            (methods::DISCOVER, _) if !self.config.modern_versions().is_empty() => {
-                Err(missing_meta_error(&params.meta))
-            }
-            (methods::INITIALIZE, _) if source.batch.is_some() => {
-                Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
-            }
-            (methods::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
-            (_, Some(session)) => Ok(session.version),
-            // `ping` is allowed before the handshake (PING-001).
-            (methods::INITIALIZE | methods::PING, None) => {
-                Ok(served.newest().unwrap_or(Version::V2024_11_05))
-            }
-            (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
-        }
     }
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
@@ -451,8 +235,9 @@ impl Engine {
         let Some((id, reason)) = self.endpoint.parse_cancellation(params) else {
             return self.diagnose(channel, Diagnostic::InvalidNotification(methods::CANCELLED.into()));
         };
+        let call = self.endpoint.find_call(channel, &id);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        if let Some(key) = self.endpoint.inbound.find(&c.live_calls, &id) {
+        if let Some(key) = call {
             // A parked call has no running handler to notify, as in the modern era.
             let parked = self.unpark(key, "the call was cancelled");
             self.endpoint.drop_call(key);
@@ -461,16 +246,14 @@ impl Engine {
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
             self.close_if_finished(channel);
-        } else if c.role.waiting.remove(&id) {
-            if c.role.waiting.is_empty() {
-                self.backlog.retain(|k| *k != channel);
-            }
+        } else if self.backlog.as_mut().is_some_and(|backlog| backlog.remove(c.role.waiting, &id)) {
             self.close_if_finished(channel);
-        } else if let Some(listener) = self.find_listener(channel, &id) {
-            self.end_listener(channel, listener);
+        } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
+            let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
+            self.events.extend(unsubscribed);
         } else {
             #[cfg(feature = "http")]
-            self.record_early_cancel(channel, &id);
+            self.early_cancels.record(&self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }
@@ -483,9 +266,11 @@ impl Engine {
         if !core::mem::replace(&mut session.initialized, true) {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-            self.listen_for_session(channel);
+            self.changes.listen_for_session(&mut self.endpoint, &self.config.capabilities, channel);
             self.endpoint.begin_keep_alive(channel);
-            self.send_all_queued_requests(channel);
+            if let Some(parked) = self.parked.as_deref_mut() {
+                self.events.extend(parked.send_all_queued(&mut self.endpoint, channel));
+            }
         }
     }
 
@@ -503,16 +288,4 @@ impl Engine {
             ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
         }
     }
-}
-
-/// Returns error -32602 with the names of missing metadata (META-014).
-fn missing_meta_error(parts: &MetaSpans) -> RpcError {
-    let required = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
-    let names: Vec<&str> =
-        required.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
-    RpcError::invalid_params(format!("`params._meta` lacks {}", names.join(" and ")))
-}
-
-fn wrong_type_error(key: &str, what: &str) -> RpcError {
-    RpcError::invalid_params(format!("`_meta` member `{key}` is not {what}"))
 }

@@ -8,9 +8,8 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::engine::Engine;
 use super::event::Call;
-use super::input::RetryContext;
+use super::retry::RetryContext;
 use crate::error::UseError;
 use crate::limits::Limit;
 use crate::methods;
@@ -103,13 +102,9 @@ fn call_binding<'a>(call: &'a Call, principal: Option<&'a str>, target: &'a str)
     Some(Binding { principal, method: call.method(), target, arguments })
 }
 
-impl Engine {
-    /// Derives the keys that were configured lazily.
-    pub(super) fn init_sealer(&mut self) {
-        if let (None, Some(seed)) = (&self.sealer, &self.config.seed) {
-            self.sealer = Some(Arc::new(Keys::new(seed.0)));
-        }
-    }
+/// Returns the keys that a seed gives.
+pub(super) fn sealer_from_seed(seed: &KeySeed) -> Arc<dyn StateSealer> {
+    Arc::new(Keys::new(seed.0))
 }
 
 /// The seed of sealing keys. Its `Debug` output is redacted.

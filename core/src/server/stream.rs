@@ -6,105 +6,212 @@
 
 use alloc::collections::VecDeque;
 
-use super::channel::ServerChannel;
-use super::engine::Engine;
-use crate::calls::role::Role;
 use crate::slab::Key;
+
+/// The place of a channel on such a transport.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    /// A channel of its own: a byte stream, or a modern exchange.
+    #[default]
+    Alone,
+    /// A session over HTTP, with the transport's key for it.
+    Session(Key),
+    /// A stream of the session with this channel.
+    StreamOf(Key),
+}
 
 /// State of a channel on such a transport.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// Channel of the session that the stream belongs to.
-    pub(super) parent: Option<Key>,
+    place: Place,
     /// Key of the transport's entry for this stream, which is queued when there is output.
-    pub(super) owner: Option<Key>,
-    /// The channel is a session over HTTP. Its own messages need a GET stream, which may be absent.
-    pub(super) is_http_session: bool,
+    owner: Option<Key>,
     /// Number of answers that are still to be sent.
-    pub(super) pending_answers: u32,
+    pending_answers: u32,
     /// The owner is in the queue of streams with output.
-    pub(super) is_queued: bool,
+    is_queued: bool,
     /// Messages that are sent from now on cannot reach the client.
-    pub(super) unreachable: bool,
+    unreachable: bool,
     /// The request was refused before it was delivered.
-    pub(super) request_refused: bool,
+    request_refused: bool,
     /// An early cancellation ended the request.
-    #[cfg(feature = "http")]
-    pub(super) request_cancelled: bool,
+    request_cancelled: bool,
     /// Code of the last error response; 0 if there was none.
-    pub(super) last_error_code: i32,
+    last_error_code: i32,
+}
+
+/// Progress of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StreamStatus {
+    /// More output will follow.
+    pub(crate) is_open: bool,
+    /// The channel is closed: nothing more can be sent on it.
+    pub(crate) closed: bool,
+    /// The request was refused before it was delivered.
+    pub(crate) refused: bool,
+    /// An early cancellation ended the request.
+    pub(crate) cancelled: bool,
+    /// Code of the last answer, if it was an error.
+    pub(crate) error_code: Option<i64>,
+}
+
+impl StreamStatus {
+    /// The status of a stream that does not exist.
+    pub(super) const ENDED: Self =
+        Self { is_open: false, closed: true, refused: false, cancelled: false, error_code: None };
 }
 
 /// Owners of streams with output, in order.
 #[derive(Debug, Default)]
-pub(crate) struct ReadyQueue(pub(super) VecDeque<Key>);
+pub(crate) struct ReadyQueue(VecDeque<Key>);
 
-impl StreamState {
-    /// Returns whether this is a session without a GET stream. Most clients never open one.
-    pub(super) const fn has_no_get_stream(&self) -> bool {
-        self.is_http_session && self.owner.is_none()
+impl ReadyQueue {
+    pub(super) fn pop(&mut self) -> Option<Key> {
+        self.0.pop_front()
     }
 }
 
-impl Role for ServerChannel {
-    type Shared = ReadyQueue;
-
-    fn parent(&self) -> Option<Key> {
-        self.stream.parent
+impl StreamState {
+    /// Makes the channel a stream of the session `root`, or one with request ids of its own.
+    pub(super) fn open(&mut self, root: Option<Key>, owner: Key) {
+        self.place = root.map_or(Place::Alone, Place::StreamOf);
+        self.owner = Some(owner);
     }
 
-    fn is_reachable(&self) -> bool {
-        !self.stream.has_no_get_stream()
+    /// Makes the channel a session of the transport. Its own messages need a GET stream, which may be absent.
+    pub(super) const fn mark_http_session(&mut self, session: Key) {
+        self.place = Place::Session(session);
     }
 
-    fn request_started(&mut self) {
-        self.stream.pending_answers += 1;
+    /// Returns the channel of the session that the stream belongs to.
+    pub(super) const fn parent(&self) -> Option<Key> {
+        match self.place {
+            Place::StreamOf(root) => Some(root),
+            _ => None,
+        }
     }
 
-    fn request_finished(&mut self, ready: &mut ReadyQueue) {
-        self.stream.pending_answers = self.stream.pending_answers.saturating_sub(1);
-        self.message_sent(ready);
+    /// Returns the transport's key of the session.
+    pub(super) const fn http_session(&self) -> Option<Key> {
+        match self.place {
+            Place::Session(session) => Some(session),
+            _ => None,
+        }
     }
 
-    fn error_sent(&mut self, code: i64) {
-        // Codes outside this range have no meaning to the transport.
-        self.stream.last_error_code = i32::try_from(code).unwrap_or(-1);
+    pub(super) const fn owner(&self) -> Option<Key> {
+        self.owner
     }
 
-    fn message_sent(&mut self, ready: &mut ReadyQueue) {
-        if let Some(owner) = self.stream.owner {
-            if !core::mem::replace(&mut self.stream.is_queued, true) {
+    /// Sets the owner, which is queued when the channel has output.
+    pub(super) const fn set_owner(&mut self, owner: Option<Key>) {
+        self.owner = owner;
+        self.is_queued = false;
+    }
+
+    /// Queues the owner, unless it is queued.
+    pub(super) fn queue(&mut self, ready: &mut ReadyQueue) {
+        if let Some(owner) = self.owner {
+            if !core::mem::replace(&mut self.is_queued, true) {
                 ready.0.push_back(owner);
             }
         }
     }
+
+    /// Allows the owner to be queued again for new output.
+    pub(super) const fn rearm(&mut self) {
+        self.is_queued = false;
+    }
+
+    /// Returns whether this is a session without a GET stream. Most clients never open one.
+    pub(super) const fn has_no_get_stream(&self) -> bool {
+        self.http_session().is_some() && self.owner.is_none()
+    }
+
+    /// Returns whether messages that are sent from now on cannot reach the client.
+    pub(super) const fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
+    pub(super) const fn mark_unreachable(&mut self) {
+        self.unreachable = true;
+    }
+
+    /// Records that the request was refused before it was delivered.
+    pub(super) const fn mark_refused(&mut self) {
+        self.request_refused = true;
+    }
+
+    /// Records that an early cancellation ended the request.
+    #[cfg(feature = "http")]
+    pub(super) const fn mark_cancelled(&mut self) {
+        self.request_cancelled = true;
+    }
+
+    pub(super) const fn begin_request(&mut self) {
+        self.pending_answers += 1;
+    }
+
+    pub(super) fn finish_request(&mut self, ready: &mut ReadyQueue) {
+        self.pending_answers = self.pending_answers.saturating_sub(1);
+        self.queue(ready);
+    }
+
+    /// Returns whether answers are still to be sent.
+    pub(super) const fn owes_answers(&self) -> bool {
+        self.pending_answers > 0
+    }
+
+    pub(super) fn record_error(&mut self, code: i64) {
+        // Codes outside this range have no meaning to the transport.
+        self.last_error_code = i32::try_from(code).unwrap_or(-1);
+    }
+
+    /// Returns the progress of a stream that is `closed`, and on which requests listen for changes or not.
+    pub(super) fn status(&self, closed: bool, has_listeners: bool) -> StreamStatus {
+        StreamStatus {
+            is_open: self.owes_answers() || has_listeners,
+            closed,
+            refused: self.request_refused,
+            cancelled: self.request_cancelled,
+            error_code: (self.last_error_code != 0).then_some(i64::from(self.last_error_code)),
+        }
+    }
 }
 
-impl Engine {
-    /// Returns whether the channel carries one exchange.
-    pub(super) fn is_exchange(&self, key: Key) -> bool {
-        self.endpoint.channels.get(key).is_some_and(|c| c.role.stream.owner.is_some())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Key = Key { slot: 1, generation: 0 };
+
+    #[test]
+    fn owner_is_queued_once_until_it_is_rearmed() {
+        let (mut stream, mut ready) = (StreamState::default(), ReadyQueue::default());
+        stream.queue(&mut ready);
+        assert_eq!(ready.pop(), None, "nobody owns it");
+        stream.open(None, OWNER);
+        stream.begin_request();
+        stream.queue(&mut ready);
+        stream.finish_request(&mut ready);
+        assert_eq!((ready.pop(), ready.pop()), (Some(OWNER), None));
+        stream.rearm();
+        stream.queue(&mut ready);
+        assert_eq!(ready.pop(), Some(OWNER));
+        assert!(!stream.owes_answers() && !stream.status(false, false).is_open);
     }
 
-    /// Marks the channel as a session over HTTP.
-    #[cfg(feature = "http")]
-    pub(crate) fn mark_http_session(&mut self, key: Key) {
-        if let Some(c) = self.endpoint.channels.get_mut(key) {
-            c.role.stream.is_http_session = true;
-        }
-    }
-
-    /// Queues the owner of a stream that has no more output.
-    pub(super) fn mark_stream_finished(&mut self, key: Key) {
-        if let Some(c) = self.endpoint.channels.get_mut(key) {
-            c.role.message_sent(&mut self.endpoint.shared);
-        }
-    }
-
-    /// Records that the request of a stream was refused before it was delivered.
-    pub(super) fn mark_request_refused(&mut self, key: Key) {
-        if let Some(c) = self.endpoint.channels.get_mut(key) {
-            c.role.stream.request_refused = true;
-        }
+    #[test]
+    fn session_without_an_owner_has_no_get_stream() {
+        let mut stream = StreamState::default();
+        assert!(!stream.has_no_get_stream());
+        stream.mark_http_session(OWNER);
+        assert!(stream.has_no_get_stream() && stream.http_session() == Some(OWNER));
+        stream.set_owner(Some(OWNER));
+        assert!(!stream.has_no_get_stream() && stream.parent().is_none());
+        stream.open(Some(OWNER), OWNER);
+        assert_eq!((stream.parent(), stream.http_session()), (Some(OWNER), None));
+        stream.record_error(-32_601);
+        assert_eq!(stream.status(true, true).error_code, Some(-32_601));
     }
 }

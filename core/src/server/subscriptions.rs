@@ -2,6 +2,8 @@
 //!
 //! Change notifications are level-triggered. A listener with an unsent notification gets no second one, so a slow
 //! listener costs one bit per list or resource instead of a queue.
+//!
+//! No operation visits subscriptions that it does not concern, except that a change visits all its subscribers.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,7 +11,10 @@ use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::rpc::RequestId;
+use crate::slab::list::{List, ListLinks, ListNode};
+use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
+use crate::time::Instant;
 
 /// A set of lists.
 pub(super) type ListSet = u8;
@@ -22,34 +27,169 @@ const LISTS: [(ListSet, Change); 3] =
 /// A listener: a `subscriptions/listen` request (modern) or the session of a channel (legacy).
 #[derive(Debug)]
 pub(super) struct ChangeListener {
-    pub(super) channel: Key,
+    channel: Key,
     /// Id of the `subscriptions/listen` request; `None` for a session.
-    pub(super) id: Option<RequestId>,
+    id: Option<RequestId>,
     /// Lists that the listener subscribes to.
-    pub(super) lists: ListSet,
+    lists: ListSet,
     /// Lists that were announced in `epoch`.
     notified: ListSet,
-    epoch: u32,
     /// Lists whose notification is deferred until there is room.
     deferred: ListSet,
-    /// Resources that the listener subscribes to, sorted by key.
-    resources: Vec<Key>,
+    epoch: u32,
+    /// Position among the listeners of the same lists.
+    position: u32,
+    /// Subscriptions to resources, ordered by resource.
+    resources: Tree,
+    /// Links of the listeners of the channel.
+    links: TreeLinks,
+}
+
+impl TreeNode for ChangeListener {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+/// The listeners of a channel, ordered by id; that of a session is the first one.
+#[derive(Debug)]
+pub(super) struct ChannelListeners {
+    by_id: Tree,
+    count: u32,
+    /// Number of subscriptions to resources, of all listeners.
+    resources: u32,
+}
+
+impl ChannelListeners {
+    pub(super) const fn new() -> Self {
+        Self { by_id: Tree::new(), count: 0, resources: 0 }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Returns the number of subscriptions to resources.
+    pub(super) const fn resource_count(&self) -> usize {
+        self.resources as usize
+    }
 }
 
 /// A resource with at least one subscriber.
 #[derive(Debug)]
 struct SubscribedResource {
     uri: Arc<str>,
-    /// Sorted by listener.
-    subscribers: Vec<ResourceSubscriber>,
+    subscribers: List,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct ResourceSubscriber {
-    listener: Key,
+/// The subscription of a listener to a resource.
+#[derive(Debug)]
+struct ResourceSubscription {
+    /// Slots of the listener and of the resource; both exist as long as the subscription.
+    listener: u32,
+    resource: u32,
     /// Epoch of the last notification.
     epoch: u32,
     deferred: bool,
+    /// Links of the subscribers of the resource.
+    subscribers: ListLinks,
+    /// Links of the subscriptions of the listener.
+    links: TreeLinks,
+}
+
+impl ListNode for ResourceSubscription {
+    fn list_links(&self) -> ListLinks {
+        self.subscribers
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.subscribers = links;
+    }
+}
+
+impl TreeNode for ResourceSubscription {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+/// The change notifications that were sent last on a channel, and those that are deferred.
+#[derive(Debug)]
+pub(super) struct SentChanges {
+    /// Position of the first byte in the output of the channel.
+    start: u64,
+    /// Position after the last byte.
+    end: u64,
+    /// Number of times that all notifications had been written.
+    epoch: u32,
+    /// Deadline for the deferred notifications.
+    due_at: Instant,
+    /// Interests whose notification is deferred, each once, and some that have ended.
+    deferred: Vec<Interest>,
+}
+
+impl Default for SentChanges {
+    fn default() -> Self {
+        Self { start: 0, end: 0, epoch: 0, due_at: Instant::FAR_FUTURE, deferred: Vec::new() }
+    }
+}
+
+impl SentChanges {
+    /// Begins an epoch if all earlier notifications were written, so that a new one reports a new change.
+    pub(super) fn begin(&mut self, consumed: u64, unsent: usize) -> bool {
+        let all_consumed = consumed >= self.end;
+        if all_consumed {
+            self.epoch = self.epoch.wrapping_add(1).max(1);
+            self.start = consumed + unsent as u64;
+        }
+        all_consumed
+    }
+
+    /// Returns whether a part of the notifications was written.
+    pub(super) const fn is_begun(&self, consumed: u64) -> bool {
+        consumed > self.start
+    }
+
+    pub(super) const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(super) const fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Adds a deferred notification; `live` is the number of interests that the channel has.
+    pub(super) fn push_deferred(
+        &mut self,
+        interest: Interest,
+        live: usize,
+        is_deferred: impl Fn(Interest) -> bool,
+    ) {
+        if self.deferred.len() > live.saturating_mul(2).saturating_add(32) {
+            self.deferred.retain(|interest| is_deferred(*interest));
+        }
+        self.deferred.push(interest);
+    }
+
+    /// Sets the deadline, unless there is an earlier one. Returns whether it was set.
+    pub(super) fn schedule(&mut self, at: Instant) -> bool {
+        let is_earlier = at < self.due_at;
+        self.due_at = self.due_at.min(at);
+        is_earlier
+    }
+
+    /// Takes the deferred notifications, if their deadline has passed.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Vec<Interest>> {
+        if self.due_at > now {
+            return None;
+        }
+        self.due_at = Instant::FAR_FUTURE;
+        Some(core::mem::take(&mut self.deferred))
+    }
 }
 
 /// A list or a subscribed resource that has changed.
@@ -60,85 +200,150 @@ pub(super) enum ChangeTarget {
     Resource(Key),
 }
 
+/// The interest of one listener in one list or resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Interest {
+    /// A listener, and the index of the list in [`LISTS`].
+    List(Key, usize),
+    /// A subscription to a resource.
+    Resource(Key),
+}
+
+/// The interests in a target, one after the other; valid while no listener is opened or closed.
+#[derive(Debug)]
+pub(super) enum Audience {
+    /// Index of a list, a set of lists, and a position among its listeners.
+    List(usize, usize, usize),
+    /// The next subscription to a resource.
+    Resource(Option<Key>),
+}
+
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     listeners: Slab<ChangeListener>,
-    /// Listeners of each list, sorted by key.
-    lists: [Vec<Key>; 3],
+    /// Slots of the listeners of each set of lists.
+    by_lists: [Vec<u32>; 8],
     resources: Slab<SubscribedResource>,
     by_uri: BTreeMap<Arc<str>, Key>,
+    subscriptions: Slab<ResourceSubscription>,
 }
 
 impl Subscriptions {
     pub(super) const fn new() -> Self {
         Self {
             listeners: Slab::new(),
-            lists: [const { Vec::new() }; 3],
+            by_lists: [const { Vec::new() }; 8],
             resources: Slab::new(),
             by_uri: BTreeMap::new(),
+            subscriptions: Slab::new(),
         }
     }
 
-    pub(super) fn open(&mut self, channel: Key, id: Option<RequestId>, lists: ListSet) -> Key {
-        let listener =
-            ChangeListener { channel, id, lists, notified: 0, epoch: 0, deferred: 0, resources: Vec::new() };
+    /// Adds a listener of a channel, which has none with this id.
+    pub(super) fn open(
+        &mut self,
+        of: &mut ChannelListeners,
+        channel: Key,
+        id: Option<RequestId>,
+        lists: ListSet,
+    ) -> Option<Key> {
+        let place = of.by_id.place(&mut self.listeners, |_, other| other.id.cmp(&id)).ok()?;
+        let listener = ChangeListener {
+            channel,
+            id,
+            lists,
+            notified: 0,
+            deferred: 0,
+            epoch: 0,
+            position: 0,
+            resources: Tree::new(),
+            links: TreeLinks::default(),
+        };
         let key = self.listeners.insert(listener);
-        for (list, (kind, _)) in self.lists.iter_mut().zip(LISTS) {
-            if let (true, Err(index)) = (lists & kind != 0, list.binary_search(&key)) {
-                list.insert(index, key);
-            }
+        of.by_id.insert(&mut self.listeners, place, key);
+        of.count += 1;
+        let peers = self.by_lists.get_mut(usize::from(lists)).filter(|_| lists != 0);
+        if let (Some(peers), Some(listener)) = (peers, self.listeners.get_mut(key)) {
+            listener.position = u32::try_from(peers.len()).unwrap_or(u32::MAX);
+            peers.push(key.slot);
         }
-        key
+        Some(key)
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&ChangeListener> {
-        self.listeners.get(key)
+    /// Returns the listener of a channel with an id, or that of its session.
+    pub(super) fn find(&mut self, of: &mut ChannelListeners, id: Option<&RequestId>) -> Option<Key> {
+        of.by_id.find(&mut self.listeners, |_, other| other.id.as_ref().cmp(&id))
     }
 
-    /// Returns the number of resources that a listener subscribes to.
-    pub(super) fn resource_count(&self, key: Key) -> usize {
-        self.listeners.get(key).map_or(0, |l| l.resources.len())
+    /// Returns all listeners of a channel that are requests.
+    pub(super) fn requests(&mut self, of: &ChannelListeners) -> Vec<Key> {
+        let mut keys = of.by_id.keys(&mut self.listeners);
+        keys.retain(|key| self.id(*key).is_some());
+        keys
+    }
+
+    /// Returns the id of the `subscriptions/listen` request; `None` for a session.
+    pub(super) fn id(&self, listener: Key) -> Option<&RequestId> {
+        self.listeners.get(listener)?.id.as_ref()
     }
 
     /// Subscribes a listener to a resource. Returns the URI if this is the first subscriber.
-    pub(super) fn subscribe_resource(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
+    pub(super) fn subscribe(&mut self, of: &mut ChannelListeners, key: Key, uri: &str) -> Option<Arc<str>> {
         let listener = self.listeners.get_mut(key)?;
-        let (resource, first) = match self.by_uri.get(uri) {
-            Some(resource) => (*resource, None),
+        let known = self.by_uri.get(uri).copied();
+        let slot = known.map_or(u32::MAX, |resource| resource.slot);
+        let subscriptions = &mut self.subscriptions;
+        if known.is_some()
+            && listener.resources.find(subscriptions, |_, other| other.resource.cmp(&slot)).is_some()
+        {
+            return None;
+        }
+        let (resource, first) = match known {
+            Some(resource) => (resource, None),
             None => {
                 let uri = Arc::<str>::from(uri);
-                let resource = self
-                    .resources
-                    .insert(SubscribedResource { uri: Arc::clone(&uri), subscribers: Vec::new() });
+                let resource = SubscribedResource { uri: Arc::clone(&uri), subscribers: List::new() };
+                let resource = self.resources.insert(resource);
                 self.by_uri.insert(Arc::clone(&uri), resource);
                 (resource, Some(uri))
             }
         };
-        if let Err(index) = listener.resources.binary_search(&resource) {
-            listener.resources.insert(index, resource);
-            let subscribers = self.resources.get_mut(resource).map(|t| &mut t.subscribers);
-            if let Some(subscribers) = subscribers {
-                let index = subscribers.partition_point(|f| f.listener < key);
-                subscribers.insert(index, ResourceSubscriber { listener: key, epoch: 0, deferred: false });
+        let slot = resource.slot;
+        if let Ok(place) = listener.resources.place(subscriptions, |_, other| other.resource.cmp(&slot)) {
+            let subscription = subscriptions.insert(ResourceSubscription {
+                listener: key.slot,
+                resource: slot,
+                epoch: 0,
+                deferred: false,
+                subscribers: ListLinks::NONE,
+                links: TreeLinks::default(),
+            });
+            listener.resources.insert(subscriptions, place, subscription);
+            if let Some(resource) = self.resources.get_mut(resource) {
+                resource.subscribers.push(subscriptions, subscription);
             }
+            of.resources += 1;
         }
         first
     }
 
     /// Unsubscribes a listener from a resource. Returns the URI if this was the last subscriber.
-    pub(super) fn unsubscribe_resource(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
-        let resource = *self.by_uri.get(uri)?;
-        let listener = self.listeners.get_mut(key)?;
-        let index = listener.resources.binary_search(&resource).ok()?;
-        listener.resources.remove(index);
-        self.remove_subscriber(key, resource)
+    pub(super) fn unsubscribe(&mut self, of: &mut ChannelListeners, key: Key, uri: &str) -> Option<Arc<str>> {
+        let slot = self.by_uri.get(uri)?.slot;
+        let tree = &mut self.listeners.get_mut(key)?.resources;
+        let order = |_, other: &ResourceSubscription| other.resource.cmp(&slot);
+        let subscription = tree.find(&mut self.subscriptions, order)?;
+        tree.remove(&mut self.subscriptions, subscription, order);
+        of.resources = of.resources.saturating_sub(1);
+        self.remove_subscriber(subscription)
     }
 
-    fn remove_subscriber(&mut self, listener: Key, key: Key) -> Option<Arc<str>> {
+    /// Removes a subscription from its resource.
+    fn remove_subscriber(&mut self, subscription: Key) -> Option<Arc<str>> {
+        let key = self.resources.key_at(self.subscriptions.get(subscription)?.resource)?;
         let resource = self.resources.get_mut(key)?;
-        if let Ok(index) = resource.subscribers.binary_search_by_key(&listener, |f| f.listener) {
-            resource.subscribers.remove(index);
-        }
+        resource.subscribers.remove(&mut self.subscriptions, subscription);
+        self.subscriptions.remove(subscription);
         if !resource.subscribers.is_empty() {
             return None;
         }
@@ -147,17 +352,32 @@ impl Subscriptions {
         Some(resource.uri)
     }
 
-    /// Removes a listener. Returns it with the URIs that have no subscribers any more.
-    pub(super) fn close(&mut self, key: Key) -> Option<(ChangeListener, Vec<Arc<str>>)> {
-        let listener = self.listeners.remove(key)?;
-        for (list, (kind, _)) in self.lists.iter_mut().zip(LISTS) {
-            if let (true, Ok(index)) = (listener.lists & kind != 0, list.binary_search(&key)) {
-                list.remove(index);
+    /// Removes a listener of a channel. Returns the URIs that have no subscribers any more.
+    pub(super) fn close(&mut self, of: &mut ChannelListeners, key: Key) -> Vec<Arc<str>> {
+        let Some(listener) = self.listeners.get_mut(key) else { return Vec::new() };
+        // The id is compared with those of other listeners only.
+        let id = listener.id.take();
+        of.by_id.remove(&mut self.listeners, key, |slot, other| match slot == key.slot {
+            true => core::cmp::Ordering::Equal,
+            false => other.id.cmp(&id),
+        });
+        of.count = of.count.saturating_sub(1);
+        let Some(listener) = self.listeners.remove(key) else { return Vec::new() };
+        if let Some(peers) =
+            self.by_lists.get_mut(usize::from(listener.lists)).filter(|_| listener.lists != 0)
+        {
+            let at = listener.position as usize;
+            if at < peers.len() {
+                peers.swap_remove(at);
+            }
+            let moved = peers.get(at).and_then(|slot| self.listeners.key_at(*slot));
+            if let Some(moved) = moved.and_then(|key| self.listeners.get_mut(key)) {
+                moved.position = listener.position;
             }
         }
-        let unsubscribed =
-            listener.resources.iter().filter_map(|resource| self.remove_subscriber(key, *resource)).collect();
-        Some((listener, unsubscribed))
+        let subscriptions = listener.resources.keys(&mut self.subscriptions);
+        of.resources = of.resources.saturating_sub(u32::try_from(subscriptions.len()).unwrap_or(u32::MAX));
+        subscriptions.into_iter().filter_map(|subscription| self.remove_subscriber(subscription)).collect()
     }
 
     // ---- change notifications ----
@@ -175,85 +395,133 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the listener at `index` among those of a target.
-    pub(super) fn listener_at(&self, target: ChangeTarget, index: usize) -> Option<Key> {
+    /// Returns the interests in a target, for [`next`](Self::next).
+    pub(super) fn audience(&self, target: ChangeTarget) -> Audience {
         match target {
-            ChangeTarget::List(list) => self.lists.get(list)?.get(index).copied(),
-            ChangeTarget::Resource(resource) => {
-                self.resources.get(resource)?.subscribers.get(index).map(|f| f.listener)
+            ChangeTarget::List(list) => Audience::List(list, 0, 0),
+            ChangeTarget::Resource(key) => Audience::Resource(
+                self.resources.get(key).and_then(|resource| resource.subscribers.first(&self.subscriptions)),
+            ),
+        }
+    }
+
+    /// Returns the next interest.
+    pub(super) fn next(&self, audience: &mut Audience) -> Option<Interest> {
+        match audience {
+            Audience::Resource(next) => {
+                let key = (*next)?;
+                *next = List::next(&self.subscriptions, key);
+                Some(Interest::Resource(key))
+            }
+            Audience::List(list, set, at) => loop {
+                let listeners = self.by_lists.get(*set)?;
+                match listeners.get(*at).filter(|_| *set & usize::from(kind(*list)) != 0) {
+                    Some(slot) => {
+                        *at += 1;
+                        return self.listeners.key_at(*slot).map(|key| Interest::List(key, *list));
+                    }
+                    None => (*set, *at) = (*set + 1, 0),
+                }
+            },
+        }
+    }
+
+    fn listener_of(&self, interest: Interest) -> Option<(Key, &ChangeListener)> {
+        let key = match interest {
+            Interest::List(listener, _) => listener,
+            Interest::Resource(key) => self.listeners.key_at(self.subscriptions.get(key)?.listener)?,
+        };
+        Some((key, self.listeners.get(key)?))
+    }
+
+    /// Returns the channel of an interest, and the id of its request; `None` if it has ended.
+    #[inline]
+    pub(super) fn receiver(&self, interest: Interest) -> Option<(Key, Option<&RequestId>)> {
+        self.listener_of(interest).map(|(_, listener)| (listener.channel, listener.id.as_ref()))
+    }
+
+    /// Returns the target of an interest.
+    pub(super) fn target(&self, interest: Interest) -> Option<ChangeTarget> {
+        match interest {
+            Interest::List(_, list) => Some(ChangeTarget::List(list)),
+            Interest::Resource(key) => {
+                let slot = self.subscriptions.get(key)?.resource;
+                self.resources.key_at(slot).map(ChangeTarget::Resource)
             }
         }
     }
 
-    /// Returns whether a listener was notified of the target in `epoch`.
-    pub(super) fn was_notified(&self, target: ChangeTarget, index: usize, epoch: u32) -> bool {
-        match target {
-            ChangeTarget::List(list) => {
-                let listener = self.listener_at(target, index).and_then(|key| self.listeners.get(key));
-                let kind = LISTS.get(list).map_or(0, |(kind, _)| *kind);
-                listener.is_some_and(|l| l.epoch == epoch && l.notified & kind != 0)
+    /// Returns whether a notification was sent in `epoch`.
+    pub(super) fn was_notified(&self, interest: Interest, epoch: u32) -> bool {
+        match interest {
+            Interest::List(key, list) => {
+                let listener = self.listeners.get(key);
+                listener.is_some_and(|l| l.epoch == epoch && l.notified & kind(list) != 0)
             }
-            ChangeTarget::Resource(resource) => {
-                let subscriber = self.resources.get(resource).and_then(|t| t.subscribers.get(index));
-                subscriber.is_some_and(|subscriber| subscriber.epoch == epoch)
-            }
+            Interest::Resource(key) => self.subscriptions.get(key).is_some_and(|s| s.epoch == epoch),
         }
     }
 
-    /// Records that a listener was notified of the target in `epoch`.
-    pub(super) fn mark_notified(&mut self, target: ChangeTarget, index: usize, epoch: u32) {
-        match target {
-            ChangeTarget::List(list) => {
-                let Some((key, (kind, _))) = self.listener_at(target, index).zip(LISTS.get(list)) else {
-                    return;
-                };
+    /// Records that a notification was sent in `epoch`.
+    pub(super) fn mark_notified(&mut self, interest: Interest, epoch: u32) {
+        match interest {
+            Interest::List(key, list) => {
                 let Some(listener) = self.listeners.get_mut(key) else { return };
                 if listener.epoch != epoch {
                     (listener.epoch, listener.notified) = (epoch, 0);
                 }
-                listener.notified |= kind;
-                listener.deferred &= !kind;
+                listener.notified |= kind(list);
+                listener.deferred &= !kind(list);
             }
-            ChangeTarget::Resource(resource) => {
-                if let Some(f) = self.resources.get_mut(resource).and_then(|t| t.subscribers.get_mut(index)) {
-                    (f.epoch, f.deferred) = (epoch, false);
+            Interest::Resource(key) => {
+                if let Some(subscription) = self.subscriptions.get_mut(key) {
+                    (subscription.epoch, subscription.deferred) = (epoch, false);
                 }
             }
         }
     }
 
-    /// Records that a notification is deferred until there is room.
-    pub(super) fn defer(&mut self, target: ChangeTarget, index: usize) {
-        match target {
-            ChangeTarget::List(list) => {
-                let Some((key, (kind, _))) = self.listener_at(target, index).zip(LISTS.get(list)) else {
-                    return;
-                };
+    /// Records that a notification is deferred until there is room. Returns false if it was before.
+    pub(super) fn defer(&mut self, interest: Interest) -> bool {
+        match interest {
+            Interest::List(key, list) => self.listeners.get_mut(key).is_some_and(|listener| {
+                let is_new = listener.deferred & kind(list) == 0;
+                listener.deferred |= kind(list);
+                is_new
+            }),
+            Interest::Resource(key) => {
+                let subscription = self.subscriptions.get_mut(key);
+                subscription.is_some_and(|s| !core::mem::replace(&mut s.deferred, true))
+            }
+        }
+    }
+
+    /// Returns whether a notification is deferred.
+    pub(super) fn is_deferred(&self, interest: Interest) -> bool {
+        match interest {
+            Interest::List(key, list) => {
+                self.listeners.get(key).is_some_and(|listener| listener.deferred & kind(list) != 0)
+            }
+            Interest::Resource(key) => self.subscriptions.get(key).is_some_and(|s| s.deferred),
+        }
+    }
+
+    /// Ends the deferral of a notification. Returns false if it was not deferred, or its interest has ended.
+    pub(super) fn undefer(&mut self, interest: Interest) -> bool {
+        let was_deferred = self.is_deferred(interest);
+        match interest {
+            Interest::List(key, list) => {
                 if let Some(listener) = self.listeners.get_mut(key) {
-                    listener.deferred |= kind;
+                    listener.deferred &= !kind(list);
                 }
             }
-            ChangeTarget::Resource(resource) => {
-                if let Some(f) = self.resources.get_mut(resource).and_then(|t| t.subscribers.get_mut(index)) {
-                    f.deferred = true;
+            Interest::Resource(key) => {
+                if let Some(subscription) = self.subscriptions.get_mut(key) {
+                    subscription.deferred = false;
                 }
             }
         }
-    }
-
-    /// Returns the deferred notifications of a listener: targets, and the listener's index in each.
-    pub(super) fn deferred(&self, key: Key) -> Vec<(ChangeTarget, usize)> {
-        let Some(listener) = self.listeners.get(key) else { return Vec::new() };
-        let lists = self.lists.iter().zip(LISTS).enumerate().filter_map(|(i, (list, (kind, _)))| {
-            let index = (listener.deferred & kind != 0).then(|| list.binary_search(&key).ok())??;
-            Some((ChangeTarget::List(i), index))
-        });
-        let resources = listener.resources.iter().filter_map(|resource| {
-            let subscribers = &self.resources.get(*resource)?.subscribers;
-            let index = subscribers.binary_search_by_key(&key, |f| f.listener).ok()?;
-            subscribers.get(index)?.deferred.then_some((ChangeTarget::Resource(*resource), index))
-        });
-        lists.chain(resources).collect()
+        was_deferred
     }
 
     /// Returns the URI of a resource target.
@@ -267,56 +535,126 @@ impl Subscriptions {
     pub(super) fn trim(&mut self) {
         self.listeners.trim();
         self.resources.trim();
+        self.subscriptions.trim();
     }
+}
+
+/// Returns the bit of a list.
+fn kind(list: usize) -> ListSet {
+    LISTS.get(list).map_or(0, |(kind, _)| *kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Rng;
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
 
     const CHANNEL: Key = Key { slot: 0, generation: 0 };
 
+    fn audience(subs: &Subscriptions, change: &Change) -> Option<Vec<Key>> {
+        let mut audience = subs.audience(subs.find_target(change)?);
+        let next =
+            || subs.next(&mut audience).and_then(|interest| subs.listener_of(interest)).map(|(key, _)| key);
+        Some(core::iter::from_fn(next).collect())
+    }
+
     #[test]
     fn listeners_are_found_by_change_and_removed_completely() {
-        let mut subs = Subscriptions::new();
-        let a = subs.open(CHANNEL, None, TOOLS | RESOURCES);
-        let b = subs.open(CHANNEL, Some(RequestId::int(1)), TOOLS);
-        assert_eq!(subs.subscribe_resource(b, "x:1").as_deref(), Some("x:1"));
-        assert_eq!(subs.subscribe_resource(a, "x:1"), None);
-        assert_eq!(subs.subscribe_resource(a, "x:1"), None, "a second subscription has no effect");
-        assert_eq!(subs.resource_count(a), 1);
-        let all = |subs: &Subscriptions, change: &Change| {
-            let target = subs.find_target(change);
-            target.map(|t| (0..).map_while(|i| subs.listener_at(t, i)).collect::<Vec<_>>())
-        };
-        assert_eq!(all(&subs, &Change::Tools), Some(alloc::vec![a, b]));
-        assert_eq!(all(&subs, &Change::Prompts), Some(Vec::new()));
-        assert_eq!(all(&subs, &Change::Resource("x:1".into())), Some(alloc::vec![a, b]));
-        assert_eq!(all(&subs, &Change::Resource("x:2".into())), None);
+        let (mut subs, mut of) = (Subscriptions::new(), ChannelListeners::new());
+        let a = subs.open(&mut of, CHANNEL, None, TOOLS | RESOURCES).expect("new");
+        let b = subs.open(&mut of, CHANNEL, Some(RequestId::int(1)), TOOLS).expect("new");
+        assert_eq!(subs.find(&mut of, None), Some(a));
+        assert_eq!(subs.find(&mut of, Some(&RequestId::int(1))), Some(b));
+        assert_eq!((subs.find(&mut of, Some(&RequestId::int(2))), subs.requests(&of)), (None, [b].into()));
+        assert_eq!(subs.subscribe(&mut of, b, "x:1").as_deref(), Some("x:1"));
+        assert_eq!(subs.subscribe(&mut of, a, "x:1"), None);
+        assert_eq!(subs.subscribe(&mut of, a, "x:1"), None, "a second subscription has no effect");
+        assert_eq!((of.len(), of.resource_count()), (2, 2));
+        assert_eq!(audience(&subs, &Change::Tools), Some([b, a].into()));
+        assert_eq!(audience(&subs, &Change::Prompts), Some(Vec::new()));
+        assert_eq!(audience(&subs, &Change::Resource("x:1".into())), Some([b, a].into()));
+        assert_eq!(audience(&subs, &Change::Resource("x:2".into())), None);
         assert!(subs.uris().eq(["x:1"]));
-        assert_eq!(subs.unsubscribe_resource(b, "x:1"), None);
-        assert_eq!(subs.close(a).map(|(_, unsubscribed)| unsubscribed.len()), Some(1));
-        assert!(subs.uris().next().is_none() && subs.resources.is_empty());
-        assert_eq!(all(&subs, &Change::Tools), Some(alloc::vec![b]));
+        assert_eq!(subs.unsubscribe(&mut of, b, "x:1"), None);
+        assert_eq!(subs.close(&mut of, a).len(), 1);
+        assert!(subs.uris().next().is_none() && subs.resources.is_empty() && subs.subscriptions.is_empty());
+        assert_eq!((of.len(), of.resource_count()), (1, 0));
+        assert_eq!(audience(&subs, &Change::Tools), Some([b].into()));
     }
 
     #[test]
     fn listener_is_notified_once_per_epoch_and_deferrals_merge() {
-        let mut subs = Subscriptions::new();
-        let a = subs.open(CHANNEL, None, TOOLS);
-        subs.subscribe_resource(a, "x:1");
+        let (mut subs, mut of) = (Subscriptions::new(), ChannelListeners::new());
+        let a = subs.open(&mut of, CHANNEL, None, TOOLS).expect("new");
+        subs.subscribe(&mut of, a, "x:1");
         for change in [Change::Tools, Change::Resource("x:1".into())] {
             let target = subs.find_target(&change).expect("a target");
-            assert!(!subs.was_notified(target, 0, 1));
-            subs.mark_notified(target, 0, 1);
-            assert!(subs.was_notified(target, 0, 1) && !subs.was_notified(target, 0, 2));
-            subs.defer(target, 0);
-            subs.defer(target, 0);
+            let interest = subs.next(&mut subs.audience(target)).expect("an interest");
+            assert!(!subs.was_notified(interest, 1));
+            subs.mark_notified(interest, 1);
+            assert!(subs.was_notified(interest, 1) && !subs.was_notified(interest, 2));
+            assert!(!subs.is_deferred(interest) && subs.defer(interest) && !subs.defer(interest));
+            assert!(subs.undefer(interest) && !subs.undefer(interest));
+            assert!(subs.defer(interest));
+            subs.mark_notified(interest, 3);
+            assert!(!subs.is_deferred(interest));
         }
-        assert_eq!(subs.deferred(a).len(), 2);
-        for (target, index) in subs.deferred(a) {
-            subs.mark_notified(target, index, 3);
+        subs.close(&mut of, a);
+        assert!(of.is_empty());
+    }
+
+    #[test]
+    fn every_change_finds_its_listeners_after_every_step() {
+        for seed in 1..30 {
+            let (mut rng, mut subs) = (Rng::new(seed), Subscriptions::new());
+            let mut channels = [ChannelListeners::new(), ChannelListeners::new()];
+            let mut model: Vec<(usize, Key, ListSet, BTreeSet<String>)> = Vec::new();
+            for id in 0..300 {
+                let (at, uri) = (rng.below(model.len()), format!("x:{}", rng.below(5)));
+                match (rng.below(6), model.get_mut(at)) {
+                    (0 | 1, _) => {
+                        let (on, lists) = (rng.below(2), u8::try_from(rng.below(8)).unwrap_or(0));
+                        let key = subs.open(&mut channels[on], CHANNEL, Some(RequestId::int(id)), lists);
+                        model.push((on, key.expect("new"), lists, BTreeSet::new()));
+                    }
+                    (2 | 3, Some((on, key, _, uris))) => {
+                        subs.subscribe(&mut channels[*on], *key, &uri);
+                        uris.insert(uri);
+                    }
+                    (4, Some((on, key, _, uris))) => {
+                        subs.unsubscribe(&mut channels[*on], *key, &uri);
+                        uris.remove(&uri);
+                    }
+                    (_, Some(_)) => {
+                        let (on, key, ..) = model.swap_remove(at);
+                        subs.close(&mut channels[on], key);
+                    }
+                    _ => {}
+                }
+                let sorted =
+                    |found: Option<Vec<Key>>| found.unwrap_or_default().into_iter().collect::<BTreeSet<_>>();
+                for (kind, change) in &LISTS {
+                    let expected =
+                        model.iter().filter(|(_, _, lists, _)| lists & kind != 0).map(|(_, key, ..)| *key);
+                    assert_eq!(sorted(audience(&subs, change)), expected.collect());
+                }
+                for uri in (0..5).map(|n| format!("x:{n}")) {
+                    let expected =
+                        model.iter().filter(|(.., uris)| uris.contains(&uri)).map(|(_, key, ..)| *key);
+                    assert_eq!(
+                        sorted(audience(&subs, &Change::Resource(uri.as_str().into()))),
+                        expected.collect()
+                    );
+                }
+                for (on, of) in channels.iter().enumerate() {
+                    let own = || model.iter().filter(|(other, ..)| *other == on);
+                    assert_eq!(of.len(), own().count());
+                    assert_eq!(of.resource_count(), own().map(|(.., uris)| uris.len()).sum::<usize>());
+                }
+            }
         }
-        assert!(subs.deferred(a).is_empty());
     }
 }

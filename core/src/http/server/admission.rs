@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::config::Config;
-use super::exchange::{ExchangeId, Kind, RequestPhase, ServerExchange};
+use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase, ServerExchange};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::{BearerToken, Event, Server, split_target};
@@ -139,7 +139,7 @@ impl Server {
         if self.exchanges.len() > self.config.max_exchanges {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
-        if self.engine.is_shutting_down() && head.method != "DELETE" {
+        if self.engine.streams().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
         self.check_token(key, headers.token)
@@ -396,16 +396,6 @@ pub(super) fn shutting_down() -> Refusal {
 
 pub(super) fn too_long(limit: u64) -> Refusal {
     Refusal::new(413, format!("the body is longer than {limit} bytes"))
-}
-
-/// A fault in the head for which a request is refused after authorization.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HeadRejection {
-    ContentType,
-    ContentEncoding,
-    Accept,
-    AcceptEvents,
-    BodyTooLong,
 }
 
 impl HeadRejection {

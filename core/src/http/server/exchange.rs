@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use super::admission::HeadRejection;
 use super::get_streams::UnwrittenEvents;
 use super::request_headers::RequestHeaders;
 use crate::head::{BodySize, Fields};
@@ -13,6 +12,8 @@ use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::server::exchange::StreamBuffers;
 use crate::slab::Key;
+use crate::slab::list::{ListLinks, ListNode};
+use crate::slab::tree::{TreeLinks, TreeNode};
 use crate::time::Instant;
 
 crate::slab::key! {
@@ -56,6 +57,16 @@ pub(super) enum Kind {
     HttpSsePost,
     /// Any other request; its head decides the response.
     Other,
+}
+
+/// A fault in the head for which a request is refused after authorization.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeadRejection {
+    ContentType,
+    ContentEncoding,
+    Accept,
+    AcceptEvents,
+    BodyTooLong,
 }
 
 /// The phase of a request.
@@ -122,8 +133,28 @@ pub(super) struct ServerExchange {
     pub(super) unwritten: Option<Box<UnwrittenEvents>>,
     /// Time at which output was sent last, or at which the request was complete.
     pub(super) idle_since: Instant,
-    /// When a message was sent last, or when the stream began.
-    pub(super) active_at: Instant,
+    /// The exchange is in the index of its session.
+    pub(super) is_indexed: bool,
+    /// Links of that index.
+    links: TreeLinks,
+    /// Links of the streams without an end of their own.
+    quiet_links: ListLinks,
+}
+
+impl TreeNode for ServerExchange {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+impl ListNode for ServerExchange {
+    fn list_links(&self) -> ListLinks {
+        self.quiet_links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.quiet_links = links;
+    }
 }
 
 impl ServerExchange {
@@ -156,7 +187,9 @@ impl ServerExchange {
             is_marked_ready: false,
             unwritten: None,
             idle_since: now,
-            active_at: now,
+            is_indexed: false,
+            links: TreeLinks::default(),
+            quiet_links: ListLinks::NONE,
         }
     }
 

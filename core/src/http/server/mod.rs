@@ -269,7 +269,7 @@ impl Server {
     /// An exchange is returned again if more output appears after the caller took all of it.
     pub fn poll_ready(&mut self, now: Instant) -> Option<ExchangeId> {
         self.tick(now);
-        while let Some(owner) = self.engine.next_ready() {
+        while let Some(owner) = self.engine.streams().next_ready() {
             self.fill_response(owner);
         }
         while let Some(key) = self.ready.pop_front() {
@@ -411,6 +411,8 @@ impl Server {
 
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
+        self.sessions.remove_exchange(&mut self.exchanges, key);
+        self.set_open_ended(key, false);
         if let Some(x) = self.exchanges.remove(key) {
             if let Some(principal) = self.spare.reclaim(x) {
                 self.release_principal(&principal);
@@ -421,11 +423,6 @@ impl Server {
             self.trim_at = Some(at);
             self.deadlines.arm(at, ServerTimer::Trim);
         }
-    }
-
-    /// Returns the exchanges of the calls of a session.
-    fn session_calls(&self, session: Key) -> impl Iterator<Item = (Key, &ServerExchange)> {
-        self.exchanges.iter().filter(move |(_, x)| x.counts_as_call && x.session == Some(session))
     }
 
     /// Queues an exchange for `poll_ready`.

@@ -55,7 +55,7 @@ impl Server {
             return self.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
         x.body.push(piece);
-        if self.engine.has_keep_alive_pings() {
+        if self.engine.config().keep_alive.is_some() {
             // A part of a message is a sign of life, too.
             self.find_session(exchange.0);
         }
@@ -85,7 +85,7 @@ impl Server {
             None => frame,
         };
         match frame.iter().find(|b| !b.is_ascii_whitespace()) {
-            _ if self.engine.has_event_backlog() => {
+            _ if self.engine.streams().has_event_backlog() => {
                 self.refuse(key, &overloaded("too much waits for the application"));
             }
             None => {
@@ -142,7 +142,7 @@ impl Server {
             served_versions: self.engine.config().advertised_versions(),
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);
-        self.engine.handle_stream_message(self.now, stream, frame, envelope, &check);
+        self.engine.streams().handle_message(self.now, stream, frame, envelope, &check);
         self.finish_post(key, stream, route, is_request, reason);
     }
 
@@ -190,7 +190,7 @@ impl Server {
             return self
                 .refuse(key, &Refusal::new(400, "a batch has no single method that a field could repeat"));
         }
-        let (needs_answer, has_live_id) = self.engine.inspect_batch(parent, frame);
+        let (needs_answer, has_live_id) = self.engine.streams().inspect_batch(parent, frame);
         if has_live_id {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
             return self.refuse(key, &repeated_id());
@@ -199,7 +199,7 @@ impl Server {
             return self.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
-        self.engine.handle_stream_batch(self.now, stream, frame);
+        self.engine.streams().handle_batch(self.now, stream, frame);
         self.finish_post(key, stream, route, false, None);
     }
 
@@ -288,12 +288,12 @@ impl Server {
             PostRoute::Standalone | PostRoute::PresumedVersion(_) => None,
         };
         let spare = self.exchanges.get_mut(key).map(|x| core::mem::take(&mut x.spare)).unwrap_or_default();
-        let stream = self.engine.open_stream(now, parent, key, spare);
+        let stream = self.engine.streams().open(now, parent, key, spare);
         if principal.is_some() {
             self.engine.set_principal(ChannelId(parent.unwrap_or(stream)), principal.as_deref());
         }
         if let PostRoute::PresumedVersion(version) = route {
-            self.engine.begin_stateless_session(stream, version);
+            self.engine.streams().begin_stateless_session(stream, version);
         }
         let x = self.exchanges.get_mut(key)?;
         x.stream = Some(stream);
@@ -323,13 +323,13 @@ impl Server {
         if progress.is_open {
             if let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) {
                 session.call_count += 1;
-                x.counts_as_call = true;
+                self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = true);
             }
         } else if silent && progress.cancelled {
             return self.finish(key);
         } else if silent {
             x.stream = None;
-            x.spare = self.engine.drop_stream(self.now, stream);
+            x.spare = self.engine.streams().drop(self.now, stream);
             match (reason, needs_answer) {
                 (Some(reason), _) => self.refuse(key, &malformed(reason)),
                 // Only an exchange of its own can refuse a duplicate id without ending the first call (DESIGN-09).
@@ -343,9 +343,9 @@ impl Server {
 
     /// Creates the session of an answered handshake, if the handshake succeeded.
     fn begin_handshake_session(&mut self, key: Key, stream: Key) {
-        let Some(parent) = self.engine.parent_of(stream) else { return };
+        let Some(parent) = self.engine.streams().parent_of(stream) else { return };
         if self.engine.session_version(parent).is_none() {
-            self.engine.drop_stream(self.now, parent);
+            self.engine.streams().drop(self.now, parent);
             return;
         }
         let principal = self.exchanges.get(key).and_then(|x| x.principal.clone());

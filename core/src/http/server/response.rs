@@ -13,7 +13,7 @@ use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::rpc::code;
-use crate::server::exchange::StreamStatus;
+use crate::server::StreamStatus;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -30,7 +30,7 @@ impl Server {
             return;
         }
         let Some(stream) = x.stream else { return };
-        self.engine.rearm(stream);
+        self.engine.streams().rearm(stream);
         let progress = self.engine.stream_status(stream);
         let before = x.out.len();
         if x.form == ResponseForm::Undecided {
@@ -64,8 +64,9 @@ impl Server {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
             if let Some(x) = self.exchanges.get_mut(key) {
-                (x.idle_since, x.active_at) = (self.now, self.now);
+                x.idle_since = self.now;
             }
+            self.open_ended.record_activity(&mut self.exchanges, key);
             self.mark_ready(key);
         }
     }
@@ -113,8 +114,10 @@ impl Server {
             return self.mark_ready(key);
         };
         if x.kind == Kind::Post && x.stream_number == 0 {
-            x.stream_number = session.next_stream_number();
+            let number = session.next_stream_number();
+            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.stream_number = number);
         }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
             let id = replay::format_event_id(x.stream_number, x.last_event);
@@ -168,8 +171,10 @@ impl Server {
             x.respond(200, fields, BodySize::Exact(0));
         }
         let (kind, gone, session) = (x.kind, x.client_gone, x.session);
-        let stream = x.stream.take();
-        let counted = core::mem::take(&mut x.counts_as_call);
+        let (stream, counted) = (x.stream.take(), x.counts_as_call);
+        if counted {
+            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = false);
+        }
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
             session.call_count = session.call_count.saturating_sub(u32::from(counted));
             let was_get_stream = session.close_get_stream(key, self.config.max_get_streams_per_session);
@@ -180,7 +185,7 @@ impl Server {
         }
         match (stream, kind) {
             (Some(stream), Kind::Post) => {
-                let spare = self.engine.drop_stream(self.now, stream);
+                let spare = self.engine.streams().drop(self.now, stream);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     x.spare = spare;
                 }
@@ -188,7 +193,7 @@ impl Server {
             (Some(channel), _) => {
                 let newest =
                     session.and_then(|s| self.sessions.get(s)).and_then(|s| s.open_get_streams().next_back());
-                self.engine.set_stream_owner(channel, newest);
+                self.engine.streams().set_owner(channel, newest);
             }
             (None, _) => {}
         }
@@ -222,7 +227,7 @@ impl Server {
             let can_resume = numbered && begun && (events > 0 || primed());
             if let Some(stream) = stream.filter(|_| !can_resume) {
                 let discard = !begun || (numbered && events == 0);
-                self.engine.mark_unreachable(self.now, stream, discard);
+                self.engine.streams().mark_unreachable(self.now, stream, discard);
             }
             return self.fill_response(key);
         }
@@ -273,17 +278,20 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(from) else { return };
         let stream = x.stream.take();
         let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
-        let counted = core::mem::take(&mut x.counts_as_call);
-        if let Some(stream) = stream {
-            self.engine.set_stream_owner(stream, Some(to));
+        let counted = x.counts_as_call;
+        if counted {
+            self.sessions.update_exchange(&mut self.exchanges, from, |x| x.counts_as_call = false);
         }
-        if let Some(x) = self.exchanges.get_mut(to) {
+        if let Some(stream) = stream {
+            self.engine.streams().set_owner(stream, Some(to));
+        }
+        self.sessions.update_exchange(&mut self.exchanges, to, |x| {
             x.kind = Kind::Post;
             (x.stream, x.stream_number, x.last_event, x.is_modern) = (stream, number, event, modern);
             x.form = ResponseForm::EventStream;
             x.session = session;
             x.counts_as_call = counted;
-        }
+        });
     }
 
     /// Ends the exchange of a call and lets its client poll for the rest (2025-11-25; HTTP-059, SSE-017, SSE-018).
@@ -296,7 +304,7 @@ impl Server {
     /// or if replay is disabled.
     pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
         self.tick(now);
-        let Some(key) = self.engine.call_owner(call) else { return false };
+        let Some(key) = self.engine.streams().call_owner(call) else { return false };
         let Some(x) =
             self.exchanges.get(key).filter(|x| !x.client_gone && !x.output_complete && x.kind == Kind::Post)
         else {

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::admission::{Refusal, unknown_session};
-use super::exchange::{ResponseForm, ServerExchange};
+use super::exchange::ResponseForm;
 use super::get_streams::{GetStream, UnwrittenEvent, UnwrittenEvents};
 use super::replay::{self, ReplayEntry};
 use super::response::{write_entry, write_event_head};
@@ -123,9 +123,14 @@ impl Server {
     fn missed_events(&mut self, session: Key, number: u32, event: u32) -> Option<Vec<ReplayEntry>> {
         let record = self.sessions.get_mut(session).filter(|_| self.config.replay_bytes > 0)?;
         let newest = record.get_stream(number).map(|stream| stream.last_event);
-        let newest = newest.or_else(|| {
-            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(_, x)| x.last_event)
-        });
+        let newest = match newest {
+            None => self
+                .sessions
+                .find_call(&mut self.exchanges, session, number)
+                .and_then(|call| self.exchanges.get(call))
+                .map(|x| x.last_event),
+            newest => newest,
+        };
         match &self.sessions.get(session)?.replay_log {
             Some(log) => log.events_after(number, event, newest),
             // Only the priming event was sent.
@@ -137,28 +142,33 @@ impl Server {
     ///
     /// The output is in the replay log and goes to the new connection only (HTTP-055).
     fn discard_unsent(&mut self, session: Key, number: u32) {
-        let holds_stream = |x: &ServerExchange| {
-            x.session == Some(session) && x.stream_number == number && x.form == ResponseForm::EventStream
-        };
-        let all: Vec<Key> =
-            self.exchanges.iter().filter(|(_, x)| holds_stream(x)).map(|(key, _)| key).collect();
-        for key in all {
-            if let Some(x) = self.exchanges.get_mut(key) {
+        if number == 0 {
+            return; // not an event stream yet
+        }
+        for key in self.sessions.take_exchanges(&mut self.exchanges, session, number) {
+            let Some(x) = self.exchanges.get_mut(key) else { continue };
+            let is_stream = x.form == ResponseForm::EventStream;
+            if is_stream {
                 x.out.clear();
                 x.unwritten = None;
             }
-            self.mark_ready(key);
+            // One that has ended has nothing left to discard.
+            if !x.output_complete {
+                self.sessions.update_exchange(&mut self.exchanges, key, |_| {});
+            }
+            if is_stream {
+                self.mark_ready(key);
+            }
         }
     }
 
     /// Resumes the stream of a call.
     fn resume_call(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let holder =
-            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(holder, _)| holder);
-        if let Some(x) = self.exchanges.get_mut(key) {
+        let holder = self.sessions.find_call(&mut self.exchanges, session, number);
+        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
             x.session = Some(session);
             (x.stream_number, x.last_event) = (number, event);
-        }
+        });
         match holder {
             Some(holder) => {
                 self.transfer_stream(holder, key);
@@ -198,11 +208,11 @@ impl Server {
         let Some(record) = self.sessions.get_mut(session) else { return };
         record.add_get_stream(number, last_event, key);
         let channel = record.channel;
-        self.engine.set_stream_owner(channel, Some(key));
-        if let Some(x) = self.exchanges.get_mut(key) {
+        self.engine.streams().set_owner(channel, Some(key));
+        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
             (x.session, x.stream) = (Some(session), Some(channel));
             (x.stream_number, x.last_event) = (number, last_event);
-        }
+        });
         self.schedule_check(self.now + self.config.keep_alive, key);
         self.begin_events(key);
     }
@@ -218,7 +228,7 @@ impl Server {
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
     fn fill_get_streams(&mut self, session: Key) {
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
-        self.engine.rearm(channel);
+        self.engine.streams().rearm(channel);
         let is_closed = self.engine.stream_status(channel).closed;
         loop {
             let Some(record) = self.sessions.get_mut(session) else { return };
@@ -261,10 +271,11 @@ impl Server {
             x.out.push_bytes(&entry.message);
             x.out.push(EVENT_END);
         }
-        (x.idle_since, x.active_at) = (self.now, self.now);
+        x.idle_since = self.now;
         let end = x.out.consumed() + x.out.len() as u64;
         let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
         x.unwritten.get_or_insert_default().0.push_back(event);
+        self.open_ended.record_activity(&mut self.exchanges, key);
         self.mark_ready(key);
     }
 

@@ -11,9 +11,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
 use super::Server;
+use super::exchange::ServerExchange;
 use super::get_streams::GetStreams;
 use super::replay::ReplayLog;
 use crate::entropy::Entropy;
+use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -38,6 +40,8 @@ pub(super) struct HttpSession {
     pub(super) is_http_sse: bool,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Option<Box<GetStreams>>,
+    /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
+    exchanges: Tree,
     /// Number of open calls.
     pub(super) call_count: u32,
     /// The highest stream number in use.
@@ -177,6 +181,7 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             get_streams: None,
+            exchanges: Tree::new(),
             call_count: 0,
             last_stream_number: 0,
             replay_log: None,
@@ -221,6 +226,72 @@ impl SessionTable {
         }
         Some(session)
     }
+
+    // ---- exchanges of a session ------------------------------------------------------------------------------
+
+    /// Changes what the index of a session depends on: session, stream number, whether the exchange counts as a call.
+    pub(super) fn update_exchange(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        key: Key,
+        change: impl FnOnce(&mut ServerExchange),
+    ) {
+        self.remove_exchange(exchanges, key);
+        let Some(x) = exchanges.get_mut(key) else { return };
+        change(x);
+        let order = stream_order(x);
+        let is_wanted = x.counts_as_call || x.stream_number > 0;
+        let Some(session) = x.session.filter(|_| is_wanted).and_then(|s| self.table.get_mut(s)) else {
+            return;
+        };
+        x.is_indexed = true;
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        if let Ok(place) = session.exchanges.place(exchanges, compare) {
+            session.exchanges.insert(exchanges, place, key);
+        }
+    }
+
+    /// Removes an exchange from the index of its session, which may have ended.
+    pub(super) fn remove_exchange(&mut self, exchanges: &mut Slab<ServerExchange>, key: Key) {
+        let Some(x) = exchanges.get_mut(key) else { return };
+        if !core::mem::take(&mut x.is_indexed) {
+            return;
+        }
+        let (order, session) = (stream_order(x), x.session);
+        let Some(session) = session.and_then(|s| self.table.get_mut(s)) else { return };
+        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
+        session.exchanges.remove(exchanges, key, compare);
+    }
+
+    /// Returns the exchange of the call whose stream has a number.
+    pub(super) fn find_call(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        session: Key,
+        number: u32,
+    ) -> Option<Key> {
+        let session = self.table.get_mut(session)?;
+        session.exchanges.find(exchanges, |_, x| stream_order(x).cmp(&(number, false)))
+    }
+
+    /// Removes all exchanges of a stream from the index, and returns them.
+    pub(super) fn take_exchanges(
+        &mut self,
+        exchanges: &mut Slab<ServerExchange>,
+        session: Key,
+        number: u32,
+    ) -> Vec<Key> {
+        let mut found = Vec::new();
+        while let Some(key) = self
+            .table
+            .get_mut(session)
+            .and_then(|session| session.exchanges.find(exchanges, |_, x| x.stream_number.cmp(&number)))
+        {
+            self.remove_exchange(exchanges, key);
+            found.push(key);
+        }
+        found
+    }
 }
 
 /// Queues a new session.
@@ -249,7 +320,9 @@ impl Server {
         match self.sessions.get_mut(key) {
             // SEC-005: the session id alone does not authenticate.
             Some(session) if session.principal == principal && !session.is_http_sse => {
-                if !self.engine.is_shutting_down() && self.engine.stream_status(session.channel).closed {
+                if !self.engine.streams().is_shutting_down()
+                    && self.engine.stream_status(session.channel).closed
+                {
                     // The application closed the channel (HTTP-070).
                     self.end_session(key);
                     return SessionLookup::Unknown;
@@ -298,8 +371,9 @@ impl Server {
 
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.schedule_session_check();
-        self.engine.mark_http_session(channel);
-        self.sessions.insert(self.now, channel, principal, &mut self.entropy)
+        let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
+        self.engine.streams().mark_session(channel, session);
+        session
     }
 
     /// Returns the revision of a session.
@@ -316,19 +390,24 @@ impl Server {
         }
         let calls: Vec<Key> = match session.call_count {
             0 => Vec::new(),
-            _ => self.session_calls(key).map(|(call, _)| call).collect(),
+            _ => session.exchanges.keys(&mut self.exchanges),
         };
-        for exchange in calls.into_iter().chain(session.open_get_streams()) {
+        for exchange in session.open_get_streams() {
             self.finish(exchange);
         }
-        self.engine.drop_stream(self.now, session.channel);
+        // With its channel all calls of the session end. One after the other, their streams would look for them.
+        self.engine.streams().drop(self.now, session.channel);
+        for exchange in calls {
+            if self.exchanges.get(exchange).is_some_and(|x| x.counts_as_call) {
+                self.finish(exchange);
+            }
+        }
     }
 
     /// Ends the session whose messages the engine has on this channel.
     pub(super) fn end_session_of(&mut self, channel: Key) {
-        let found = self.sessions.table.iter().find(|(_, session)| session.channel == channel);
-        if let Some(key) = found.map(|(key, _)| key) {
-            self.end_session(key);
+        if let Some(session) = self.engine.streams().session_of(channel) {
+            self.end_session(session);
         }
     }
 
@@ -348,6 +427,11 @@ impl Server {
         // Memory of many closed sessions.
         self.sessions.table.trim();
     }
+}
+
+/// Returns what exchanges of a session are ordered by.
+const fn stream_order(x: &ServerExchange) -> (u32, bool) {
+    (x.stream_number, !x.counts_as_call)
 }
 
 #[cfg(test)]

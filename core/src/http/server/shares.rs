@@ -1,16 +1,15 @@
 //! The shares of open exchanges that streams and principals may have, and eviction of quiet streams.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::Server;
 use super::admission::overloaded;
 use super::exchange::{Kind, ServerExchange};
 use super::response::write_empty_event;
 use crate::frame::sse::EventHead;
-use crate::slab::Key;
+use crate::slab::list::List;
+use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
-use crate::time::Instant;
 
 /// Streams without an end of their own: GET streams, subscriptions, and the streams of HTTP+SSE.
 #[derive(Debug)]
@@ -18,15 +17,22 @@ pub(super) struct OpenEndedStreams {
     count: usize,
     /// The largest number of streams.
     limit: usize,
-    /// Streams that were the quietest when they were last looked for, the quietest one at the end.
-    ///
-    /// One search finds many, so that ending a stream does not visit all exchanges each time.
-    quietest: Vec<(Instant, Key)>,
+    /// Those that may end for another one, the quietest one first.
+    quietest: List,
 }
 
 impl OpenEndedStreams {
     pub(super) const fn new(max_exchanges: usize) -> Self {
-        Self { count: 0, limit: share_of_streams(max_exchanges), quietest: Vec::new() }
+        Self { count: 0, limit: share_of_streams(max_exchanges), quietest: List::new() }
+    }
+
+    /// Records that a message was sent on a stream.
+    pub(super) fn record_activity(&mut self, exchanges: &mut Slab<ServerExchange>, key: Key) {
+        let x = exchanges.get(key);
+        if x.is_some_and(|x| x.is_open_ended && matches!(x.kind, Kind::Get | Kind::Post)) {
+            self.quietest.remove(exchanges, key);
+            self.quietest.push(exchanges, key);
+        }
     }
 }
 
@@ -73,13 +79,20 @@ impl Server {
 
     pub(super) fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        match (core::mem::replace(&mut x.is_open_ended, is_open_ended), is_open_ended) {
-            (false, true) => {
-                x.active_at = self.now;
-                self.open_ended.count += 1;
-            }
-            (true, false) => self.open_ended.count -= 1,
-            _ => {}
+        let was_open_ended = core::mem::replace(&mut x.is_open_ended, is_open_ended);
+        let may_end = matches!(x.kind, Kind::Get | Kind::Post);
+        if was_open_ended == is_open_ended {
+            return;
+        }
+        if is_open_ended {
+            self.open_ended.count += 1;
+        } else {
+            self.open_ended.count -= 1;
+        }
+        if may_end && is_open_ended {
+            self.open_ended.quietest.push(&mut self.exchanges, key);
+        } else if may_end {
+            self.open_ended.quietest.remove(&mut self.exchanges, key);
         }
     }
 
@@ -88,7 +101,7 @@ impl Server {
     /// A GET stream can be resumed or opened again after a delay that it names; a subscription gets its final result
     /// (SUB-013). Neither owes a response (HTTP-058). Returns whether there was one.
     fn end_quietest_stream(&mut self, principal: Option<&str>) -> bool {
-        let Some((_, key)) = self.next_quietest(principal) else { return false };
+        let Some(key) = self.next_quietest(principal) else { return false };
         let Some(x) = self.exchanges.get_mut(key) else { return false };
         match (x.kind, x.stream) {
             (Kind::Post, Some(stream)) => {
@@ -106,36 +119,13 @@ impl Server {
         true
     }
 
-    /// Returns the quietest stream that may end.
-    fn next_quietest(&mut self, principal: Option<&str>) -> Option<(Instant, Key)> {
-        let may_end = |x: &ServerExchange| {
-            x.is_open_ended && !x.client_gone && matches!(x.kind, Kind::Get | Kind::Post)
-        };
-        if let Some(principal) = principal {
-            let own = self.exchanges.iter().filter(|(_, x)| x.principal.as_deref() == Some(principal));
-            return own.filter(|(_, x)| may_end(x)).map(|(key, x)| (x.active_at, key)).min();
-        }
-        for searched in [false, true] {
-            if searched {
-                let mut all: Vec<(Instant, Key)> = self
-                    .exchanges
-                    .iter()
-                    .filter(|(_, x)| may_end(x))
-                    .map(|(key, x)| (x.active_at, key))
-                    .collect();
-                all.sort_unstable();
-                all.truncate(SEARCH_RESULTS);
-                all.reverse();
-                all.shrink_to_fit();
-                self.open_ended.quietest = all;
-            }
-            while let Some((at, key)) = self.open_ended.quietest.pop() {
-                if self.exchanges.get(key).is_some_and(|x| may_end(x) && x.active_at == at) {
-                    return Some((at, key));
-                }
-            }
-        }
-        None
+    /// Returns the quietest stream that may end, of all or of one principal.
+    ///
+    /// That of a principal is looked for among all streams. This is needed only beyond the limit of the principal.
+    fn next_quietest(&self, principal: Option<&str>) -> Option<Key> {
+        let mut all = self.open_ended.quietest.iter(&self.exchanges);
+        let is_own = |x: &ServerExchange| principal.is_none() || x.principal.as_deref() == principal;
+        all.find(|(_, x)| !x.client_gone && is_own(x)).map(|(key, _)| key)
     }
 
     /// Counts an exchange for its principal. Returns false if the principal has too many and none of its streams can
@@ -166,5 +156,3 @@ impl Server {
 
 /// Factor of the retry time of an evicted GET stream: a client that came back immediately would evict the next stream.
 const CROWDED_RETRY: u32 = 10;
-/// Number of streams that one search for the quietest one finds.
-const SEARCH_RESULTS: usize = 64;

@@ -1,0 +1,278 @@
+//! Checks of a request before it is delivered: era and revision, `_meta`, header fields, method, capability.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::channel::{LegacySession, ServerEndpoint, session};
+use super::config::Config;
+use super::header_check::HeaderCheck;
+use super::log;
+use crate::json::string;
+use crate::meta;
+use crate::methods::{self, MethodRule};
+use crate::raw::RawJson;
+use crate::rpc::RpcError;
+use crate::rpc::envelope::{MetaSpans, ParamsSpans};
+use crate::shape;
+use crate::slab::Key;
+use crate::version::{Era, Version};
+
+/// A request that passed all checks.
+pub(super) struct AcceptedRequest {
+    pub(super) version: Version,
+    pub(super) method: Cow<'static, str>,
+    pub(super) cacheable: bool,
+}
+
+/// The origin of a message.
+#[derive(Clone, Copy)]
+pub(super) struct MessageSource<'a> {
+    /// Channel that receives the answer.
+    pub(super) channel: Key,
+    /// Channel that owns the request id.
+    pub(super) root: Key,
+    /// Batch that the message belongs to.
+    pub(super) batch: Option<Key>,
+    /// The request was queued before.
+    pub(super) waited: bool,
+    /// Header fields to check the message against.
+    pub(super) header_check: Option<&'a dyn HeaderCheck>,
+}
+
+/// Result of checking the modern metadata of a request.
+enum ModernCheck {
+    /// The request has no modern metadata.
+    NotModern,
+    Version(Version),
+}
+
+/// A request as received.
+pub(super) struct ReceivedRequest<'a> {
+    pub(super) source: MessageSource<'a>,
+    pub(super) frame: &'a Bytes,
+    pub(super) method: &'a str,
+    pub(super) params: &'a ParamsSpans,
+    /// Its `_meta` is the text that [`RequestCheck::known_meta`] returned.
+    pub(super) has_known_meta: bool,
+}
+
+/// Checks requests, and remembers the last valid `_meta`.
+#[derive(Debug, Default)]
+pub(super) struct RequestCheck {
+    last_meta: Option<Box<MetaCache>>,
+}
+
+/// The last valid `_meta` text, with the offsets of its parts.
+///
+/// A client repeats its `_meta` in every request. An equal text is recognized and not parsed again.
+#[derive(Debug)]
+struct MetaCache {
+    text: Box<[u8]>,
+    parts: MetaSpans,
+    version: Version,
+}
+
+impl RequestCheck {
+    /// Returns the last valid `_meta` text and its parts.
+    pub(super) fn known_meta(&self) -> Option<(&[u8], &MetaSpans)> {
+        self.last_meta.as_deref().map(|known| (&*known.text, &known.parts))
+    }
+
+    /// Forgets the last `_meta`.
+    pub(super) fn trim(&mut self) {
+        self.last_meta = None;
+    }
+
+    /// Finds the era of a request and checks it. Returns `None` if the engine answers it.
+    ///
+    /// The order of the checks is that of HTTP-029 and DEC-007.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn check(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        config: &Config,
+        request: &ReceivedRequest<'_>,
+    ) -> Result<Option<AcceptedRequest>, RpcError> {
+        let &ReceivedRequest { source, frame, method, params, .. } = request;
+        let rule = methods::request_rule(method);
+        let modern_check = self.check_modern_meta(endpoint, config, request)?;
+        let version = match modern_check {
+            ModernCheck::Version(_) if source.batch.is_some() => {
+                return Err(RpcError::invalid_request("its revision has no batches")); // BATCH-004
+            }
+            ModernCheck::Version(version) => version,
+            ModernCheck::NotModern => legacy_version(endpoint, config, request, rule)?,
+        };
+        if let Some(check) = source.header_check {
+            // Legacy revisions lack the code for a mismatch (ERR-005).
+            let in_revision = |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+            check.check_request(version, method, frame, params).map_err(in_revision)?;
+        }
+        let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
+        match rule {
+            Some(rule) => {
+                if rule
+                    .required_capability_in(version)
+                    .is_some_and(|capability| !config.capabilities.has(capability))
+                {
+                    return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
+                }
+                if let Some(check) = source.header_check {
+                    let in_revision =
+                        |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+                    check.check_params(version, method, frame, params).map_err(in_revision)?;
+                }
+                if rule.handled_by_engine {
+                    return Ok(None);
+                }
+                let cacheable = rule.cacheable;
+                Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
+            }
+            None => {
+                let client = || match version.era() {
+                    Era::Modern => {
+                        params.meta.capabilities.slice(frame).map(|c| RawJson::trusted(frame.slice_ref(c)))
+                    }
+                    Era::Legacy => session(endpoint, source.root).map(LegacySession::capabilities),
+                };
+                config.check_custom_method(method, version, client)?;
+                Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
+            }
+        }
+    }
+
+    /// Checks the metadata of a modern request (META-009, META-010, META-014, VER-009).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn check_modern_meta(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        config: &Config,
+        request: &ReceivedRequest<'_>,
+    ) -> Result<ModernCheck, RpcError> {
+        let &ReceivedRequest { source, frame, params, has_known_meta: known, .. } = request;
+        let served = config.modern_versions();
+        if served.is_empty() {
+            return Ok(ModernCheck::NotModern);
+        }
+        let Some(c) = endpoint.channels.get_mut(source.channel) else {
+            return Ok(ModernCheck::NotModern);
+        };
+        if known {
+            if let Some(known) = &self.last_meta {
+                c.allows_idless_errors = true;
+                if let Some(check) = source.header_check {
+                    check.check_version(Some(known.version.as_str()))?;
+                }
+                return Ok(ModernCheck::Version(known.version));
+            }
+        }
+        let parts = &params.meta;
+        let Some(version) = parts.version.slice(frame) else {
+            if let Some(check) = source.header_check {
+                check.check_version(None)?;
+            }
+            // A modern key without the version is a modern request with missing metadata, not a legacy one.
+            let modern =
+                parts.has_reserved || source.header_check.is_some_and(|check| check.indicates_modern());
+            return if modern { Err(missing_meta_error(parts)) } else { Ok(ModernCheck::NotModern) };
+        };
+        let Some(name) = string(version) else {
+            return Err(RpcError::invalid_params(format!(
+                "`_meta` member `{}` is not a string",
+                meta::PROTOCOL_VERSION
+            )));
+        };
+        if let Some(check) = source.header_check {
+            check.check_version(Some(&name))?;
+        }
+        let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
+            // VER-009; checked first, because another revision may have other rules.
+            return Err(config.unsupported_version_error(&name));
+        };
+        match parts.capabilities.slice(frame) {
+            Some([b'{', ..]) => {}
+            None => return Err(missing_meta_error(parts)),
+            Some(_) => return Err(wrong_type_error(meta::CLIENT_CAPABILITIES, "an object")),
+        }
+        if parts.info.slice(frame).is_some_and(|i| i.first() != Some(&b'{')) {
+            return Err(wrong_type_error(meta::CLIENT_INFO, "an object"));
+        }
+        if let Some(level) = parts.log_level.slice(frame) {
+            if log::parse_threshold(level).is_none() {
+                return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
+            }
+        }
+        c.allows_idless_errors = true;
+        // A text with a progress token differs in each request.
+        let repeats = |t: &&[u8]| t.len() <= endpoint.limits.max_meta_cache && parts.token.is_empty();
+        if let Some(text) = parts.whole.slice(frame).filter(repeats) {
+            // Relative to the beginning of the text; `shifted` wraps.
+            let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
+            self.last_meta = Some(Box::new(MetaCache { text: text.into(), parts, version }));
+        }
+        Ok(ModernCheck::Version(version))
+    }
+}
+
+/// Returns the revision of a request without modern metadata.
+///
+/// # Errors
+///
+/// The error response to send.
+fn legacy_version(
+    endpoint: &ServerEndpoint,
+    config: &Config,
+    request: &ReceivedRequest<'_>,
+    rule: Option<&MethodRule>,
+) -> Result<Version, RpcError> {
+    let &ReceivedRequest { source, frame, params, .. } = request;
+    let served = config.legacy_versions();
+    let name = rule.map_or("", |r| r.name);
+    if served.is_empty() {
+        if let Some(check) = source.header_check {
+            check.require_modern()?;
+        }
+        if name == methods::INITIALIZE {
+            // The revisions are the one fact that an older client can show its user (VER-032, VER-033, DEC-006).
+            let requested = RawJson::trusted(frame.slice_ref(params.whole.slice(frame).unwrap_or_default()));
+            let requested = requested.member("protocolVersion").and_then(|v| v.string());
+            return Err(config.unsupported_version_error(requested.as_deref().unwrap_or_default()));
+        }
+        return Err(missing_meta_error(&params.meta));
+    }
+    match (name, session(endpoint, source.root)) {
+        (methods::DISCOVER, _) if !config.modern_versions().is_empty() => {
+            Err(missing_meta_error(&params.meta))
+        }
+        (methods::INITIALIZE, _) if source.batch.is_some() => {
+            Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
+        }
+        (methods::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
+        (_, Some(session)) => Ok(session.version),
+        // `ping` is allowed before the handshake (PING-001).
+        (methods::INITIALIZE | methods::PING, None) => Ok(served.newest().unwrap_or(Version::V2024_11_05)),
+        (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
+    }
+}
+
+/// Returns error -32602 with the names of missing metadata (META-014).
+fn missing_meta_error(parts: &MetaSpans) -> RpcError {
+    let required = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
+    let names: Vec<&str> =
+        required.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
+    RpcError::invalid_params(format!("`params._meta` lacks {}", names.join(" and ")))
+}
+
+fn wrong_type_error(key: &str, what: &str) -> RpcError {
+    RpcError::invalid_params(format!("`_meta` member `{key}` is not {what}"))
+}

@@ -1,0 +1,195 @@
+//! State of calls that a modern client keeps between two rounds: sealed for it, and opened when it retries (MRTR).
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+#[cfg(feature = "crypto")]
+use alloc::sync::Arc;
+
+use super::channel::ServerEndpoint;
+#[cfg(feature = "crypto")]
+use super::channel::principal;
+use super::config::Config;
+use super::event::Call;
+use super::retry::RetryContext;
+#[cfg(feature = "crypto")]
+use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
+use crate::error::UseError;
+use crate::json::{Span, object_members};
+use crate::methods;
+use crate::model::InputRequests;
+use crate::raw::RawJson;
+use crate::rpc::RpcError;
+
+/// Seals state, if keys are configured.
+#[derive(Debug)]
+pub(super) struct Sealing {
+    #[cfg(feature = "crypto")]
+    sealer: Option<Arc<dyn StateSealer>>,
+}
+
+impl Sealing {
+    #[cfg_attr(not(feature = "crypto"), allow(unused_variables, reason = "there are no keys"))]
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            #[cfg(feature = "crypto")]
+            sealer: config.sealer.clone(),
+        }
+    }
+
+    /// Derives the keys that were configured lazily.
+    #[cfg_attr(
+        not(feature = "crypto"),
+        allow(unused_variables, clippy::unused_self, reason = "there are no keys")
+    )]
+    #[cfg_attr(
+        not(feature = "crypto"),
+        allow(clippy::needless_pass_by_ref_mut, reason = "there are no keys")
+    )]
+    pub(super) fn init(&mut self, config: &Config) {
+        #[cfg(feature = "crypto")]
+        if let (None, Some(seed)) = (&self.sealer, &config.seed) {
+            self.sealer = Some(sealer_from_seed(seed));
+        }
+    }
+
+    /// Returns the sealed state for the client, or `None` if there is nothing to seal and no key.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NoSealKeys`], or an error of the sealer.
+    #[cfg_attr(
+        not(feature = "crypto"),
+        allow(unused_variables, clippy::unused_self, reason = "there are no keys")
+    )]
+    pub(super) fn seal(
+        &self,
+        endpoint: &ServerEndpoint,
+        config: &Config,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+    ) -> Result<Option<String>, UseError> {
+        let empty = RetryContext::default();
+        let round = call.retry.as_deref().unwrap_or(&empty);
+        let carried = round
+            .carried_answers(requests)
+            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
+        #[cfg(feature = "crypto")]
+        if let Some(keys) = &self.sealer {
+            let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
+            let answers = carried.chain(requested).collect();
+            let record =
+                crate::seal::RequestState { attempt: round.attempt.saturating_add(1), state, answers };
+            // Rounded up to whole seconds, so that state never expires too early.
+            let rounding = core::time::Duration::from_micros(999_999);
+            let expires = config.anchor.unix_secs(endpoint.now + endpoint.limits.input_timeout + rounding);
+            let principal = principal(endpoint, call.channel.0);
+            return keys.seal(call, principal, &record, expires, endpoint.limits.max_request_state).map(Some);
+        }
+        if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoSealKeys) }
+    }
+
+    /// Returns state and responses of a modern retry.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn read_retry(
+        &self,
+        endpoint: &ServerEndpoint,
+        config: &Config,
+        call: &Call,
+    ) -> Result<Option<Box<RetryContext>>, RpcError> {
+        let (inputs, state) = (call.params.input_responses, call.params.request_state);
+        if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
+            return Ok(None);
+        }
+        let mut round = self.unseal(endpoint, config, call, state)?;
+        if let Some(inputs) = inputs.slice(&call.frame) {
+            read_responses(call, inputs, endpoint.limits.max_inputs, &mut round)?;
+        }
+        Ok(Some(Box::new(round)))
+    }
+
+    /// Opens the sealed state of an earlier round (MRTR-020, MRTR-021, MRTR-023).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn unseal(
+        &self,
+        endpoint: &ServerEndpoint,
+        config: &Config,
+        call: &Call,
+        state: Span,
+    ) -> Result<RetryContext, RpcError> {
+        if state.is_empty() {
+            // A server without keys sends no state, so the responses arrive without it.
+            return Ok(RetryContext::default());
+        }
+        let Some(text) = call.slice(state).and_then(|text| text.string()) else {
+            return Err(RpcError::invalid_params("`params.requestState` is not a string"));
+        };
+        let opened = self.open(endpoint, config, call, &text);
+        // The message is the same for every reason, so a forger learns nothing.
+        opened.ok_or_else(|| RpcError::invalid_params("`params.requestState` is not valid: begin again"))
+    }
+
+    #[cfg(feature = "crypto")]
+    fn open(
+        &self,
+        endpoint: &ServerEndpoint,
+        config: &Config,
+        call: &Call,
+        text: &str,
+    ) -> Option<RetryContext> {
+        let now = config.anchor.unix_secs(endpoint.now);
+        let principal = principal(endpoint, call.channel.0);
+        self.sealer.as_ref()?.open(call, principal, text, now, endpoint.limits.max_request_state)
+    }
+
+    #[cfg(not(feature = "crypto"))]
+    #[allow(clippy::unused_self, reason = "there are no keys")]
+    const fn open(&self, _: &ServerEndpoint, _: &Config, _: &Call, _: &str) -> Option<RetryContext> {
+        None
+    }
+}
+
+/// Adds the input responses of a retry to those that its state carries.
+///
+/// # Errors
+///
+/// The error response to send.
+fn read_responses(
+    call: &Call,
+    inputs: &[u8],
+    max_inputs: usize,
+    round: &mut RetryContext,
+) -> Result<(), RpcError> {
+    if inputs.first() != Some(&b'{') {
+        return Err(RpcError::invalid_params("`params.inputResponses` is not an object")); // MRTR-027
+    }
+    let mut invalid_key = None;
+    let requested_keys = round.requested_keys.take();
+    object_members(inputs, |key, value| {
+        let key = core::str::from_utf8(key).unwrap_or_default();
+        if requested_keys.as_ref().is_some_and(|keys| keys.iter().all(|other| **other != *key)) {
+            return; // MRTR-028
+        }
+        if value.first() != Some(&b'{') {
+            invalid_key.get_or_insert_with(|| String::from(key));
+        } else if round.answers.len() < max_inputs && !round.answers.iter().any(|(k, _)| **k == *key) {
+            // The response of an earlier round is not replaced.
+            let value = RawJson::trusted(call.frame.slice_ref(value));
+            round.answers.push((key.into(), Ok(value)));
+        }
+    });
+    match invalid_key {
+        Some(key) => {
+            let key = crate::rpc::clip(&key);
+            Err(RpcError::invalid_params(format!("`params.inputResponses.{key}` is not an object")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,129 @@
+//! List: values of a slab in order of their arrival, whose links are in the values.
+//!
+//! Invariant: the list names exactly those values that were added and not removed.
+
+use super::{Key, NO_SLOT, Slab};
+
+/// Links of a value in a [`List`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListLinks {
+    pub(crate) previous: u32,
+    pub(crate) next: u32,
+}
+
+impl ListLinks {
+    /// The links of a value that is in no list.
+    pub(crate) const NONE: Self = Self { previous: NO_SLOT, next: NO_SLOT };
+}
+
+/// A value that has links for a [`List`].
+pub(crate) trait ListNode {
+    fn list_links(&self) -> ListLinks;
+    fn set_list_links(&mut self, links: ListLinks);
+}
+
+/// Values of a slab in order of their arrival; see the [module](self).
+#[derive(Debug)]
+pub(crate) struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        Self { first: NO_SLOT, last: NO_SLOT }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first == NO_SLOT
+    }
+
+    /// Returns the oldest value.
+    pub(crate) fn first<T>(&self, slab: &Slab<T>) -> Option<Key> {
+        slab.key_at(self.first)
+    }
+
+    /// Returns the value after one of the list.
+    pub(crate) fn next<T: ListNode>(slab: &Slab<T>, key: Key) -> Option<Key> {
+        slab.key_at(slab.get(key)?.list_links().next)
+    }
+
+    /// Returns all values in their order.
+    pub(crate) fn iter<'s, T: ListNode>(&self, slab: &'s Slab<T>) -> impl Iterator<Item = (Key, &'s T)> {
+        let mut at = self.first;
+        core::iter::from_fn(move || {
+            let key = slab.key_at(at)?;
+            let node = slab.get(key)?;
+            at = node.list_links().next;
+            Some((key, node))
+        })
+    }
+
+    /// Adds a value at the end.
+    pub(crate) fn push<T: ListNode>(&mut self, slab: &mut Slab<T>, key: Key) {
+        let Some(node) = slab.at_mut(key.slot) else { return };
+        node.set_list_links(ListLinks { previous: self.last, next: NO_SLOT });
+        match slab.at_mut(self.last) {
+            Some(last) => last.set_list_links(ListLinks { next: key.slot, ..last.list_links() }),
+            None => self.first = key.slot,
+        }
+        self.last = key.slot;
+    }
+
+    /// Removes a value, which must be in the list.
+    pub(crate) fn remove<T: ListNode>(&mut self, slab: &mut Slab<T>, key: Key) {
+        let Some(node) = slab.at_mut(key.slot) else { return };
+        let ListLinks { previous, next } = node.list_links();
+        node.set_list_links(ListLinks::NONE);
+        match slab.at_mut(previous) {
+            Some(node) => node.set_list_links(ListLinks { next, ..node.list_links() }),
+            None => self.first = next,
+        }
+        match slab.at_mut(next) {
+            Some(node) => node.set_list_links(ListLinks { previous, ..node.list_links() }),
+            None => self.last = previous,
+        }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    struct Entry(ListLinks);
+
+    impl ListNode for Entry {
+        fn list_links(&self) -> ListLinks {
+            self.0
+        }
+
+        fn set_list_links(&mut self, links: ListLinks) {
+            self.0 = links;
+        }
+    }
+
+    #[test]
+    fn list_keeps_the_order_of_arrival_after_every_removal() {
+        for remove in 0..120 {
+            let (mut slab, mut list) = (Slab::new(), List::new());
+            let mut expected: Vec<Key> = (0..5).map(|_| slab.insert(Entry(ListLinks::NONE))).collect();
+            expected.iter().for_each(|key| list.push(&mut slab, *key));
+            let mut order = remove;
+            while !expected.is_empty() {
+                assert!(list.iter(&slab).map(|(key, _)| key).eq(expected.iter().copied()));
+                let key = expected.remove(order % expected.len());
+                order /= 2;
+                list.remove(&mut slab, key);
+                slab.remove(key);
+            }
+            assert!(list.iter(&slab).next().is_none());
+        }
+    }
+}
