@@ -252,9 +252,85 @@ pub(crate) enum ResponseMatch {
     Unknown,
 }
 
+/// The slab of outbound calls, with the numbers of those that are counted per operation.
+///
+/// Invariant: each number equals that of the calls with the purpose, which never changes.
+#[derive(Debug, Default)]
+pub(crate) struct CallSlab {
+    slab: Slab<OutboundCall>,
+    /// Number of calls of the application.
+    application: u32,
+    /// Number of keep-alive pings.
+    pings: u32,
+}
+
+impl CallSlab {
+    const fn new() -> Self {
+        Self { slab: Slab::new(), application: 0, pings: 0 }
+    }
+
+    fn counter(&mut self, purpose: CallPurpose) -> Option<&mut u32> {
+        match purpose {
+            CallPurpose::Application => Some(&mut self.application),
+            CallPurpose::KeepAlive => Some(&mut self.pings),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, call: OutboundCall) -> Key {
+        if let Some(count) = self.counter(call.purpose) {
+            *count += 1;
+        }
+        self.slab.insert(call)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<OutboundCall> {
+        let call = self.slab.remove(key)?;
+        if let Some(count) = self.counter(call.purpose) {
+            *count -= 1;
+        }
+        Some(call)
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&OutboundCall> {
+        self.slab.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut OutboundCall> {
+        self.slab.get_mut(key)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &OutboundCall)> {
+        self.slab.iter()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Returns the number of calls of the application.
+    pub(crate) const fn application_calls(&self) -> usize {
+        self.application as usize
+    }
+
+    /// Returns the number of keep-alive pings.
+    pub(crate) const fn pings(&self) -> usize {
+        self.pings as usize
+    }
+
+    /// Releases the memory if there are no calls.
+    pub(crate) fn trim(&mut self) {
+        self.slab.trim();
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct OutboundCalls {
-    pub(crate) calls: Slab<OutboundCall>,
+    pub(crate) calls: CallSlab,
 }
 
 /// Number of bits of the slot in a request id.
@@ -264,7 +340,7 @@ const SLOT_BITS: u32 = 16;
 
 impl OutboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: Slab::new() }
+        Self { calls: CallSlab::new() }
     }
 
     /// Returns the id on the wire. It is never zero, which some peers take for a missing id.
@@ -272,15 +348,18 @@ impl OutboundCalls {
         (i64::from(key.generation) << SLOT_BITS | i64::from(key.slot)) + 1
     }
 
+    /// Returns the key that an id on the wire encodes, whether there was such a call or not.
+    pub(crate) fn key_of(id: &RequestId) -> Option<Key> {
+        let raw = id.as_int().and_then(|i| u64::try_from(i).ok())?.checked_sub(1)?;
+        let generation = u32::try_from(raw >> SLOT_BITS).ok()?;
+        Some(Key { slot: (raw & ((1 << SLOT_BITS) - 1)) as u32, generation })
+    }
+
     pub(crate) fn lookup(&self, id: &RequestId) -> ResponseMatch {
-        let Some(raw) = id.as_int().and_then(|i| u64::try_from(i).ok()).and_then(|i| i.checked_sub(1)) else {
-            return ResponseMatch::Unknown;
-        };
-        let Ok(generation) = u32::try_from(raw >> SLOT_BITS) else { return ResponseMatch::Unknown };
-        let key = Key { slot: (raw & ((1 << SLOT_BITS) - 1)) as u32, generation };
+        let Some(key) = Self::key_of(id) else { return ResponseMatch::Unknown };
         if self.calls.get(key).is_some() {
             ResponseMatch::Live(key)
-        } else if self.calls.is_stale(key) {
+        } else if self.calls.slab.is_stale(key) {
             ResponseMatch::Late
         } else {
             ResponseMatch::Unknown
@@ -323,6 +402,26 @@ mod tests {
         assert!(seen.insert(OutboundCalls::wire_id(out.calls.insert(call()))));
         for unknown in [0, -1, i64::MAX, 99 << 20] {
             assert_eq!(out.lookup(&RequestId::int(unknown)), ResponseMatch::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_calls_equal_a_recount_after_every_step() {
+        let (mut out, mut keys) = (OutboundCalls::new(), alloc::vec::Vec::new());
+        let purposes = [CallPurpose::Application, CallPurpose::KeepAlive, CallPurpose::Internal];
+        for step in 0..600_usize {
+            if step % 7 < 4 {
+                let purpose = purposes[step % 3];
+                keys.push(out.calls.insert(OutboundCall { purpose, ..call() }));
+            } else {
+                let key = keys.swap_remove(step * 31 % keys.len());
+                assert!(out.calls.remove(key).is_some() && out.calls.remove(key).is_none());
+            }
+            let count = |purpose| {
+                out.calls.iter().filter(|(_, c): &(Key, &OutboundCall)| c.purpose == purpose).count()
+            };
+            assert_eq!(out.calls.application_calls(), count(CallPurpose::Application));
+            assert_eq!(out.calls.pings(), count(CallPurpose::KeepAlive));
         }
     }
 

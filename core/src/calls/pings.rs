@@ -104,8 +104,7 @@ impl<R: Role> Endpoint<R> {
     fn has_room_for_ping(&self) -> bool {
         let max = self.limits.effective_max_pending_calls();
         let calls = &self.outbound.calls;
-        let is_ping = |(_, call): &(Key, &OutboundCall)| call.purpose == CallPurpose::KeepAlive;
-        calls.len() < max && calls.iter().filter(is_ping).count() < (max / 4).max(1)
+        calls.len() < max && calls.pings() < (max / 4).max(1)
     }
 
     fn send_ping(&mut self, channel: Key, settings: KeepAlivePing) {

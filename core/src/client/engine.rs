@@ -275,8 +275,8 @@ impl Engine {
 
     /// Returns the number of calls without an outcome.
     #[must_use]
-    pub fn pending_calls(&self) -> usize {
-        self.endpoint.outbound.calls.iter().filter(|(_, c)| c.purpose == CallPurpose::Application).count()
+    pub const fn pending_calls(&self) -> usize {
+        self.endpoint.outbound.calls.application_calls()
     }
 
     /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
