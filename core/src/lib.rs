@@ -185,6 +185,7 @@ pub mod head;
 pub mod http;
 mod identity;
 mod json;
+mod key_queue;
 mod limits;
 pub mod meta;
 mod methods;

@@ -1,6 +1,5 @@
 //! Operations on outbound calls: queue, check, retain, end.
 
-use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use super::config::Config;
@@ -12,6 +11,7 @@ use crate::calls::outbound::{CallKey, CallPurpose};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::error::{CallError, UseError};
 use crate::json::TopLevelMembers;
+use crate::key_queue::KeyQueue;
 use crate::methods::{self, Capability};
 use crate::raw::RawJson;
 use crate::slab::Key;
@@ -20,7 +20,7 @@ use crate::version::Era;
 /// Queued calls, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
-    pub(super) calls: VecDeque<Key>,
+    pub(super) calls: KeyQueue,
     pub(super) bytes: usize,
 }
 
@@ -85,7 +85,8 @@ impl Engine {
 
     /// Sends the queued calls when the connection is ready.
     pub(super) fn flush_queue(&mut self) {
-        for key in self.queue.take().map(|queue| queue.calls).into_iter().flatten() {
+        let Some(queue) = self.queue.take() else { return };
+        for key in queue.calls.iter() {
             let now = self.endpoint.now;
             let Some(call) = self.endpoint.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
@@ -119,7 +120,8 @@ impl Engine {
         if let Some(queued) = queued {
             if let Some(queue) = &mut self.queue {
                 queue.bytes = queue.bytes.saturating_sub(queued.cost());
-                queue.calls.retain(|k| *k != key);
+                let calls = &self.endpoint.outbound.calls;
+                queue.calls.record_removal(|key| calls.get(key).is_some_and(|c| c.queued.is_some()));
             }
         } else if let Some(sent) = self.wire_key(key) {
             self.endpoint.send_cancellation(sent, reason);

@@ -374,7 +374,7 @@ impl Engine {
         let key = self.endpoint.outbound.calls.insert(call);
         let queue = self.queue.get_or_insert_default();
         queue.bytes = bytes;
-        queue.calls.push_back(key);
+        queue.calls.push(key);
         Ok(CallKey(key))
     }
 

@@ -1,5 +1,6 @@
 //! The interface for transports with separate exchanges, which report the outcome of each request.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallPurpose, OutboundCalls, ResponseMatch};
+use crate::calls::outbound::{CallPurpose, EndedRequests, OutboundCalls, ResponseMatch};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
@@ -35,29 +36,43 @@ impl Engine {
     }
 
     /// Takes one message. With `own`, it may answer only that request.
+    ///
+    /// `ended` then holds the calls whose requests ended.
     pub(crate) fn handle_exchange_message(
         &mut self,
         now: Instant,
         channel: ChannelId,
         message: Bytes,
         own: Option<&RequestId>,
+        ended: &mut Option<Box<EndedRequests>>,
     ) {
         self.endpoint.tick(now);
         self.endpoint.record_activity();
         self.endpoint.record_received(channel.0, &message);
+        self.begin_record(ended);
         if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, own);
         }
+        *ended = self.endpoint.outbound.calls.record_ended(None);
     }
 
-    /// Handles a message that exceeded the frame limit.
-    pub(crate) fn handle_exchange_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
+    fn begin_record(&mut self, ended: &mut Option<Box<EndedRequests>>) {
+        let mut record = ended.take().unwrap_or_default();
+        record.calls.clear();
+        self.endpoint.outbound.calls.record_ended(Some(record));
+    }
+
+    /// Handles a message that exceeded the frame limit; `ended` then holds the calls whose requests ended.
+    pub(crate) fn handle_exchange_oversize(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        oversize: Oversize,
+        ended: &mut Option<Box<EndedRequests>>,
+    ) {
+        self.begin_record(ended);
         self.handle_oversize(now, channel, oversize);
-    }
-
-    /// Returns the number of outbound requests in flight or queued.
-    pub(crate) const fn pending_requests(&self) -> usize {
-        self.endpoint.outbound.calls.len()
+        *ended = self.endpoint.outbound.calls.record_ended(None);
     }
 
     /// Returns whether an outbound request waits for its answer.

@@ -154,8 +154,8 @@ impl Engine {
         if input_state.rounds.get(&call).is_some_and(|round| round.count > 0) {
             return None;
         }
-        let parked = self.endpoint.outbound.calls.get_mut(call).filter(|c| c.retained.is_some())?;
-        parked.superseded = true;
+        self.endpoint.outbound.calls.get(call).filter(|c| c.retained.is_some())?;
+        self.endpoint.outbound.calls.supersede(call);
         input_state.rounds.entry(call).or_default();
         if call != key {
             self.endpoint.outbound.calls.remove(key);
@@ -196,8 +196,8 @@ impl Engine {
         for (_, request) in &mut inputs {
             self.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
         }
+        self.endpoint.outbound.calls.supersede(call);
         let Some(parked) = self.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
-        parked.superseded = true;
         let input_state = self.inputs.get_or_insert_default();
         let round = input_state.rounds.entry(call).or_default();
         if round.count >= limits.max_input_rounds {

@@ -36,8 +36,11 @@
 mod binding;
 mod challenge;
 mod config;
+mod credentials;
+mod event_stream;
 mod events;
 mod exchange;
+mod exchange_table;
 mod get_stream;
 mod negotiation;
 mod pool;
