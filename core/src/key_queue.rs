@@ -28,6 +28,13 @@ impl KeyQueue {
         self.live += 1;
     }
 
+    /// Prepends a key, which must be live.
+    #[cfg(feature = "http")]
+    pub(crate) fn push_front(&mut self, key: Key) {
+        self.keys.push_front(key);
+        self.live += 1;
+    }
+
     /// Records that a key of the queue is no longer live.
     pub(crate) fn record_removal(&mut self, mut is_live: impl FnMut(Key) -> bool) {
         self.live = self.live.saturating_sub(1);

@@ -44,6 +44,8 @@ mod exchange_table;
 mod get_stream;
 mod negotiation;
 mod pool;
+mod pool_queue;
+mod pool_table;
 mod response;
 mod retry;
 mod send;
