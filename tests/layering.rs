@@ -84,7 +84,7 @@ const TEST_FILES: [&str; 2] = ["tests.rs", "test_support.rs"];
 /// The only files that may ask for an era.
 const ERA_FILES: &[&str] = &[
     "version.rs",
-    "client/calls.rs",
+    "client/common.rs",
     "client/config.rs",
     "client/engine.rs",
     "client/event.rs",

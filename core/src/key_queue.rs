@@ -17,7 +17,6 @@ pub(crate) struct KeyQueue {
 
 impl KeyQueue {
     /// Returns the number of keys that were not removed.
-    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.live
     }
@@ -46,7 +45,6 @@ impl KeyQueue {
     }
 
     /// Returns the oldest live key, and drops dead ones before it.
-    #[cfg(feature = "http")]
     pub(crate) fn first(&mut self, mut is_live: impl FnMut(Key) -> bool) -> Option<Key> {
         while let Some(key) = self.keys.front().copied() {
             if is_live(key) {
@@ -102,7 +100,6 @@ mod tests {
         assert!(queue.len() == 1 && queue.keys.len() <= 34);
     }
 
-    #[cfg(feature = "http")]
     #[test]
     fn first_skips_dead_keys() {
         let (mut slab, mut queue) = (Slab::new(), KeyQueue::default());

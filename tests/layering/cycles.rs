@@ -8,7 +8,7 @@ use crate::{assert_none, core};
 /// Files of each module that are part of a cycle today; a number may only go down.
 const CYCLIC_FILES: &[(&str, usize)] = &[
     ("calls", 5),
-    ("client", 9),
+    ("client", 2),
     ("frame", 2),
     ("h1", 2),
     ("http", 6),

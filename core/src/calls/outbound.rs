@@ -111,8 +111,10 @@ pub(crate) enum CallPurpose {
     Handshake,
     /// A repeat of this call of the application, with input responses or after a loss (MRTR-016).
     Retry(Key),
-    /// `subscriptions/listen`.
-    Listen,
+    /// `subscriptions/listen` of this subscription.
+    Listen(Key),
+    /// `resources/subscribe` for this resource of the client.
+    Subscribe(Key),
     /// A request of the engine itself.
     Internal,
     /// A keep-alive ping.

@@ -1,24 +1,26 @@
 //! The client engine: channel, events, deadlines, and the commands of the application.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::calls::{CallQueue, request_meta};
+use super::common::{CommonState, request_meta};
 use super::config::Config;
 use super::event::{Event, Peer};
+use super::legacy_inputs::LegacyInputs;
 use super::negotiate::NegotiationStage;
-use super::notifications::NotificationState;
-use super::rounds::InputState;
-use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use super::rounds::Rounds;
+use super::subscriptions::Subscriptions;
+use super::url_elicitations::UrlElicitations;
+use super::waiting_calls::CallQueue;
+use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::calls::versioned_params::VersionedParams;
-use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::{OBJECT_MARKER, Serializer};
 use crate::limits::Limit;
@@ -26,7 +28,6 @@ use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
 use crate::rpc::RpcError;
 use crate::shape;
-use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version};
@@ -38,53 +39,43 @@ use crate::version::{Era, KnownEra, Version};
 /// of the [`outbox`](Self::outbox). For a byte stream, [`pipe::Client`](crate::pipe::Client) does this.
 #[derive(Debug)]
 pub struct Engine {
-    pub(super) config: Arc<Config>,
-    pub(super) endpoint: Endpoint<()>,
-    pub(super) events: VecDeque<Event>,
+    /// What all parts use: the endpoint with the channel, the events, the server.
+    pub(super) common: CommonState,
     pub(super) stage: NegotiationStage,
-    /// The channel of the negotiation and all calls.
-    pub(super) main_channel: Option<Key>,
-    pub(super) peer: Option<Box<Peer>>,
     pub(super) known_era: Option<KnownEra>,
     /// Calls that are queued until the connection is ready.
     pub(super) queue: Option<Box<CallQueue>>,
     /// Input requests of the server.
     pub(super) inputs: Option<Box<InputState>>,
-    /// Subscriptions and log level.
-    pub(super) notifications: Option<Box<NotificationState>>,
-    /// Bytes that are retained of calls that may be repeated.
-    pub(super) retained_bytes: usize,
-    /// The last serial number of an input request or a subscription.
-    pub(super) last_serial: u64,
-    /// Bytes of answers to the server that were appended since all earlier ones had been sent.
-    answer_bytes: usize,
-    /// Position after the last of these answers in the output.
-    answers_end: u64,
-    /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
-    pub(super) uses_exchanges: bool,
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
+}
+
+/// Input requests in both eras.
+#[derive(Debug, Default)]
+pub(super) struct InputState {
+    pub(super) rounds: Rounds,
+    pub(super) legacy: LegacyInputs,
+    pub(super) url_elicitations: UrlElicitations,
+}
+
+impl InputState {
+    /// Returns whether there is nothing to keep.
+    fn is_empty(&self) -> bool {
+        self.rounds.is_empty() && self.legacy.is_empty() && self.url_elicitations.is_empty()
+    }
 }
 
 impl Engine {
     /// Creates an engine without a channel.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
-        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
         Self {
-            endpoint,
-            events: VecDeque::new(),
+            common: CommonState::new(config),
             stage: NegotiationStage::Idle,
-            main_channel: None,
-            peer: None,
             known_era: None,
             queue: None,
             inputs: None,
-            notifications: None,
-            retained_bytes: 0,
-            last_serial: 0,
-            answer_bytes: 0,
-            answers_end: 0,
-            uses_exchanges: false,
-            config,
+            subscriptions: None,
         }
     }
 
@@ -92,36 +83,36 @@ impl Engine {
     ///
     /// An engine has one channel at a time. While it is open, this returns the same id.
     pub fn open_channel(&mut self, now: Instant) -> ChannelId {
-        self.endpoint.tick(now);
-        if let Some(main) = self.main_channel {
+        self.common.endpoint.tick(now);
+        if let Some(main) = self.common.main_channel {
             return ChannelId(main);
         }
-        let main = self.endpoint.open_channel(false, ());
-        self.main_channel = Some(main);
+        let main = self.common.endpoint.open_channel(false, ());
+        self.common.main_channel = Some(main);
         self.begin_negotiation();
         ChannelId(main)
     }
 
     /// Takes one message from the server.
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
-        self.endpoint.tick(now);
-        self.endpoint.record_activity();
-        self.endpoint.record_received(channel.0, &message);
-        if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
+        self.common.endpoint.tick(now);
+        self.common.endpoint.record_activity();
+        self.common.endpoint.record_received(channel.0, &message);
+        if self.common.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, None);
         }
     }
 
     /// Records the end of the input. Every open call ends (STDIO-028).
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
-        if Some(channel.0) == self.main_channel {
+        if Some(channel.0) == self.common.main_channel {
             self.end_input(now, 0);
         }
     }
 
     /// Records the end of the input, after `partial` bytes of a message.
     pub(crate) fn end_input(&mut self, now: Instant, partial: usize) {
-        self.endpoint.tick(now);
+        self.common.endpoint.tick(now);
         let fault = match (self.eof_fault(), partial) {
             (Fault::Eof, 1..) => Fault::Truncated { bytes: partial },
             (fault, _) => fault,
@@ -131,33 +122,33 @@ impl Engine {
 
     /// Closes the connection. Every open call ends with [`CallError::Closed`]; the outbox can still be written.
     pub fn close(&mut self, now: Instant) {
-        self.endpoint.tick(now);
+        self.common.endpoint.tick(now);
         self.close_with(Fault::Closed);
     }
 
     /// Processes the deadlines that have passed. Early or spurious calls have no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.endpoint.tick(now);
-        while let Some(timer) = self.endpoint.pop_due() {
+        self.common.endpoint.tick(now);
+        while let Some(timer) = self.common.endpoint.pop_due() {
             match timer {
                 EndpointTimer::Negotiation(_) => self.negotiation_timed_out(),
                 EndpointTimer::Outbound(key) => self.handle_call_deadline(key),
                 EndpointTimer::CallAge(key) => {
-                    if self.endpoint.fail(key, &RpcError::internal("no answer in time")).is_some() {
+                    if self.common.endpoint.fail(key, &RpcError::internal("no answer in time")).is_some() {
                         self.end_server_request(key);
                     }
                 }
-                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key),
                 EndpointTimer::KeepAlive(channel) => {
-                    let health = self.endpoint.handle_keep_alive(channel);
+                    let health = self.common.endpoint.handle_keep_alive(channel);
                     self.report_health(health);
                 }
                 EndpointTimer::Trim => {
-                    if self.endpoint.trim() {
-                        self.events.shrink_to_fit();
-                        self.notifications.take_if(|state| state.is_empty());
+                    if self.common.endpoint.trim() {
+                        self.common.events.shrink_to_fit();
+                        self.subscriptions.take_if(|subscriptions| subscriptions.is_empty());
                         // Deadlines of open calls depend on the times in `inputs`.
-                        let no_calls = self.endpoint.outbound.calls.is_empty();
+                        let no_calls = self.common.endpoint.outbound.calls.is_empty();
                         self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
                     }
                 }
@@ -168,18 +159,18 @@ impl Engine {
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
+        self.common.endpoint.poll_timeout()
     }
 
     /// Like [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are freed.
     pub fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
-        self.endpoint.poll_timeout_without_trim()
+        self.common.endpoint.poll_timeout_without_trim()
     }
 
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        self.endpoint.tick(now);
-        self.events.pop_front()
+        self.common.endpoint.tick(now);
+        self.common.events.pop_front()
     }
 
     /// Returns whether decoding should pause.
@@ -189,74 +180,46 @@ impl Engine {
     /// each other (DESIGN-12).
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.is_closed()
-            || self.unread_answer_bytes() >= self.endpoint.limits.outbox_high_water
-            || self.events.len() >= self.endpoint.limits.max_events
+        self.common.is_closed()
+            || self.common.unread_answer_bytes() >= self.common.endpoint.limits.outbox_high_water
+            || self.common.events.len() >= self.common.endpoint.limits.max_events
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.main_channel.and_then(|m| self.endpoint.channels.get(m)).is_none_or(|c| c.closed)
+        self.common.is_closed()
     }
 
     /// Returns whether the outbox is so full that calls are refused.
     #[must_use]
     pub fn is_congested(&self) -> bool {
-        self.outbox_len() >= self.endpoint.limits.outbox_high_water
+        self.common.is_congested()
     }
 
     /// Returns whether the connection is closed, its events are taken and its output is written.
     pub(crate) fn is_drained(&self) -> bool {
-        let main = self.main_channel.and_then(|m| self.endpoint.channels.get(m));
-        self.events.is_empty() && main.is_none_or(|c| c.closed && c.outbox.is_empty())
+        let main = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get(m));
+        self.common.events.is_empty() && main.is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
     /// Returns the outbox of the channel: messages to send, each ended by a newline.
     ///
     /// A byte stream takes [`Outbox::transmit`]; a transport of whole messages takes [`Outbox::pop_message`].
     pub fn outbox(&mut self, channel: ChannelId) -> Option<&mut Outbox> {
-        self.endpoint.channels.get_mut(channel.0).map(|c| &mut c.outbox)
+        self.common.endpoint.channels.get_mut(channel.0).map(|c| &mut c.outbox)
     }
 
     pub(crate) fn peek_outbox(&self, channel: ChannelId) -> &[u8] {
-        self.endpoint.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
+        self.common.endpoint.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
     }
 
     pub(crate) const fn is_idle(&self) -> bool {
-        self.endpoint.is_idle()
-    }
-
-    /// Accounts for an answer to the server that was appended; see [`is_stalled`](Self::is_stalled).
-    pub(super) fn count_answer(&mut self, before: usize) {
-        let Some(outbox) = self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map(|c| &c.outbox)
-        else {
-            return;
-        };
-        let (sent, after) = (outbox.consumed(), outbox.len());
-        if sent >= self.answers_end {
-            self.answer_bytes = 0;
-        }
-        if after > before {
-            self.answer_bytes += after - before;
-            self.answers_end = sent.saturating_add(after as u64);
-        }
-    }
-
-    /// Returns the bytes of answers that were not sent yet, without the requests behind the last one.
-    fn unread_answer_bytes(&self) -> usize {
-        let sent =
-            self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map_or(0, |c| c.outbox.consumed());
-        let left = usize::try_from(self.answers_end.saturating_sub(sent)).unwrap_or(usize::MAX);
-        self.answer_bytes.min(left)
-    }
-
-    pub(super) fn outbox_len(&self) -> usize {
-        self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map_or(0, |c| c.outbox.len())
+        self.common.endpoint.is_idle()
     }
 
     /// Returns the server, once the connection is ready.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.peer.as_deref()
+        self.common.peer.as_deref()
     }
 
     /// Returns the era of the server, to be stored for the next connection.
@@ -270,24 +233,24 @@ impl Engine {
     /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.common.config
     }
 
     /// Returns the number of calls without an outcome.
     #[must_use]
     pub const fn pending_calls(&self) -> usize {
-        self.endpoint.outbound.calls.application_calls()
+        self.common.endpoint.outbound.calls.application_calls()
     }
 
     /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
     pub fn poll_tap(&mut self) -> Option<TapRecord> {
-        self.endpoint.poll_tap()
+        self.common.endpoint.poll_tap()
     }
 
     /// Returns the number of messages that the tap dropped.
     #[must_use]
     pub fn tap_dropped(&self) -> u64 {
-        self.endpoint.tap_dropped()
+        self.common.endpoint.tap_dropped()
     }
 
     /// Makes a call. Its outcome arrives as [`Event::Done`].
@@ -310,9 +273,9 @@ impl Engine {
         params: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        self.endpoint.tick(now);
-        let main = self.main_channel.ok_or(UseError::NotReady)?;
-        if self.endpoint.channels.get(main).is_none_or(|c| c.closed) {
+        self.common.endpoint.tick(now);
+        let main = self.common.main_channel.ok_or(UseError::NotReady)?;
+        if self.common.endpoint.channels.get(main).is_none_or(|c| c.closed) {
             return Err(UseError::Closed);
         }
         let is_reserved = match methods::request_rule(method) {
@@ -323,58 +286,56 @@ impl Engine {
             return Err(UseError::ReservedMethod(method.into()));
         }
         outbound_requests::check_meta(options.meta.as_ref())?;
-        self.check_capacity(1)?;
-        if self.retained_bytes >= self.endpoint.limits.max_retained_bytes {
+        self.common.check_capacity(1)?;
+        if self.common.retained_bytes >= self.common.endpoint.limits.max_retained_bytes {
             return Err(UseError::Full(Limit::RetainedBytes));
         }
         let mut call = OutboundCall::new(
-            self.endpoint.now,
+            self.common.endpoint.now,
             main,
             CallPurpose::Application,
             options,
-            &self.endpoint.limits,
+            &self.common.endpoint.limits,
         );
-        if self.peer.is_some() {
-            self.check_permitted(method)?;
+        if self.common.peer.is_some() {
+            self.common.check_permitted(method)?;
             if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
                 // The time that has passed before this call is added again in the check of its deadline.
                 call.total_deadline =
-                    call.total_deadline - inputs.legacy_inputs.total_wait(self.endpoint.now);
+                    call.total_deadline - inputs.legacy.total_wait(self.common.endpoint.now);
             }
-            let base_meta = request_meta(self.peer.as_deref(), &self.config, self.notifications.as_deref());
+            let common = &mut self.common;
+            let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
             let request = OutboundRequest {
                 method,
                 base_meta,
                 meta: options.meta.as_ref(),
                 wants_progress: options.wants_progress,
             };
-            let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
-            let key = self.endpoint.outbound.calls.insert(call);
-            match self
-                .endpoint
-                .send_request_range(key, &request, |out| Serializer::object(out, params, table))
-            {
+            let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
+            let key = common.endpoint.outbound.calls.insert(call);
+            let write = |out: &mut Vec<u8>| Serializer::object(out, params, table);
+            match common.endpoint.send_request_range(key, &request, write) {
                 Err(e) => {
-                    self.endpoint.outbound.calls.remove(key);
+                    common.endpoint.outbound.calls.remove(key);
                     return Err(e);
                 }
                 Ok(written) => self.retain_call(key, method, written, options.meta.as_ref()),
             }
             return Ok(CallKey(key));
         }
-        let params = VersionedParams::encode(params, self.config.versions)?;
-        let total = options.total_timeout.unwrap_or(self.endpoint.limits.call_total_timeout);
+        let params = VersionedParams::encode(params, self.common.config.versions)?;
+        let total = options.total_timeout.unwrap_or(self.common.endpoint.limits.call_total_timeout);
         let queued =
             QueuedCall { method: method.into(), params, meta: options.meta.clone(), total_timeout: total };
-        let bytes = self.queue.as_ref().map_or(0, |q| q.bytes).saturating_add(queued.cost());
-        if bytes > self.endpoint.limits.max_queued_bytes {
+        let cost = queued.cost();
+        let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
+        if bytes > self.common.endpoint.limits.max_queued_bytes {
             return Err(UseError::Full(Limit::QueuedBytes));
         }
         call.queued = Some(Box::new(queued));
-        let key = self.endpoint.outbound.calls.insert(call);
-        let queue = self.queue.get_or_insert_default();
-        queue.bytes = bytes;
-        queue.calls.push(key);
+        let key = self.common.endpoint.outbound.calls.insert(call);
+        self.queue.get_or_insert_default().push(key, cost);
         Ok(CallKey(key))
     }
 
@@ -386,7 +347,7 @@ impl Engine {
     pub fn ping(&mut self, now: Instant, options: &CallOptions) -> Result<CallKey, UseError> {
         #[derive(Serialize)]
         struct EmptyParams {}
-        match self.peer.as_ref().map(|p| p.era()) {
+        match self.common.peer.as_ref().map(|p| p.era()) {
             None => Err(UseError::NotReady),
             Some(Era::Legacy) => self.call(now, methods::PING, &EmptyParams {}, options),
             Some(Era::Modern) => self.call(now, methods::DISCOVER, &EmptyParams {}, options),
@@ -466,8 +427,8 @@ impl Engine {
     ///
     /// [`UseError::Stale`] if the call has ended.
     pub fn cancel(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
-        self.endpoint.tick(now);
-        self.endpoint.outbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        self.common.endpoint.tick(now);
+        self.common.endpoint.outbound.calls.get(call.0).ok_or(UseError::Stale)?;
         self.abandon(call.0, reason, CallError::Cancelled);
         Ok(())
     }
@@ -484,85 +445,66 @@ impl Engine {
         method: &str,
         params: Option<&T>,
     ) -> Result<(), UseError> {
-        self.endpoint.tick(now);
-        if self.peer.is_none() {
+        self.common.endpoint.tick(now);
+        if self.common.peer.is_none() {
             return Err(UseError::NotReady);
         }
-        let main = self.main_channel.ok_or(UseError::NotReady)?;
-        let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
-        self.endpoint.notify(main, method, params, table)
+        let main = self.common.main_channel.ok_or(UseError::NotReady)?;
+        let table = self.common.shape_table();
+        self.common.endpoint.notify(main, method, params, table)
+    }
+
+    /// Records that the transport does not read at present, so that silence of the peer is no missed ping.
+    ///
+    /// With [`keep_alive_ping`](super::Config::keep_alive_ping), call it before each wait that does not include reading.
+    pub fn hold_keep_alive(&mut self, now: Instant) {
+        self.common.endpoint.tick(now);
+        self.common.endpoint.hold_input();
+    }
+
+    /// Records that a part of a message has arrived.
+    pub(crate) fn record_input(&mut self, now: Instant, channel: ChannelId) {
+        self.common.endpoint.tick(now);
+        self.common.endpoint.record_input(channel.0);
     }
 
     // ---- internals ----
 
-    /// Returns the channel and the negotiated revision.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::NotReady`] or [`UseError::Closed`].
-    pub(super) fn ready_channel(&self) -> Result<(Key, Version), UseError> {
-        let main = self.main_channel.ok_or(UseError::NotReady)?;
-        if self.is_closed() {
-            return Err(UseError::Closed);
-        }
-        let version = self.peer.as_ref().map(|p| p.version).ok_or(UseError::NotReady)?;
-        Ok((main, version))
-    }
-
-    /// Checks that this number of further requests can be sent.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Full`].
-    #[inline]
-    pub(super) fn check_capacity(&self, requests: usize) -> Result<(), UseError> {
-        if self.endpoint.outbound.calls.len() + requests > self.endpoint.limits.effective_max_pending_calls()
-        {
-            return Err(UseError::Full(Limit::PendingCalls));
-        }
-        if self.is_congested() {
-            return Err(UseError::Full(Limit::OutboxHighWater));
-        }
-        Ok(())
-    }
-
-    /// Returns whether the connection is ready and modern.
-    pub(super) fn is_modern(&self) -> bool {
-        self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
-    }
-
-    pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
-        self.events.push_back(Event::Diagnostic(diagnostic));
-    }
-
     /// Ends all calls, requests and subscriptions, once.
     pub(super) fn close_with(&mut self, fault: Fault) {
-        let Some(main) = self.main_channel else { return };
-        self.endpoint.end_input(main, fault.clone(), Duration::ZERO);
-        let Some(c) = self.endpoint.channels.get_mut(main).filter(|c| !c.closed) else { return };
+        let Some(main) = self.common.main_channel else { return };
+        self.common.endpoint.end_input(main, fault.clone(), Duration::ZERO);
+        let Some(c) = self.common.endpoint.channels.get_mut(main).filter(|c| !c.closed) else { return };
         let inbound = c.live_calls.clone();
         for key in inbound {
-            if self.endpoint.drop_call(key).is_some() {
+            if self.common.endpoint.drop_call(key).is_some() {
                 self.end_server_request(key);
             }
         }
-        for key in self.endpoint.outbound_keys(main) {
-            let is_application_call =
-                self.endpoint.outbound.calls.get(key).is_some_and(|c| c.purpose == CallPurpose::Application);
+        for key in self.common.endpoint.outbound_keys(main) {
+            let is_application_call = self
+                .common
+                .endpoint
+                .outbound
+                .calls
+                .get(key)
+                .is_some_and(|c| c.purpose == CallPurpose::Application);
             if is_application_call {
                 self.finish(key, Err(CallError::Closed(fault.clone())));
             } else {
-                self.endpoint.outbound.calls.remove(key);
+                self.common.endpoint.outbound.calls.remove(key);
             }
         }
         self.queue = None;
-        self.end_subscriptions(&CallError::Closed(fault.clone()));
-        if let Some(c) = self.endpoint.channels.get_mut(main) {
+        if let Some(subscriptions) = &mut self.subscriptions {
+            subscriptions.end_all(&mut self.common, &CallError::Closed(fault.clone()));
+        }
+        if let Some(c) = self.common.endpoint.channels.get_mut(main) {
             c.closed = true;
         }
         self.stage = NegotiationStage::Closed;
-        self.endpoint.negotiation_generation += 1;
-        self.events.push_back(Event::Closed(fault));
+        self.common.endpoint.negotiation_generation += 1;
+        self.common.events.push_back(Event::Closed(fault));
     }
 
     pub(super) fn become_ready(&mut self, peer: Peer) {
@@ -570,16 +512,16 @@ impl Engine {
             Era::Modern => KnownEra::Modern,
             Era::Legacy => KnownEra::Legacy,
         });
-        if let Some(c) = self.main_channel.and_then(|m| self.endpoint.channels.get_mut(m)) {
+        if let Some(c) = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get_mut(m)) {
             c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
         }
         self.stage = NegotiationStage::Ready;
-        self.endpoint.negotiation_generation += 1;
-        self.peer = Some(Box::new(peer.clone()));
-        self.events.push_back(Event::Ready(peer));
+        self.common.endpoint.negotiation_generation += 1;
+        self.common.peer = Some(Box::new(peer.clone()));
+        self.common.events.push_back(Event::Ready(peer));
         self.flush_queue();
-        if let Some(main) = self.main_channel.filter(|_| !self.is_modern()) {
-            self.endpoint.begin_keep_alive(main);
+        if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {
+            self.common.endpoint.begin_keep_alive(main);
         }
     }
 }

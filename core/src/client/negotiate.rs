@@ -158,9 +158,9 @@ impl Engine {
     /// Sends the first request.
     pub(super) fn begin_negotiation(&mut self) {
         match (
-            self.config.modern_versions().newest(),
-            self.config.legacy_versions().newest(),
-            self.config.known_era,
+            self.common.config.modern_versions().newest(),
+            self.common.config.legacy_versions().newest(),
+            self.common.config.known_era,
         ) {
             (None, _, _) | (Some(_), Some(_), Some(KnownEra::Legacy)) => self.initialize(ProbeState::None),
             (Some(version), _, _) => self.probe(version, false, None),
@@ -171,18 +171,18 @@ impl Engine {
     fn probe(&mut self, version: Version, is_retry: bool, initialize_error: Option<RpcError>) {
         let is_last = initialize_error.is_some();
         self.stage = NegotiationStage::Probing { is_retry, initialize_error };
-        let config = alloc::sync::Arc::clone(&self.config);
+        let config = alloc::sync::Arc::clone(&self.common.config);
         self.send_negotiation(CallPurpose::Probe, methods::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
             out.extend_from_slice(config.request_meta(version));
             out.extend_from_slice(b"}}");
         });
-        let limits = &self.endpoint.limits;
+        let limits = &self.common.endpoint.limits;
         // The short timeout applies only if `initialize` can follow. Over HTTP silence proves nothing, because a server
         // that does not know a request says so (VER-021).
-        let is_only_option = self.uses_exchanges
-            || self.config.legacy_versions().is_empty()
-            || self.config.known_era == Some(KnownEra::Modern)
+        let is_only_option = self.common.uses_exchanges
+            || self.common.config.legacy_versions().is_empty()
+            || self.common.config.known_era == Some(KnownEra::Modern)
             || is_last;
         let wait = if is_only_option { limits.init_timeout } else { limits.probe_timeout };
         self.arm_negotiation_timeout(wait);
@@ -190,9 +190,9 @@ impl Engine {
 
     /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
     fn initialize(&mut self, probe: ProbeState) {
-        let Some(version) = self.config.legacy_versions().newest() else { return };
+        let Some(version) = self.common.config.legacy_versions().newest() else { return };
         self.stage = NegotiationStage::Initializing { probe, initialize_error: None };
-        let config = alloc::sync::Arc::clone(&self.config);
+        let config = alloc::sync::Arc::clone(&self.common.config);
         self.send_negotiation(CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());
@@ -202,22 +202,22 @@ impl Engine {
             config.info.write(out, version);
             out.push(b'}');
         });
-        self.arm_negotiation_timeout(self.endpoint.limits.init_timeout);
+        self.arm_negotiation_timeout(self.common.endpoint.limits.init_timeout);
     }
 
     fn send_negotiation(&mut self, purpose: CallPurpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        let Some(main) = self.main_channel else { return };
+        let Some(main) = self.common.main_channel else { return };
         // The stage has a deadline of its own, so those of the call are disabled.
         let never = core::time::Duration::MAX;
         let options = CallOptions::new().timeout(never).total_timeout(never);
-        let key = self.endpoint.outbound.calls.insert(OutboundCall::new(
-            self.endpoint.now,
+        let key = self.common.endpoint.outbound.calls.insert(OutboundCall::new(
+            self.common.endpoint.now,
             main,
             purpose,
             &options,
-            &self.endpoint.limits,
+            &self.common.endpoint.limits,
         ));
-        self.endpoint.send(main, |out| {
+        self.common.endpoint.send(main, |out| {
             encode::request_head(out, OutboundCalls::wire_id(key), method);
             out.extend_from_slice(b",\"params\":");
             params(out);
@@ -226,16 +226,16 @@ impl Engine {
     }
 
     pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
-        self.endpoint.negotiation_generation += 1;
-        let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
-        self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
+        self.common.endpoint.negotiation_generation += 1;
+        let timer = EndpointTimer::Negotiation(self.common.endpoint.negotiation_generation);
+        self.common.endpoint.deadlines.arm(self.common.endpoint.now + wait, timer);
     }
 
     /// Handles the timeout of the current request.
     pub(super) fn negotiation_timed_out(&mut self) {
         match &mut self.stage {
             NegotiationStage::Probing { initialize_error: None, .. }
-                if !self.uses_exchanges && !self.config.legacy_versions().is_empty() =>
+                if !self.common.uses_exchanges && !self.common.config.legacy_versions().is_empty() =>
             {
                 // Silence is weak evidence, so the probe stays open for a late answer (VER-027). It is not cancelled,
                 // because that may confuse a legacy server.
@@ -267,8 +267,8 @@ impl Engine {
             }
             NegotiationStage::Probing { .. }
             | NegotiationStage::Initializing { probe: ProbeState::Unanswered, .. } => {
-                let legacy = !self.config.legacy_versions().is_empty()
-                    && self.config.known_era != Some(KnownEra::Legacy);
+                let legacy = !self.common.config.legacy_versions().is_empty()
+                    && self.common.config.known_era != Some(KnownEra::Legacy);
                 Fault::ExitedDuringProbe { legacy }
             }
             _ => Fault::Eof,
@@ -282,7 +282,7 @@ impl Engine {
         purpose: CallPurpose,
         outcome: Result<RawJson, RpcError>,
     ) {
-        self.endpoint.outbound.calls.remove(key);
+        self.common.endpoint.outbound.calls.remove(key);
         match (purpose, &mut self.stage) {
             (CallPurpose::Probe, NegotiationStage::Probing { .. }) => match outcome {
                 Ok(result) => self.handle_discover_result(&result),
@@ -292,7 +292,7 @@ impl Engine {
                 CallPurpose::Probe,
                 NegotiationStage::Initializing { probe: probe @ ProbeState::Unanswered, initialize_error },
             ) => {
-                let late = classify_late_answer(outcome, self.config.modern_versions());
+                let late = classify_late_answer(outcome, self.common.config.modern_versions());
                 let initialize_error = initialize_error.clone();
                 *probe = late.map_or(ProbeState::Legacy, ProbeState::Modern);
                 if let Some(error) = initialize_error {
@@ -316,7 +316,8 @@ impl Engine {
             return self.fall_back(Some(error));
         };
         let server_versions = parse_versions(&answer.supported_versions);
-        let Some(version) = newest_common(self.config.modern_versions(), server_versions, Era::Modern) else {
+        let Some(version) = newest_common(self.common.config.modern_versions(), server_versions, Era::Modern)
+        else {
             let names = answer.supported_versions.iter().map(|v| String::from(&**v)).collect();
             return self.handle_no_modern_version(server_versions, names);
         };
@@ -338,7 +339,7 @@ impl Engine {
         match classify_error(&error) {
             EraEvidence::Supports(names) => {
                 let server_versions = parse_versions(&names);
-                match newest_common(self.config.modern_versions(), server_versions, Era::Modern) {
+                match newest_common(self.common.config.modern_versions(), server_versions, Era::Modern) {
                     // The probe is repeated once, with a revision that both sides speak (VER-010).
                     Some(version) if !is_retry => self.probe(version, true, None),
                     Some(_) => self.close_with(Fault::HandshakeRefused(error)),
@@ -352,10 +353,13 @@ impl Engine {
 
     /// Handles a modern server that has no modern revision in common with this client.
     fn handle_no_modern_version(&mut self, server_versions: VersionSet, names: Vec<String>) {
-        if newest_common(self.config.legacy_versions(), server_versions, Era::Legacy).is_some() {
+        if newest_common(self.common.config.legacy_versions(), server_versions, Era::Legacy).is_some() {
             self.initialize(ProbeState::Legacy);
         } else {
-            self.close_with(Fault::NoCommonVersion { supported: self.config.versions, offered: names });
+            self.close_with(Fault::NoCommonVersion {
+                supported: self.common.config.versions,
+                offered: names,
+            });
         }
     }
 
@@ -365,8 +369,8 @@ impl Engine {
             // Both requests failed; the error of the handshake is more useful.
             let fault = Fault::HandshakeRefused(error.clone());
             self.close_with(fault);
-        } else if self.config.legacy_versions().is_empty() {
-            self.close_with(Fault::LegacyServer { supported: self.config.versions, error: answer }); // VER-034
+        } else if self.common.config.legacy_versions().is_empty() {
+            self.close_with(Fault::LegacyServer { supported: self.common.config.versions, error: answer }); // VER-034
         } else {
             self.initialize(ProbeState::Legacy);
         }
@@ -379,11 +383,11 @@ impl Engine {
             return self.close_with(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
         };
         let offered = Version::from_name(&answer.protocol_version)
-            .filter(|v| self.config.legacy_versions().contains(*v));
+            .filter(|v| self.common.config.legacy_versions().contains(*v));
         let Some(version) = offered else {
             let server_versions = [answer.protocol_version.into_owned()].into();
             return self.close_with(Fault::NoCommonVersion {
-                supported: self.config.versions,
+                supported: self.common.config.versions,
                 offered: server_versions,
             });
         };
@@ -395,9 +399,9 @@ impl Engine {
             capabilities,
             instructions: answer.instructions.map(Cow::into_owned),
         };
-        if let Some(main) = self.main_channel {
+        if let Some(main) = self.common.main_channel {
             // Sent before anything else (LIFE-004).
-            self.endpoint.send(main, |out| {
+            self.common.endpoint.send(main, |out| {
                 encode::notification_head(out, methods::INITIALIZED);
                 encode::end(out);
             });
@@ -419,8 +423,8 @@ impl Engine {
                 *initialize_error = Some(error);
             }
             // The known era proved wrong, so the server is probed once (VER-042).
-            ProbeState::None if self.config.known_era.is_some() => {
-                match self.config.modern_versions().newest() {
+            ProbeState::None if self.common.config.known_era.is_some() => {
+                match self.common.config.modern_versions().newest() {
                     Some(version) => self.probe(version, false, Some(error)),
                     None => self.close_with(Fault::HandshakeRefused(error)),
                 }
@@ -428,14 +432,14 @@ impl Engine {
             ProbeState::None | ProbeState::Legacy => match classify_error(&error) {
                 EraEvidence::Supports(server_versions)
                     if newest_common(
-                        self.config.legacy_versions(),
+                        self.common.config.legacy_versions(),
                         parse_versions(&server_versions),
                         Era::Legacy,
                     )
                     .is_none() =>
                 {
                     self.close_with(Fault::NoCommonVersion {
-                        supported: self.config.versions,
+                        supported: self.common.config.versions,
                         offered: server_versions,
                     });
                 }
@@ -446,10 +450,10 @@ impl Engine {
 
     /// Handles an error that a server of the negotiated era does not send.
     pub(super) fn check_era(&mut self, error: &RpcError) {
-        let era = self.peer.as_ref().map(|p| p.era());
+        let era = self.common.peer.as_ref().map(|p| p.era());
         if era == Some(Era::Legacy) && matches!(classify_error(error), EraEvidence::Supports(_)) {
             self.known_era = None;
-            self.diagnose(Diagnostic::EraContradicted);
+            self.common.diagnose(Diagnostic::EraContradicted);
         }
     }
 }
