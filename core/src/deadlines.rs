@@ -11,11 +11,13 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Deadlines<K: Ord> {
     heap: BinaryHeap<Reverse<(Instant, K)>>,
+    /// Number of entries that the last sweep has left.
+    swept: usize,
 }
 
 impl<K: Ord + Copy> Deadlines<K> {
     pub(crate) const fn new() -> Self {
-        Self { heap: BinaryHeap::new() }
+        Self { heap: BinaryHeap::new(), swept: 0 }
     }
 
     pub(crate) fn arm(&mut self, at: Instant, key: K) {
@@ -43,9 +45,12 @@ impl<K: Ord + Copy> Deadlines<K> {
     }
 
     /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold.
+    ///
+    /// If more of them hold, the next sweep waits until the heap has doubled. So sweeps cost constant time on average.
     pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
-        if self.heap.len() > live.saturating_mul(2).saturating_add(32) {
+        if self.heap.len() > live.max(self.swept).saturating_mul(2).saturating_add(32) {
             self.heap.retain(|Reverse((at, key))| holds(*at, *key));
+            self.swept = self.heap.len();
         }
     }
 
@@ -53,6 +58,7 @@ impl<K: Ord + Copy> Deadlines<K> {
     pub(crate) fn trim(&mut self, mut holds: impl FnMut(Instant, K) -> bool) {
         self.heap.retain(|Reverse((at, key))| holds(*at, *key));
         self.heap.shrink_to_fit();
+        self.swept = self.heap.len();
     }
 }
 
@@ -69,6 +75,23 @@ mod tests {
         assert_eq!(d.next(|_, k| k != 1), Some(Instant::from_micros(2)));
         assert_eq!(d.pop_due(Instant::from_micros(1)), None);
         assert_eq!(d.pop_due(Instant::from_micros(5)), Some((Instant::from_micros(2), 2)));
+    }
+
+    #[test]
+    fn sweep_without_effect_is_not_repeated_for_each_entry() {
+        let (mut d, mut calls) = (Deadlines::new(), 0);
+        for k in 0..1_000_u64 {
+            d.arm(Instant::from_micros(k), k);
+            d.sweep(1, |_, _| {
+                calls += 1;
+                true
+            });
+        }
+        assert!(calls <= 2_000, "{calls}");
+        d.sweep(1, |_, _| false);
+        assert_eq!(d.heap.len(), 1_000);
+        d.trim(|_, _| false);
+        assert_eq!((d.heap.len(), d.swept), (0, 0));
     }
 
     #[test]

@@ -6,16 +6,8 @@ use crate::source::SourceFile;
 use crate::{assert_none, core};
 
 /// Files of each module that are part of a cycle today; a number may only go down.
-const CYCLIC_FILES: &[(&str, usize)] = &[
-    ("calls", 5),
-    ("client", 2),
-    ("frame", 2),
-    ("h1", 2),
-    ("http", 6),
-    ("json", 4),
-    ("model", 5),
-    ("server", 9),
-];
+const CYCLIC_FILES: &[(&str, usize)] =
+    &[("calls", 5), ("frame", 2), ("h1", 2), ("http", 6), ("json", 4), ("model", 5), ("server", 9)];
 
 /// The module path of a file, without `mod`.
 fn module_path(path: &str) -> Vec<String> {

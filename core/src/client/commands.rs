@@ -10,7 +10,7 @@ use super::input::{InputId, InputSource, RefuseTarget, check_input_response};
 use super::log::LogSettings;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::calls::outbound::CallPurpose;
-use crate::error::{CallError, UseError};
+use crate::error::UseError;
 use crate::methods::{self, Capability};
 use crate::model::{LoggingLevel, SubscriptionFilter};
 use crate::rpc::{RpcError, encode};
@@ -40,22 +40,14 @@ impl Engine {
         self.common.endpoint.tick(now);
         match input.0 {
             InputSource::Request(key) => {
-                let inputs = self.inputs.as_ref().ok_or(UseError::Stale)?;
-                let method = inputs.legacy.method(key).ok_or(UseError::Stale)?;
+                let method = self.calls.legacy_input(key).ok_or(UseError::Stale)?;
                 self.common.write_result(key, response, |members, text| {
                     check_input_response(method, members, text)
                 })?;
-                self.end_input_request(key);
+                self.calls.end_input_request(&mut self.common, key);
                 Ok(())
             }
-            InputSource::Round(number) => {
-                let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-                if let Some(call) = inputs.rounds.answer(&self.common, number, response)? {
-                    let sent = inputs.rounds.send_retry(&mut self.common, call);
-                    self.finish_failed(call, sent);
-                }
-                Ok(())
-            }
+            InputSource::Round(number) => self.calls.answer_round(&mut self.common, number, response),
         }
     }
 
@@ -78,14 +70,11 @@ impl Engine {
             RefuseTarget::Request(CallId(key)) => self.common.write_error(key, error),
             RefuseTarget::Input(InputId(InputSource::Request(key))) => {
                 self.common.write_error(key, error)?;
-                self.end_input_request(key);
+                self.calls.end_input_request(&mut self.common, key);
                 Ok(())
             }
             RefuseTarget::Input(InputId(InputSource::Round(number))) => {
-                let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-                let call = inputs.rounds.take_refused(number).ok_or(UseError::Stale)?;
-                self.finish(call, Err(CallError::InputRefused(error.clone())));
-                Ok(())
+                self.calls.refuse_round(&mut self.common, number, error)
             }
         }
     }

@@ -9,7 +9,7 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
-use crate::calls::endpoint::Endpoint;
+use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::diagnostic::Diagnostic;
@@ -17,7 +17,7 @@ use crate::error::UseError;
 use crate::json::{Serializer, ShapeTable, TopLevelMembers};
 use crate::limits::Limit;
 use crate::methods::{self, Capability};
-use crate::rpc::{RpcError, encode};
+use crate::rpc::{RequestId, RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
 use crate::version::{Era, Version};
@@ -72,6 +72,28 @@ impl CommonState {
     /// Returns the table of the negotiated revision.
     pub(super) fn shape_table(&self) -> Option<&'static ShapeTable> {
         self.peer.as_ref().and_then(|p| shape::table(p.version))
+    }
+
+    /// Arms the timeout of the current request of the negotiation; an earlier one no longer holds.
+    pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
+        self.endpoint.negotiation_generation += 1;
+        let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
+        self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
+    }
+
+    /// Waits on for the answer to a ping if silence proves nothing. Returns whether it does.
+    pub(super) fn restart_ping_wait(&mut self, key: Key) -> bool {
+        let is_stalled = self.events.len() >= self.endpoint.limits.max_events;
+        self.endpoint.restart_ping_wait(key, is_stalled)
+    }
+
+    /// Answers a `ping` of the server (PING-002).
+    pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
+        self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
+            encode::result_head(out, id);
+            out.extend_from_slice(b"{}"); // PING-002
+            encode::end(out);
+        });
     }
 
     /// Returns whether the server declared a capability.

@@ -2,32 +2,28 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::common::{CommonState, request_meta};
+use super::calls::Calls;
+use super::common::CommonState;
 use super::config::Config;
 use super::event::{Event, Peer};
-use super::legacy_inputs::LegacyInputs;
-use super::negotiate::NegotiationStage;
-use super::rounds::Rounds;
+use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscriptions::Subscriptions;
-use super::url_elicitations::UrlElicitations;
-use super::waiting_calls::CallQueue;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
-use crate::calls::outbound_requests::{self, OutboundRequest};
-use crate::calls::versioned_params::VersionedParams;
+use crate::calls::keep_alive::PeerHealth;
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
+use crate::calls::outbound_requests;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{OBJECT_MARKER, Serializer};
+use crate::json::OBJECT_MARKER;
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
 use crate::rpc::RpcError;
-use crate::shape;
+use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version};
@@ -41,28 +37,10 @@ use crate::version::{Era, KnownEra, Version};
 pub struct Engine {
     /// What all parts use: the endpoint with the channel, the events, the server.
     pub(super) common: CommonState,
-    pub(super) stage: NegotiationStage,
-    pub(super) known_era: Option<KnownEra>,
-    /// Calls that are queued until the connection is ready.
-    pub(super) queue: Option<Box<CallQueue>>,
-    /// Input requests of the server.
-    pub(super) inputs: Option<Box<InputState>>,
+    pub(super) negotiation: Negotiation,
+    /// Queued calls, rounds of calls, and input requests.
+    pub(super) calls: Calls,
     pub(super) subscriptions: Option<Box<Subscriptions>>,
-}
-
-/// Input requests in both eras.
-#[derive(Debug, Default)]
-pub(super) struct InputState {
-    pub(super) rounds: Rounds,
-    pub(super) legacy: LegacyInputs,
-    pub(super) url_elicitations: UrlElicitations,
-}
-
-impl InputState {
-    /// Returns whether there is nothing to keep.
-    fn is_empty(&self) -> bool {
-        self.rounds.is_empty() && self.legacy.is_empty() && self.url_elicitations.is_empty()
-    }
 }
 
 impl Engine {
@@ -71,10 +49,8 @@ impl Engine {
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             common: CommonState::new(config),
-            stage: NegotiationStage::Idle,
-            known_era: None,
-            queue: None,
-            inputs: None,
+            negotiation: Negotiation::new(),
+            calls: Calls::default(),
             subscriptions: None,
         }
     }
@@ -89,7 +65,8 @@ impl Engine {
         }
         let main = self.common.endpoint.open_channel(false, ());
         self.common.main_channel = Some(main);
-        self.begin_negotiation();
+        let step = self.negotiation.begin(&mut self.common);
+        self.apply(step);
         ChannelId(main)
     }
 
@@ -113,7 +90,7 @@ impl Engine {
     /// Records the end of the input, after `partial` bytes of a message.
     pub(crate) fn end_input(&mut self, now: Instant, partial: usize) {
         self.common.endpoint.tick(now);
-        let fault = match (self.eof_fault(), partial) {
+        let fault = match (self.negotiation.eof_fault(&self.common.config), partial) {
             (Fault::Eof, 1..) => Fault::Truncated { bytes: partial },
             (fault, _) => fault,
         };
@@ -131,11 +108,14 @@ impl Engine {
         self.common.endpoint.tick(now);
         while let Some(timer) = self.common.endpoint.pop_due() {
             match timer {
-                EndpointTimer::Negotiation(_) => self.negotiation_timed_out(),
+                EndpointTimer::Negotiation(_) => {
+                    let step = self.negotiation.handle_timeout(&mut self.common);
+                    self.apply(step);
+                }
                 EndpointTimer::Outbound(key) => self.handle_call_deadline(key),
                 EndpointTimer::CallAge(key) => {
                     if self.common.endpoint.fail(key, &RpcError::internal("no answer in time")).is_some() {
-                        self.end_server_request(key);
+                        self.calls.end_server_request(&mut self.common, key);
                     }
                 }
                 EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key),
@@ -147,9 +127,7 @@ impl Engine {
                     if self.common.endpoint.trim() {
                         self.common.events.shrink_to_fit();
                         self.subscriptions.take_if(|subscriptions| subscriptions.is_empty());
-                        // Deadlines of open calls depend on the times in `inputs`.
-                        let no_calls = self.common.endpoint.outbound.calls.is_empty();
-                        self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
+                        self.calls.trim(&self.common);
                     }
                 }
                 EndpointTimer::Changes(_) | EndpointTimer::Grace(_) => {}
@@ -227,7 +205,7 @@ impl Engine {
     /// Returns `None` before the connection is ready, and after the era proved wrong.
     #[must_use]
     pub const fn known_era(&self) -> Option<KnownEra> {
-        self.known_era
+        self.negotiation.known_era()
     }
 
     /// Returns the configuration.
@@ -290,53 +268,7 @@ impl Engine {
         if self.common.retained_bytes >= self.common.endpoint.limits.max_retained_bytes {
             return Err(UseError::Full(Limit::RetainedBytes));
         }
-        let mut call = OutboundCall::new(
-            self.common.endpoint.now,
-            main,
-            CallPurpose::Application,
-            options,
-            &self.common.endpoint.limits,
-        );
-        if self.common.peer.is_some() {
-            self.common.check_permitted(method)?;
-            if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
-                // The time that has passed before this call is added again in the check of its deadline.
-                call.total_deadline =
-                    call.total_deadline - inputs.legacy.total_wait(self.common.endpoint.now);
-            }
-            let common = &mut self.common;
-            let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
-            let request = OutboundRequest {
-                method,
-                base_meta,
-                meta: options.meta.as_ref(),
-                wants_progress: options.wants_progress,
-            };
-            let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
-            let key = common.endpoint.outbound.calls.insert(call);
-            let write = |out: &mut Vec<u8>| Serializer::object(out, params, table);
-            match common.endpoint.send_request_range(key, &request, write) {
-                Err(e) => {
-                    common.endpoint.outbound.calls.remove(key);
-                    return Err(e);
-                }
-                Ok(written) => self.retain_call(key, method, written, options.meta.as_ref()),
-            }
-            return Ok(CallKey(key));
-        }
-        let params = VersionedParams::encode(params, self.common.config.versions)?;
-        let total = options.total_timeout.unwrap_or(self.common.endpoint.limits.call_total_timeout);
-        let queued =
-            QueuedCall { method: method.into(), params, meta: options.meta.clone(), total_timeout: total };
-        let cost = queued.cost();
-        let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
-        if bytes > self.common.endpoint.limits.max_queued_bytes {
-            return Err(UseError::Full(Limit::QueuedBytes));
-        }
-        call.queued = Some(Box::new(queued));
-        let key = self.common.endpoint.outbound.calls.insert(call);
-        self.queue.get_or_insert_default().push(key, cost);
-        Ok(CallKey(key))
+        self.calls.call(&mut self.common, main, method, params, options)
     }
 
     /// Checks whether the server is alive: by `ping`, or by `server/discover` in the modern era (PING-001, PING-006).
@@ -429,7 +361,7 @@ impl Engine {
     pub fn cancel(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
         self.common.endpoint.outbound.calls.get(call.0).ok_or(UseError::Stale)?;
-        self.abandon(call.0, reason, CallError::Cancelled);
+        self.calls.abandon(&mut self.common, call.0, reason, CallError::Cancelled);
         Ok(())
     }
 
@@ -478,7 +410,7 @@ impl Engine {
         let inbound = c.live_calls.clone();
         for key in inbound {
             if self.common.endpoint.drop_call(key).is_some() {
-                self.end_server_request(key);
+                self.calls.end_server_request(&mut self.common, key);
             }
         }
         for key in self.common.endpoint.outbound_keys(main) {
@@ -490,38 +422,78 @@ impl Engine {
                 .get(key)
                 .is_some_and(|c| c.purpose == CallPurpose::Application);
             if is_application_call {
-                self.finish(key, Err(CallError::Closed(fault.clone())));
+                self.calls.finish(&mut self.common, key, Err(CallError::Closed(fault.clone())));
             } else {
                 self.common.endpoint.outbound.calls.remove(key);
             }
         }
-        self.queue = None;
+        self.calls.drop_queue();
         if let Some(subscriptions) = &mut self.subscriptions {
             subscriptions.end_all(&mut self.common, &CallError::Closed(fault.clone()));
         }
         if let Some(c) = self.common.endpoint.channels.get_mut(main) {
             c.closed = true;
         }
-        self.stage = NegotiationStage::Closed;
+        self.negotiation.handle_close();
         self.common.endpoint.negotiation_generation += 1;
         self.common.events.push_back(Event::Closed(fault));
     }
 
-    pub(super) fn become_ready(&mut self, peer: Peer) {
-        self.known_era = Some(match peer.era() {
-            Era::Modern => KnownEra::Modern,
-            Era::Legacy => KnownEra::Legacy,
-        });
+    /// Does what a step of the negotiation asks for.
+    pub(super) fn apply(&mut self, step: NegotiationStep) {
+        match step {
+            NegotiationStep::Wait => {}
+            NegotiationStep::Ready(peer) => self.become_ready(peer),
+            NegotiationStep::Close(fault) => self.close_with(fault),
+        }
+    }
+
+    fn become_ready(&mut self, peer: Box<Peer>) {
+        self.negotiation.handle_ready(peer.era());
         if let Some(c) = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get_mut(m)) {
             c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
         }
-        self.stage = NegotiationStage::Ready;
         self.common.endpoint.negotiation_generation += 1;
-        self.common.peer = Some(Box::new(peer.clone()));
-        self.common.events.push_back(Event::Ready(peer));
-        self.flush_queue();
+        self.common.events.push_back(Event::Ready((*peer).clone()));
+        self.common.peer = Some(peer);
+        self.calls.flush_queue(&mut self.common);
         if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {
             self.common.endpoint.begin_keep_alive(main);
+        }
+    }
+
+    /// Handles a deadline of an outbound call.
+    fn handle_call_deadline(&mut self, key: Key) {
+        let Some(call) = self.common.endpoint.outbound.calls.get(key) else { return };
+        match (call.purpose, call.timeout_error(self.common.endpoint.now)) {
+            (CallPurpose::Application, _) if call.superseded => {
+                self.calls.handle_round_deadline(&mut self.common, key)
+            }
+            (CallPurpose::Application | CallPurpose::Retry(_), _) => {
+                self.calls.handle_call_timeout(&mut self.common, key)
+            }
+            (CallPurpose::KeepAlive, Some(_)) if self.common.restart_ping_wait(key) => {}
+            (
+                CallPurpose::Listen(_)
+                | CallPurpose::Subscribe(_)
+                | CallPurpose::Internal
+                | CallPurpose::KeepAlive,
+                Some(outcome),
+            ) => {
+                self.common.endpoint.send_cancellation(key, Some("no answer in time"));
+                self.finish_outbound(key, Err(outcome));
+            }
+            // The negotiation has a deadline of its own.
+            _ => {}
+        }
+    }
+
+    /// Reports a missed ping, or closes the connection after too many (PING-005).
+    pub(super) fn report_health(&mut self, health: PeerHealth) {
+        match health {
+            PeerHealth::Alive => {}
+            PeerHealth::Missed(diagnostic) => self.common.diagnose(diagnostic),
+            PeerHealth::Lost(fault) => self.close_with(fault),
         }
     }
 }

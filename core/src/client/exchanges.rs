@@ -132,17 +132,7 @@ impl Engine {
         self.common.endpoint.tick(now);
         let key = self.pending_call(channel, id)?;
         let retry = match self.common.endpoint.outbound.calls.get(key)?.purpose {
-            CallPurpose::Application | CallPurpose::Retry(_) => {
-                let call = self.common.original_call(key);
-                let rounds = &mut self.inputs.get_or_insert_default().rounds;
-                match rounds.resend_lost(&mut self.common, key) {
-                    Ok(retry) => retry,
-                    Err(error) => {
-                        self.finish(call, Err(error));
-                        None
-                    }
-                }
-            }
+            CallPurpose::Application | CallPurpose::Retry(_) => self.calls.resend_lost(&mut self.common, key),
             CallPurpose::Listen(_) => self.subscriptions.as_mut()?.renew_listen(&mut self.common, key),
             _ => None,
         };
@@ -189,7 +179,8 @@ impl Engine {
         let Some(key) = self.pending_call(channel, id) else { return };
         let Some(call) = self.common.endpoint.outbound.calls.get_mut(key) else { return };
         if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
-            return self.arm_negotiation_timeout(self.common.endpoint.limits.init_timeout);
+            let wait = self.common.endpoint.limits.init_timeout;
+            return self.common.arm_negotiation_timeout(wait);
         }
         call.idle_deadline = self.common.endpoint.now + call.timeout;
         let time = self.common.endpoint.limits.input_timeout;
@@ -212,7 +203,7 @@ impl Engine {
             .map(|c| c.live_calls.clone());
         for key in inbound.into_iter().flatten() {
             if self.common.endpoint.drop_call(key).is_some() {
-                self.end_server_request(key);
+                self.calls.end_server_request(&mut self.common, key);
             }
         }
         let Some(outbox) = self

@@ -105,6 +105,22 @@ impl From<InputRequestError> for RpcError {
 }
 
 impl Config {
+    /// Reads and checks an input request of a legacy server (ERR-021).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn read_input_request(
+        &self,
+        method: &str,
+        params: Option<&RawJson>,
+        version: Version,
+    ) -> Result<Box<InputRequest<'static>>, RpcError> {
+        let mut request = InputRequest::from_parts(method, params)?;
+        self.check_input_request(&mut request, version)?;
+        Ok(Box::new(request.into_owned()))
+    }
+
     /// Checks that an input request is valid and that the client declared the capability for it.
     pub(super) fn check_input_request(
         &self,

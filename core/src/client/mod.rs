@@ -22,6 +22,7 @@ mod negotiate;
 mod receive;
 mod rounds;
 mod schemas;
+mod subscription_filter;
 mod subscriptions;
 mod url_elicitations;
 mod waiting_calls;

@@ -1,29 +1,27 @@
 //! Classification of received messages.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::string::String;
 
 use bytes::Bytes;
 
+use super::calls::Calls;
 use super::common::CommonState;
 use super::engine::Engine;
 use super::event::{Event, Notification, ServerRequest};
-use super::input::{Input, InputId, InputSource};
 use super::log::LogMessage;
 use super::subscriptions::Subscriptions;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::outbound::{CallKey, CallPurpose, ResponseMatch};
+use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
 use crate::methods;
-use crate::model::{ElicitParams, ElicitationCompleteParams, InputRequest};
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -173,9 +171,9 @@ impl Engine {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => match envelope.result_type.slice(frame) {
                         Some(b"\"input_required\"")
-                            if self.common.is_modern() && self.may_need_input(key) =>
+                            if self.common.is_modern() && self.calls.may_need_input(&self.common, key) =>
                         {
-                            return self.receive_input_required(key, &result); // MRTR-002, MRTR-003
+                            return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
                         }
                         // A missing type means complete; an unknown one is not a success (BASE-030, BASE-031).
                         Some(kind) if self.common.is_modern() && kind != b"\"complete\"" => {
@@ -197,17 +195,17 @@ impl Engine {
         match purpose {
             CallPurpose::Application | CallPurpose::Retry(_) => {
                 if let Err(CallError::Rpc(error)) = &outcome {
-                    self.check_era(error);
+                    self.negotiation.check_era(&mut self.common, error);
                     // ELIC-029
                     if let Some(refusal) = error.as_url_elicitation_required() {
-                        self.remember_elicitations(&refusal.elicitations);
+                        self.calls.remember_elicitations(&mut self.common, &refusal.elicitations);
                     }
                 }
                 let call = match purpose {
-                    CallPurpose::Retry(_) => self.finish_retry(key),
+                    CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
                     _ => key,
                 };
-                return self.finish(call, outcome);
+                return self.calls.finish(&mut self.common, call, outcome);
             }
             CallPurpose::Listen(_) => {
                 if let Some(subscriptions) = &mut self.subscriptions {
@@ -229,7 +227,8 @@ impl Engine {
             // A faulty answer is an answer all the same, and not one of a modern server.
             other => RpcError::invalid_request(alloc::format!("{other}")),
         });
-        self.negotiation_answered(key, purpose, outcome);
+        let step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
+        self.apply(step);
     }
 
     /// Handles a request from the server, which only legacy servers send.
@@ -261,7 +260,7 @@ impl Engine {
         let rule = methods::request_rule(&method).filter(|r| r.is_sent_by_server() && r.exists_in(version));
         let declared = |gate| self.common.config.capabilities.has(gate);
         let method: Cow<'static, str> = match rule {
-            Some(rule) if rule.name == methods::PING => return self.answer_ping(channel, batch, &id),
+            Some(rule) if rule.name == methods::PING => return self.common.answer_ping(channel, batch, &id),
             // ERR-002, ERR-021
             Some(rule) if rule.required_capability_in(version).is_none_or(declared) => {
                 Cow::Borrowed(rule.name)
@@ -282,7 +281,10 @@ impl Engine {
         }
         let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
         // All other requests of a server are input requests.
-        let input = match rule.map(|rule| self.read_input(rule.name, params.as_ref(), version)).transpose() {
+        let input = match rule
+            .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
+            .transpose()
+        {
             Ok(input) => input,
             Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
         };
@@ -306,7 +308,7 @@ impl Engine {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
                 if let Some(input) = input {
-                    return self.receive_input_request(key, input);
+                    return self.calls.receive_input_request(&mut self.common, key, input);
                 }
                 self.common.events.push_back(Event::Request(ServerRequest {
                     id: CallId(key),
@@ -315,34 +317,6 @@ impl Engine {
                 }));
             }
         }
-    }
-
-    /// Reads and checks an input request of a legacy server (ERR-021).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn read_input(
-        &self,
-        method: &str,
-        params: Option<&RawJson>,
-        version: Version,
-    ) -> Result<Box<InputRequest<'static>>, RpcError> {
-        let mut request = InputRequest::from_parts(method, params)?;
-        self.common.config.check_input_request(&mut request, version)?;
-        Ok(Box::new(request.into_owned()))
-    }
-
-    /// Records an input request of a legacy server and reports it.
-    fn receive_input_request(&mut self, key: Key, request: Box<InputRequest<'static>>) {
-        let method = request.method().unwrap_or_default();
-        let now = self.common.endpoint.now;
-        self.inputs.get_or_insert_default().legacy.begin(now, key, method);
-        if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
-            self.remember_elicitations(core::slice::from_ref(page));
-        }
-        let id = InputId(InputSource::Request(key));
-        self.common.events.push_back(Event::Input(Input { id, call: None, key: None, request }));
     }
 
     /// Handles the answer to a request of the engine.
@@ -361,14 +335,6 @@ impl Engine {
         }
     }
 
-    fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
-        self.common.endpoint.send_or_batch(channel, batch, Some(id), |out| {
-            encode::result_head(out, id);
-            out.extend_from_slice(b"{}"); // PING-002
-            encode::end(out);
-        });
-    }
-
     // ---- notifications ----
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
@@ -377,7 +343,7 @@ impl Engine {
         match &*envelope.method {
             methods::PROGRESS => match self.common.endpoint.receive_progress(channel, params) {
                 Err(diagnostic) => self.common.diagnose(diagnostic),
-                Ok((key, progress)) => self.receive_progress(key, progress),
+                Ok((key, progress)) => Calls::receive_progress(&mut self.common, key, progress),
             },
             methods::CANCELLED => self.receive_cancellation(channel, params),
             methods::MESSAGE => {
@@ -388,7 +354,9 @@ impl Engine {
                     None => self.common.diagnose(Diagnostic::InvalidNotification(methods::MESSAGE.into())),
                 }
             }
-            methods::ELICITATION_COMPLETE => self.receive_elicitation_complete(params),
+            methods::ELICITATION_COMPLETE => {
+                self.calls.receive_elicitation_complete(&mut self.common, params)
+            }
             methods::ACKNOWLEDGED => {
                 self.with_subscriptions(|subscriptions, common| {
                     subscriptions.receive_acknowledged(common, channel, params);
@@ -417,33 +385,6 @@ impl Engine {
         }
     }
 
-    /// Handles progress of a call in any round. Values must increase across rounds.
-    fn receive_progress(&mut self, key: Key, progress: crate::Progress) {
-        let call = self.common.original_call(key);
-        if call != key {
-            match self.common.endpoint.outbound.calls.get_mut(call) {
-                Some(parked) if progress.progress > parked.last_progress => {
-                    parked.last_progress = progress.progress
-                }
-                _ => return,
-            }
-        }
-        self.common.events.push_progress(CallKey(call), progress);
-    }
-
-    /// Handles the completion of an elicitation. An unknown or completed one is ignored (ELIC-027).
-    fn receive_elicitation_complete(&mut self, params: &[u8]) {
-        let method = methods::ELICITATION_COMPLETE;
-        let Ok(completed) = serde_json::from_slice::<ElicitationCompleteParams>(params) else {
-            return self.common.diagnose(Diagnostic::InvalidNotification(method.into()));
-        };
-        let inputs = self.inputs.as_mut();
-        match inputs.and_then(|inputs| inputs.url_elicitations.take(&completed.elicitation_id)) {
-            Some(id) => self.common.events.push_back(Event::ElicitationComplete(String::from(id))),
-            None => self.common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
-        }
-    }
-
     /// Handles a cancellation of a request of the server, or the end of a subscription.
     fn receive_cancellation(&mut self, channel: Key, params: &[u8]) {
         let Some((id, _)) = self.common.endpoint.parse_cancellation(params) else {
@@ -453,7 +394,7 @@ impl Engine {
         match live.and_then(|c| self.common.endpoint.inbound.find(&c.live_calls, &id)) {
             Some(key) => {
                 self.common.endpoint.drop_call(key);
-                self.end_server_request(key);
+                self.calls.end_server_request(&mut self.common, key);
             }
             None if self.with_subscriptions(|subs, common| subs.listen_cancelled(common, channel, &id)) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),

@@ -371,3 +371,105 @@ impl Rounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+    use crate::client::config::Config;
+    use crate::client::event::Peer;
+    use crate::identity::Capabilities;
+    use crate::methods::Capability;
+    use crate::version::Version;
+
+    const ROOTS: &str = r#"{"method":"roots/list"}"#;
+
+    fn connected() -> CommonState {
+        let capabilities = Capabilities::new().with(Capability::Roots);
+        let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));
+        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        common.peer = Some(Box::new(Peer {
+            version: Version::V2026_07_28,
+            info: None,
+            declared: Capabilities::new(),
+            capabilities: RawJson::trusted(Bytes::from_static(b"{}")),
+            instructions: None,
+        }));
+        common
+    }
+
+    /// Adds a call that can be repeated.
+    fn call(common: &mut CommonState) -> Key {
+        let (now, limits) = (common.endpoint.now, Arc::clone(&common.endpoint.limits));
+        let main = common.main_channel.expect("open");
+        let mut call = OutboundCall::new(now, main, CallPurpose::Application, &CallOptions::new(), &limits);
+        call.retained = Some(br#""tools/call","params":{"name":"t""#.as_slice().into());
+        common.endpoint.outbound.calls.insert(call)
+    }
+
+    fn required(names: &[&str]) -> RawJson {
+        let requests: Vec<_> = names.iter().map(|name| format!(r#""{name}":{ROOTS}"#)).collect();
+        RawJson::new(format!(r#"{{"requestState":"s","inputRequests":{{{}}}}}"#, requests.join(",")))
+            .expect("JSON")
+    }
+
+    fn inputs(common: &mut CommonState) -> Vec<u64> {
+        let mut found = Vec::new();
+        while let Some(event) = common.events.pop_front() {
+            match event {
+                Event::Input(Input { id: InputId(InputSource::Round(number)), .. }) => found.push(number),
+                other => panic!("{other:?}"),
+            }
+        }
+        found
+    }
+
+    // covers: MRTR-012
+    #[test]
+    fn call_is_sent_again_with_its_last_input_response() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let (one, other) = (call(&mut common), call(&mut common));
+        rounds.begin(&mut common, one, &required(&["a", "b"])).expect("a round");
+        rounds.begin(&mut common, other, &required(&["a"])).expect("a round");
+        let open = inputs(&mut common);
+        assert_eq!((open.len(), rounds.wire_key(one)), (3, None));
+        let answer = crate::model::ListRootsResult::new(Vec::new());
+        assert_eq!(rounds.answer(&common, open[1], &answer), Ok(None));
+        assert_eq!(rounds.answer(&common, open[1], &answer), Err(UseError::Stale));
+        assert_eq!(rounds.answer(&common, open[0], &answer), Ok(Some(one)));
+        rounds.send_retry(&mut common, one).expect("sent");
+        let retry = rounds.wire_key(one).expect("sent");
+        assert!(retry != one && common.original_call(retry) == one);
+        rounds.end(&mut common, one);
+        assert!(common.endpoint.outbound.calls.get(retry).is_none() && !rounds.is_empty());
+    }
+
+    #[test]
+    fn end_of_a_call_withdraws_its_input_requests_and_no_others() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let (one, other) = (call(&mut common), call(&mut common));
+        rounds.begin(&mut common, one, &required(&["a"])).expect("a round");
+        rounds.begin(&mut common, other, &required(&["a", "b"])).expect("a round");
+        rounds.end(&mut common, other);
+        let left = inputs(&mut common);
+        assert_eq!((left.len(), rounds.open_inputs.len()), (1, 1));
+        assert_eq!(rounds.take_refused(left[0]), Some(one));
+        assert!(common.retained_bytes > 0);
+        rounds.end(&mut common, one);
+        assert!(rounds.is_empty() && rounds.open_inputs.is_empty() && common.retained_bytes == 0);
+    }
+
+    // covers: MRTR-013, DEC-030
+    #[test]
+    fn empty_rounds_are_repeated_at_once_and_then_after_a_pause() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let call = call(&mut common);
+        let state = RawJson::new(r#"{"requestState":"s"}"#).expect("JSON");
+        rounds.begin(&mut common, call, &state).expect("a round");
+        assert!(rounds.wire_key(call).is_some_and(|key| key != call));
+        assert!(matches!(rounds.deadline_passed(call), RoundDeadline::None));
+        rounds.begin(&mut common, call, &state).expect("a round");
+        assert_eq!(rounds.wire_key(call), None);
+        assert!(matches!(rounds.deadline_passed(call), RoundDeadline::Retry));
+    }
+}

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::common::CommonState;
 use super::event::{Event, SubscriptionKey};
+use super::subscription_filter::{ListFlags, covers, sorted_uris};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;
@@ -52,6 +53,8 @@ struct Subscription {
     lists: ListFlags,
     /// The resources, sorted.
     uris: Vec<Box<str>>,
+    /// The same in the table of resources (legacy).
+    resources: Vec<Key>,
     /// The server has confirmed the subscription.
     acknowledged: bool,
     /// Number of resources that the server has not answered for (legacy).
@@ -66,52 +69,6 @@ struct ResourceSubscription {
     subscribers: KeyQueue,
     /// The request to the server, until it is answered.
     pending_request: Option<Key>,
-}
-
-/// Lists that can change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct ListFlags {
-    tools: bool,
-    prompts: bool,
-    resources: bool,
-}
-
-impl ListFlags {
-    fn from_filter(filter: &SubscriptionFilter) -> Self {
-        let is = |flag: Option<bool>| flag == Some(true);
-        Self {
-            tools: is(filter.tools_list_changed),
-            prompts: is(filter.prompts_list_changed),
-            resources: is(filter.resources_list_changed),
-        }
-    }
-
-    /// Returns the flags in the order of the queues.
-    const fn as_array(self) -> [bool; 3] {
-        [self.tools, self.prompts, self.resources]
-    }
-
-    const fn intersection(self, other: Self) -> Self {
-        Self {
-            tools: self.tools && other.tools,
-            prompts: self.prompts && other.prompts,
-            resources: self.resources && other.resources,
-        }
-    }
-}
-
-fn sorted_uris(filter: &SubscriptionFilter) -> Vec<Box<str>> {
-    let given = filter.resource_subscriptions.iter().flatten();
-    let mut uris: Vec<Box<str>> = given.map(|uri| Box::from(&**uri)).collect();
-    uris.sort_unstable();
-    uris.dedup();
-    uris
-}
-
-/// Returns whether `uri` is the resource or a part of it (RES-011).
-fn covers(resource: &str, uri: &str) -> bool {
-    uri.strip_prefix(resource)
-        .is_some_and(|rest| rest.is_empty() || resource.ends_with('/') || rest.starts_with(['/', '?', '#']))
 }
 
 impl Subscription {
@@ -161,6 +118,7 @@ impl Subscriptions {
             serial: 0,
             lists: ListFlags::from_filter(filter),
             uris: sorted_uris(filter),
+            resources: Vec::new(),
             acknowledged: false,
             unanswered: 0,
             listen: None,
@@ -192,9 +150,9 @@ impl Subscriptions {
         if !common.peer_has(Capability::ResourceSubscriptions) {
             sub.uris.clear();
         }
-        let is_new = |uri: &&Box<str>| !self.by_uri.contains_key(*uri);
-        if !sub.uris.is_empty() {
-            common.check_capacity(sub.uris.iter().filter(is_new).count())?;
+        let known: Vec<Option<Key>> = sub.uris.iter().map(|uri| self.by_uri.get(uri).copied()).collect();
+        if !known.is_empty() {
+            common.check_capacity(known.iter().filter(|resource| resource.is_none()).count())?;
         }
         sub.serial = common.next_serial();
         let (serial, lists, uris) = (sub.serial, sub.lists, sub.uris.clone());
@@ -202,43 +160,41 @@ impl Subscriptions {
         for (queue, _) in self.lists.iter_mut().zip(lists.as_array()).filter(|(_, wanted)| *wanted) {
             queue.push(key);
         }
-        for uri in &uris {
-            self.join_resource(common, main, key, uri)?;
+        for (uri, known) in uris.into_iter().zip(known) {
+            let resource = match known.map_or_else(|| self.add_resource(common, main, uri), Ok) {
+                Ok(resource) => resource,
+                Err(error) => {
+                    self.remove(key);
+                    return Err(error);
+                }
+            };
+            self.join_resource(key, resource);
         }
         self.acknowledge_if_answered(common, key);
         Ok(SubscriptionKey::new(serial, key))
     }
 
-    /// Adds a subscription to a resource, and sends `resources/subscribe` for the first one.
-    fn join_resource(
-        &mut self,
-        common: &mut CommonState,
-        main: Key,
-        subscriber: Key,
-        uri: &str,
-    ) -> Result<(), UseError> {
-        let resource = match self.by_uri.get(uri) {
-            Some(resource) => *resource,
-            None => {
-                let resource = self.resources.insert(ResourceSubscription::default());
-                let request = request_resource(common, main, resource, uri).inspect_err(|_| {
-                    self.resources.remove(resource);
-                })?;
-                if let Some(entry) = self.resources.get_mut(resource) {
-                    entry.pending_request = Some(request);
-                }
-                self.by_uri.insert(uri.into(), resource);
-                resource
-            }
-        };
-        let Some(entry) = self.resources.get_mut(resource) else { return Ok(()) };
-        entry.subscribers.push(subscriber);
-        if entry.pending_request.is_some() {
-            if let Some(sub) = self.slab.get_mut(subscriber) {
-                sub.unanswered += 1;
-            }
+    /// Adds a resource and sends `resources/subscribe` for it.
+    fn add_resource(&mut self, common: &mut CommonState, main: Key, uri: Box<str>) -> Result<Key, UseError> {
+        let resource = self.resources.insert(ResourceSubscription::default());
+        let request = request_resource(common, main, resource, &uri).inspect_err(|_| {
+            self.resources.remove(resource);
+        })?;
+        if let Some(entry) = self.resources.get_mut(resource) {
+            entry.pending_request = Some(request);
         }
-        Ok(())
+        self.by_uri.insert(uri, resource);
+        Ok(resource)
+    }
+
+    /// Adds a subscription to a resource.
+    fn join_resource(&mut self, subscriber: Key, resource: Key) {
+        let Some(entry) = self.resources.get_mut(resource) else { return };
+        entry.subscribers.push(subscriber);
+        if let Some(sub) = self.slab.get_mut(subscriber) {
+            sub.resources.push(resource);
+            sub.unanswered += usize::from(entry.pending_request.is_some());
+        }
     }
 
     /// Ends a subscription at the request of the application.
@@ -257,8 +213,12 @@ impl Subscriptions {
             common.endpoint.send_cancellation(listen, None);
             common.endpoint.outbound.calls.remove(listen);
         } else {
-            let is_last = |uri: &&Box<str>| self.resource(uri).is_some_and(|(_, r)| r.subscribers.len() <= 1);
-            let last: Vec<Box<str>> = sub.uris.iter().filter(is_last).cloned().collect();
+            let is_last = |resource: Key| {
+                self.resources.get(resource).is_some_and(|entry| entry.subscribers.len() <= 1)
+            };
+            let resources = sub.uris.iter().zip(&sub.resources);
+            let last: Vec<Box<str>> =
+                resources.filter(|(_, resource)| is_last(**resource)).map(|(uri, _)| uri.clone()).collect();
             common.check_capacity(last.len())?;
             let main = common.main_channel.ok_or(UseError::NotReady)?;
             for uri in last {
@@ -283,19 +243,13 @@ impl Subscriptions {
             for (queue, _) in self.lists.iter_mut().zip(sub.lists.as_array()).filter(|(_, wanted)| *wanted) {
                 queue.record_removal(|key| slab.get(key).is_some());
             }
-            for uri in &sub.uris {
-                let resource = self.by_uri.get(uri).and_then(|resource| self.resources.get_mut(*resource));
-                if let Some(resource) = resource {
+            for resource in &sub.resources {
+                if let Some(resource) = self.resources.get_mut(*resource) {
                     resource.subscribers.record_removal(|key| slab.get(key).is_some());
                 }
             }
         }
         Some(sub)
-    }
-
-    fn resource(&self, uri: &str) -> Option<(Key, &ResourceSubscription)> {
-        let key = *self.by_uri.get(uri)?;
-        Some((key, self.resources.get(key)?))
     }
 
     /// Returns the subscription of an open request.
@@ -408,12 +362,11 @@ impl Subscriptions {
         }
         let mut subscriptions: Vec<Key> = Vec::new();
         for (key, sub) in self.slab.iter_mut() {
-            let pending = |uri: &&Box<str>| {
-                let resource = self.by_uri.get(*uri).and_then(|resource| self.resources.get(*resource));
-                resource.is_some_and(|resource| resource.pending_request.is_some())
+            let pending = |resource: &&Key| {
+                self.resources.get(**resource).is_some_and(|entry| entry.pending_request.is_some())
             };
             sub.acknowledged = false;
-            sub.unanswered = sub.uris.iter().filter(pending).count();
+            sub.unanswered = sub.resources.iter().filter(pending).count();
             subscriptions.push(key);
         }
         for key in subscriptions {
@@ -436,24 +389,18 @@ impl Subscriptions {
         entry.pending_request = None;
         let subscribers: Vec<Key> =
             entry.subscribers.iter().filter(|key| self.slab.get(*key).is_some()).collect();
-        let refused_uri = if refused { self.remove_resource(resource, &subscribers) } else { None };
+        if refused {
+            self.resources.remove(resource);
+        }
         for key in subscribers {
             let Some(sub) = self.slab.get_mut(key) else { continue };
             sub.unanswered = sub.unanswered.saturating_sub(1);
-            if let Some(uri) = &refused_uri {
-                sub.uris.retain(|other| other != uri);
+            if let Some(at) = sub.resources.iter().position(|other| *other == resource).filter(|_| refused) {
+                sub.resources.remove(at);
+                self.by_uri.remove(&sub.uris.remove(at));
             }
             self.acknowledge_if_answered(common, key);
         }
-    }
-
-    /// Removes a resource, whose URI is known by its subscribers. Returns the URI.
-    fn remove_resource(&mut self, resource: Key, subscribers: &[Key]) -> Option<Box<str>> {
-        self.resources.remove(resource);
-        let mut uris = subscribers.iter().filter_map(|key| self.slab.get(*key)).flat_map(|sub| &sub.uris);
-        let uri = uris.find(|uri| self.by_uri.get(*uri) == Some(&resource))?.clone();
-        self.by_uri.remove(&uri);
-        Some(uri)
     }
 
     /// Reports a legacy subscription whose requests have all been answered.
@@ -663,18 +610,5 @@ struct UriParams<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // covers: RES-011
-    #[test]
-    fn resource_covers_only_itself_and_its_parts() {
-        for within in ["a:b", "a:b/c", "a:b?c", "a:b#c"] {
-            assert!(covers("a:b", within), "{within}");
-        }
-        for other in ["a:", "a:bc", "a:c", "", "x/a:b"] {
-            assert!(!covers("a:b", other), "{other}");
-        }
-        assert!(covers("a:b/", "a:b/c") && !covers("a:b/", "a:b"));
-    }
-}
+#[path = "subscriptions_tests.rs"]
+mod tests;
