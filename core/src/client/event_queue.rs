@@ -152,7 +152,7 @@ mod tests {
         while queue.pop_front().is_some() {
             check(&queue);
         }
-        assert!(queue.is_empty() && queue.len() == 0 && queue.revocable == 0);
+        assert!(queue.is_empty() && queue.revocable == 0);
     }
 
     #[test]
