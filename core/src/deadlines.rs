@@ -78,6 +78,23 @@ mod tests {
     }
 
     #[test]
+    fn sweep_without_effect_is_not_repeated_for_each_entry() {
+        let (mut d, mut calls) = (Deadlines::new(), 0);
+        for k in 0..1_000_u64 {
+            d.arm(Instant::from_micros(k), k);
+            d.sweep(1, |_, _| {
+                calls += 1;
+                true
+            });
+        }
+        assert!(calls <= 2_000, "{calls}");
+        d.sweep(1, |_, _| false);
+        assert_eq!(d.heap.len(), 1_000);
+        d.trim(|_, _| false);
+        assert_eq!((d.heap.len(), d.swept_len), (0, 0));
+    }
+
+    #[test]
     fn sweep_bounds_dead_entries() {
         let mut d = Deadlines::new();
         for k in 0..1000u32 {

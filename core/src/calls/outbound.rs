@@ -3,6 +3,7 @@
 //! The request id on the wire encodes slot and generation of the slab. So the call of a response is found by its index,
 //! and no id is used twice (BASE-005, BASE-006). The same number is the progress token (PROG-004).
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::versioned_params::VersionedParams;
@@ -111,8 +112,10 @@ pub(crate) enum CallPurpose {
     Handshake,
     /// A repeat of this call of the application, with input responses or after a loss (MRTR-016).
     Retry(Key),
-    /// `subscriptions/listen`.
-    Listen,
+    /// `subscriptions/listen` of this subscription.
+    Listen(Key),
+    /// `resources/subscribe` for this resource of the client.
+    Subscribe(Key),
     /// A request of the engine itself.
     Internal,
     /// A keep-alive ping.
@@ -126,9 +129,9 @@ pub(crate) struct OutboundCall {
     pub(crate) channel: Key,
     pub(crate) purpose: CallPurpose,
     /// Data to send the call, while it is queued.
-    pub(crate) queued: Option<alloc::boxed::Box<QueuedCall>>,
+    pub(crate) queued: Option<Box<QueuedCall>>,
     /// Data to send the call again ([`split_retained`](super::outbound_requests::split_retained)).
-    pub(crate) retained: Option<alloc::boxed::Box<[u8]>>,
+    pub(crate) retained: Option<Box<[u8]>>,
     /// The call was answered and is continued by a retry; no other response can come for its id.
     pub(crate) superseded: bool,
     /// `total_deadline` was set for this call, so it is never extended.
@@ -279,11 +282,53 @@ pub(crate) struct CallSlab {
     application: u32,
     /// Number of keep-alive pings.
     pings: u32,
+    /// Calls whose requests end are recorded here, while it is set.
+    #[cfg(feature = "http")]
+    ended: Option<Box<EndedRequests>>,
+}
+
+/// The calls whose requests ended during one message: they were answered, repeated or given up.
+#[cfg(feature = "http")]
+#[derive(Debug, Default)]
+pub(crate) struct EndedRequests {
+    pub(crate) calls: alloc::vec::Vec<Key>,
 }
 
 impl CallSlab {
     const fn new() -> Self {
-        Self { slab: Slab::new(), application: 0, pings: 0 }
+        Self {
+            slab: Slab::new(),
+            application: 0,
+            pings: 0,
+            #[cfg(feature = "http")]
+            ended: None,
+        }
+    }
+
+    /// Starts or stops the record of ended requests. Returns the earlier record.
+    #[cfg(feature = "http")]
+    pub(crate) const fn record_ended(
+        &mut self,
+        ended: Option<Box<EndedRequests>>,
+    ) -> Option<Box<EndedRequests>> {
+        core::mem::replace(&mut self.ended, ended)
+    }
+
+    fn note_ended(&mut self, key: Key) {
+        #[cfg(feature = "http")]
+        if let Some(ended) = &mut self.ended {
+            ended.calls.push(key);
+        }
+        #[cfg(not(feature = "http"))]
+        let _ = key;
+    }
+
+    /// Marks a call as answered and continued by a retry.
+    pub(crate) fn supersede(&mut self, key: Key) {
+        if let Some(call) = self.slab.get_mut(key).filter(|call| !call.superseded) {
+            call.superseded = true;
+            self.note_ended(key);
+        }
     }
 
     fn counter(&mut self, purpose: CallPurpose) -> Option<&mut u32> {
@@ -306,6 +351,7 @@ impl CallSlab {
         if let Some(count) = self.counter(call.purpose) {
             *count -= 1;
         }
+        self.note_ended(key);
         Some(call)
     }
 

@@ -1,99 +1,167 @@
-//! Operations on outbound calls: queue, check, retain, end.
+//! Calls and requests from sending to their end: queue, retention, rounds, input requests, outcomes.
+//!
+//! Their deadlines are in the shared heap, because each call has one in every state.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::ops::Range;
+use core::time::Duration;
 
-use super::config::Config;
-use super::engine::Engine;
-use super::event::{Event, Peer};
-use super::log::LogSettings;
-use super::notifications::NotificationState;
-use crate::calls::outbound::{CallKey, CallPurpose};
-use crate::calls::outbound_requests::OutboundRequest;
+use serde::Serialize;
+
+use super::common::{CommonState, request_meta};
+use super::event::Event;
+use super::input::{Input, InputId, InputSource};
+use super::legacy_inputs::LegacyInputs;
+use super::rounds::{RoundDeadline, Rounds};
+use super::url_elicitations::UrlElicitations;
+use super::waiting_calls::CallQueue;
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::inbound::CallId;
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
+use crate::calls::outbound_requests::{OutboundRequest, split_retained};
+use crate::calls::versioned_params::VersionedParams;
+use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::TopLevelMembers;
-use crate::methods::{self, Capability};
+use crate::json::{Serializer, TopLevelMembers};
+use crate::limits::Limit;
+use crate::methods;
+use crate::model::{ElicitParams, ElicitUrlParams, ElicitationCompleteParams, InputRequest};
 use crate::raw::RawJson;
+use crate::rpc::RpcError;
+use crate::shape;
 use crate::slab::Key;
-use crate::version::Era;
+use crate::version::Version;
 
-/// Queued calls, oldest first.
+/// Calls of the application, and input requests; see the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct CallQueue {
-    pub(super) calls: VecDeque<Key>,
-    pub(super) bytes: usize,
+pub(super) struct Calls {
+    /// Calls that are queued until the connection is ready.
+    queue: Option<Box<CallQueue>>,
+    /// Input requests of the server.
+    inputs: Option<Box<InputState>>,
 }
 
-impl Engine {
-    /// Checks that a call may be sent to this server (LIFE-010, LIFE-011, LIFE-023).
+/// Input requests in both eras.
+#[derive(Debug, Default)]
+struct InputState {
+    rounds: Rounds,
+    legacy: LegacyInputs,
+    url_elicitations: UrlElicitations,
+}
+
+impl InputState {
+    /// Returns whether there is nothing to keep.
+    fn is_empty(&self) -> bool {
+        self.rounds.is_empty() && self.legacy.is_empty() && self.url_elicitations.is_empty()
+    }
+}
+
+impl Calls {
+    /// Sends a call, or queues it until the connection is ready.
     ///
     /// # Errors
     ///
-    /// [`UseError::ReservedMethod`], [`UseError::NotInVersion`] or [`UseError::MissingPeerCapability`].
-    pub(super) fn check_permitted(&self, method: &str) -> Result<(), UseError> {
-        let (Some(rule), Some(peer)) = (methods::request_rule(method), self.peer.as_ref()) else {
-            return Ok(());
-        };
-        if !rule.is_sent_by_client() {
-            return Err(UseError::ReservedMethod(method.into()));
-        }
-        if !rule.exists_in(peer.version) {
-            return Err(UseError::NotInVersion { feature: method.into(), version: peer.version });
-        }
-        match rule.required_capability_in(peer.version) {
-            Some(capability) if !peer.has(capability) => Err(UseError::MissingPeerCapability(capability)),
-            // Subscriptions and the log level are managed by the engine.
-            Some(Capability::ResourceSubscriptions | Capability::Logging) => {
-                Err(UseError::ReservedMethod(method.into()))
+    /// As [`Engine::call`](super::Engine::call).
+    pub(super) fn call<T: Serialize + ?Sized>(
+        &mut self,
+        common: &mut CommonState,
+        main: Key,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        let mut call = OutboundCall::new(
+            common.endpoint.now,
+            main,
+            CallPurpose::Application,
+            options,
+            &common.endpoint.limits,
+        );
+        if common.peer.is_some() {
+            common.check_permitted(method)?;
+            if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
+                // The time that has passed before this call is added again in the check of its deadline.
+                call.total_deadline = call.total_deadline - inputs.legacy.total_wait(common.endpoint.now);
             }
-            _ => Ok(()),
+            let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+            let request = OutboundRequest {
+                method,
+                base_meta,
+                meta: options.meta.as_ref(),
+                wants_progress: options.wants_progress,
+            };
+            let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
+            let key = common.endpoint.outbound.calls.insert(call);
+            let write = |out: &mut Vec<u8>| Serializer::object(out, params, table);
+            match common.endpoint.send_request_range(key, &request, write) {
+                Err(e) => {
+                    common.endpoint.outbound.calls.remove(key);
+                    return Err(e);
+                }
+                Ok(written) => self.retain_call(common, key, method, written, options.meta.as_ref()),
+            }
+            return Ok(CallKey(key));
         }
+        let params = VersionedParams::encode(params, common.config.versions)?;
+        let total = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
+        let queued =
+            QueuedCall { method: method.into(), params, meta: options.meta.clone(), total_timeout: total };
+        let cost = queued.cost();
+        let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
+        if bytes > common.endpoint.limits.max_queued_bytes {
+            return Err(UseError::Full(Limit::QueuedBytes));
+        }
+        call.queued = Some(Box::new(queued));
+        let key = common.endpoint.outbound.calls.insert(call);
+        self.queue.get_or_insert_default().push(key, cost);
+        Ok(CallKey(key))
+    }
+
+    /// Frees what holds nothing.
+    pub(super) fn trim(&mut self, common: &CommonState) {
+        // Deadlines of open calls depend on the times in `inputs`.
+        let no_calls = common.endpoint.outbound.calls.is_empty();
+        self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
+    }
+
+    /// Drops the queue of a connection that is closed.
+    pub(super) fn drop_queue(&mut self) {
+        self.queue = None;
     }
 
     /// Retains what is needed to repeat a call, if the server may ask for input or the answer may be lost.
-    pub(super) fn retain_call(
+    fn retain_call(
         &mut self,
+        common: &mut CommonState,
         key: Key,
         method: &str,
         written: Range<usize>,
         meta: Option<&RawJson>,
     ) {
         let may_resend =
-            || self.uses_exchanges && self.endpoint.outbound.calls.get(key).is_some_and(|c| c.idempotent);
+            || common.uses_exchanges && common.endpoint.outbound.calls.get(key).is_some_and(|c| c.idempotent);
         // The method is stored up to the next quote, so it must not contain escapes.
         let is_plain = || method.bytes().all(|b| b >= b' ' && !matches!(b, b'"' | b'\\'));
-        if (self.is_modern() && methods::may_need_input(method)) || (may_resend() && is_plain()) {
-            self.retained_bytes += self.endpoint.retain_request(key, method, written, meta);
-        }
-    }
-
-    /// Handles a deadline of an outbound call.
-    pub(super) fn handle_call_deadline(&mut self, key: Key) {
-        let Some(call) = self.endpoint.outbound.calls.get(key) else { return };
-        match (call.purpose, call.timeout_error(self.endpoint.now)) {
-            (CallPurpose::Application, _) if call.superseded => self.handle_round_deadline(key),
-            (CallPurpose::Application | CallPurpose::Retry(_), _) => self.handle_call_timeout(key),
-            (CallPurpose::KeepAlive, Some(_)) if self.restart_ping_wait(key) => {}
-            (CallPurpose::Listen | CallPurpose::Internal | CallPurpose::KeepAlive, Some(outcome)) => {
-                self.endpoint.send_cancellation(key, Some("no answer in time"));
-                self.finish_outbound(key, Err(outcome));
-            }
-            // The negotiation has a deadline of its own.
-            _ => {}
+        if (common.is_modern() && methods::may_need_input(method)) || (may_resend() && is_plain()) {
+            let bytes = common.endpoint.retain_request(key, method, written, meta);
+            common.retained_bytes += bytes;
         }
     }
 
     /// Sends the queued calls when the connection is ready.
-    pub(super) fn flush_queue(&mut self) {
-        for key in self.queue.take().map(|queue| queue.calls).into_iter().flatten() {
-            let now = self.endpoint.now;
-            let Some(call) = self.endpoint.outbound.calls.get_mut(key) else { continue };
+    pub(super) fn flush_queue(&mut self, common: &mut CommonState) {
+        let Some(queue) = self.queue.take() else { return };
+        for key in queue.iter() {
+            let now = common.endpoint.now;
+            let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
             call.restart_timeouts(now, queued.total_timeout);
             let progress = call.wants_progress;
-            let Some(version) = self.peer.as_ref().map(|p| p.version) else { continue };
-            let written = self.check_permitted(&queued.method).and_then(|()| {
-                let base_meta = request_meta(self.peer.as_deref(), &self.config, None);
+            let Some(version) = common.peer.as_ref().map(|p| p.version) else { continue };
+            let written = common.check_permitted(&queued.method).and_then(|()| {
+                let base_meta = request_meta(&common.config, common.peer.as_deref(), None);
                 let request = OutboundRequest {
                     method: &queued.method,
                     base_meta,
@@ -101,55 +169,257 @@ impl Engine {
                     wants_progress: progress,
                 };
                 let params = queued.params.for_version(version)?;
-                self.endpoint.send_request_range(key, &request, |out| {
+                common.endpoint.send_request_range(key, &request, |out| {
                     out.extend_from_slice(params);
                     Ok(TopLevelMembers::default())
                 })
             });
             match written {
-                Err(e) => self.finish(key, Err(CallError::Refused(e))),
-                Ok(written) => self.retain_call(key, &queued.method, written, queued.meta.as_ref()),
+                Err(e) => self.finish(common, key, Err(CallError::Refused(e))),
+                Ok(written) => self.retain_call(common, key, &queued.method, written, queued.meta.as_ref()),
             }
         }
     }
 
     /// Ends a call that the server may still process.
-    pub(super) fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
-        let queued = self.endpoint.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
+    pub(super) fn abandon(
+        &mut self,
+        common: &mut CommonState,
+        key: Key,
+        reason: Option<&str>,
+        outcome: CallError,
+    ) {
+        let queued = common.endpoint.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
         if let Some(queued) = queued {
             if let Some(queue) = &mut self.queue {
-                queue.bytes = queue.bytes.saturating_sub(queued.cost());
-                queue.calls.retain(|k| *k != key);
+                let calls = &common.endpoint.outbound.calls;
+                let is_queued = |key| calls.get(key).is_some_and(|c| c.queued.is_some());
+                queue.record_removal(queued.cost(), is_queued);
             }
         } else if let Some(sent) = self.wire_key(key) {
-            self.endpoint.send_cancellation(sent, reason);
+            common.endpoint.send_cancellation(sent, reason);
         }
-        self.finish(key, Err(outcome));
+        self.finish(common, key, Err(outcome));
     }
 
-    pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        if let Some(call) = self.endpoint.outbound.calls.remove(key) {
-            self.retained_bytes =
-                self.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));
+    pub(super) fn finish(&mut self, common: &mut CommonState, key: Key, outcome: Result<RawJson, CallError>) {
+        if let Some(call) = common.endpoint.outbound.calls.remove(key) {
+            common.retained_bytes =
+                common.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));
             if call.superseded {
-                self.end_rounds(key);
+                if let Some(inputs) = &mut self.inputs {
+                    inputs.rounds.end(common, key);
+                }
             }
-            self.endpoint.sweep();
-            self.events.push_back(Event::Done { call: CallKey(key), outcome, retried: call.superseded });
+            common.endpoint.sweep();
+            common.events.push_back(Event::Done { call: CallKey(key), outcome, retried: call.superseded });
         }
     }
-}
 
-/// Returns the members of `_meta` that every modern request carries.
-pub(super) fn request_meta<'c>(
-    peer: Option<&Peer>,
-    config: &'c Config,
-    notifications: Option<&'c NotificationState>,
-) -> Option<&'c [u8]> {
-    let peer = peer.filter(|p| p.era() == Era::Modern)?;
-    Some(
-        notifications
-            .and_then(|state| state.log_settings.as_ref())
-            .map_or_else(|| config.request_meta(peer.version), LogSettings::request_meta),
-    )
+    /// Ends a call that could not be sent again.
+    fn finish_failed(&mut self, common: &mut CommonState, call: Key, sent: Result<(), CallError>) {
+        if let Err(error) = sent {
+            self.finish(common, call, Err(error));
+        }
+    }
+
+    // ---- input requests ----
+
+    /// Returns whether an outbound request may be answered by `input_required` (MRTR-003).
+    pub(super) fn may_need_input(&self, common: &CommonState, key: Key) -> bool {
+        let call = common.endpoint.outbound.calls.get(common.original_call(key));
+        let retained = call.and_then(|c| c.retained.as_deref());
+        retained.is_some_and(|retained| methods::may_need_input(split_retained(retained).0))
+    }
+
+    /// Handles `input_required` for a call or its retry.
+    pub(super) fn receive_input_required(&mut self, common: &mut CommonState, key: Key, result: &RawJson) {
+        let call = self.finish_retry(common, key);
+        let rounds = &mut self.inputs.get_or_insert_default().rounds;
+        let begun = rounds.begin(common, call, result);
+        self.finish_failed(common, call, begun);
+    }
+
+    /// Removes a retry from the table. Returns the original call.
+    pub(super) fn finish_retry(&mut self, common: &mut CommonState, key: Key) -> Key {
+        let call = common.original_call(key);
+        if call != key {
+            common.endpoint.outbound.calls.remove(key);
+        }
+        call
+    }
+
+    /// Returns the entry under which a call is in flight, if it is.
+    fn wire_key(&self, call: Key) -> Option<Key> {
+        self.inputs.as_ref().map_or(Some(call), |inputs| inputs.rounds.wire_key(call))
+    }
+
+    /// Handles a deadline of a call that is in a round.
+    pub(super) fn handle_round_deadline(&mut self, common: &mut CommonState, call: Key) {
+        let now = common.endpoint.now;
+        let Some(parked) = common.endpoint.outbound.calls.get(call) else { return };
+        let Some(inputs) = &mut self.inputs else { return };
+        // A legacy server may wait for input while a call was sent a second time.
+        let extension =
+            if parked.has_explicit_total { Duration::ZERO } else { inputs.legacy.total_wait(now) };
+        let total_at = parked.total_deadline + extension;
+        if now >= total_at {
+            return self.abandon(common, call, Some("no answer in time"), CallError::TotalTimedOut);
+        }
+        if now >= parked.total_deadline {
+            return common.endpoint.deadlines.arm(total_at, EndpointTimer::Outbound(call));
+        }
+        match inputs.rounds.deadline_passed(call) {
+            RoundDeadline::Retry => {
+                let sent = inputs.rounds.send_retry(common, call);
+                self.finish_failed(common, call, sent);
+            }
+            RoundDeadline::InputTimedOut => self.finish(common, call, Err(CallError::InputTimedOut)),
+            RoundDeadline::None => {}
+        }
+    }
+
+    /// Handles the timeout of a call.
+    pub(super) fn handle_call_timeout(&mut self, common: &mut CommonState, key: Key) {
+        let now = common.endpoint.now;
+        let Some(call) = common.endpoint.outbound.calls.get(key) else { return };
+        let end = match &self.inputs {
+            Some(inputs) => inputs.legacy.check_deadline(now, call),
+            None => call.timeout_error(now).ok_or_else(|| call.deadline()),
+        };
+        match end {
+            // TIME-002, TIME-003
+            Ok(outcome) => {
+                self.abandon(common, common.original_call(key), Some("no answer in time"), outcome)
+            }
+            Err(at) => common.endpoint.deadlines.arm(at, EndpointTimer::Outbound(key)),
+        }
+    }
+
+    /// Records the end of a request of the server; returns false if it was not an input request.
+    pub(super) fn end_input_request(&mut self, common: &mut CommonState, key: Key) -> bool {
+        let now = common.endpoint.now;
+        self.inputs.as_mut().is_some_and(|inputs| inputs.legacy.end(now, key))
+    }
+
+    /// Reports the end of a request of the server.
+    pub(super) fn end_server_request(&mut self, common: &mut CommonState, key: Key) {
+        if self.end_input_request(common, key) {
+            common.events.withdraw_input(InputId(InputSource::Request(key)));
+        } else {
+            common.events.push_back(Event::RequestCancelled(CallId(key)));
+        }
+    }
+
+    /// Remembers the ids of elicitations by URL, up to `max_inputs` (2025-11-25).
+    pub(super) fn remember_elicitations(&mut self, common: &mut CommonState, pages: &[ElicitUrlParams]) {
+        if common.peer.as_ref().is_none_or(|p| p.version != Version::V2025_11_25) {
+            return;
+        }
+        let limits = &common.endpoint.limits;
+        for id in pages.iter().filter_map(|page| page.elicitation_id.as_deref()) {
+            if id.len() <= limits.max_id {
+                let known = &mut self.inputs.get_or_insert_default().url_elicitations;
+                known.remember(id, limits.max_inputs);
+            }
+        }
+    }
+
+    /// Records an input request of a legacy server and reports it.
+    pub(super) fn receive_input_request(
+        &mut self,
+        common: &mut CommonState,
+        key: Key,
+        request: Box<InputRequest<'static>>,
+    ) {
+        let method = request.method().unwrap_or_default();
+        let now = common.endpoint.now;
+        self.inputs.get_or_insert_default().legacy.begin(now, key, method);
+        if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
+            self.remember_elicitations(common, core::slice::from_ref(page));
+        }
+        let id = InputId(InputSource::Request(key));
+        common.events.push_back(Event::Input(Input { id, call: None, key: None, request }));
+    }
+
+    /// Handles progress of a call in any round. Values must increase across rounds.
+    pub(super) fn receive_progress(common: &mut CommonState, key: Key, progress: crate::Progress) {
+        let call = common.original_call(key);
+        if call != key {
+            match common.endpoint.outbound.calls.get_mut(call) {
+                Some(parked) if progress.progress > parked.last_progress => {
+                    parked.last_progress = progress.progress
+                }
+                _ => return,
+            }
+        }
+        common.events.push_progress(CallKey(call), progress);
+    }
+
+    /// Handles the completion of an elicitation. An unknown or completed one is ignored (ELIC-027).
+    pub(super) fn receive_elicitation_complete(&mut self, common: &mut CommonState, params: &[u8]) {
+        let method = methods::ELICITATION_COMPLETE;
+        let Ok(completed) = serde_json::from_slice::<ElicitationCompleteParams>(params) else {
+            return common.diagnose(Diagnostic::InvalidNotification(method.into()));
+        };
+        let inputs = self.inputs.as_mut();
+        match inputs.and_then(|inputs| inputs.url_elicitations.take(&completed.elicitation_id)) {
+            Some(id) => common.events.push_back(Event::ElicitationComplete(String::from(id))),
+            None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+        }
+    }
+
+    /// Returns the method of an open input request of a legacy server.
+    pub(super) fn legacy_input(&self, key: Key) -> Option<&'static str> {
+        self.inputs.as_ref()?.legacy.method(key)
+    }
+
+    /// Records an input response for a round, which may be the last one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](super::Engine::answer).
+    pub(super) fn answer_round<T: Serialize + ?Sized>(
+        &mut self,
+        common: &mut CommonState,
+        number: u64,
+        response: &T,
+    ) -> Result<(), UseError> {
+        let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
+        if let Some(call) = inputs.rounds.answer(common, number, response)? {
+            let sent = inputs.rounds.send_retry(common, call);
+            self.finish_failed(common, call, sent);
+        }
+        Ok(())
+    }
+
+    /// Ends the call of an input request that the application refuses.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the input request has ended.
+    pub(super) fn refuse_round(
+        &mut self,
+        common: &mut CommonState,
+        number: u64,
+        error: &RpcError,
+    ) -> Result<(), UseError> {
+        let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
+        let call = inputs.rounds.take_refused(number).ok_or(UseError::Stale)?;
+        self.finish(common, call, Err(CallError::InputRefused(error.clone())));
+        Ok(())
+    }
+
+    /// Sends a call again whose answer was lost. Returns the retry, if there is one.
+    #[cfg(feature = "http")]
+    pub(super) fn resend_lost(&mut self, common: &mut CommonState, key: Key) -> Option<Key> {
+        let call = common.original_call(key);
+        match self.inputs.get_or_insert_default().rounds.resend_lost(common, key) {
+            Ok(retry) => retry,
+            Err(error) => {
+                self.finish(common, call, Err(error));
+                None
+            }
+        }
+    }
 }

@@ -6,7 +6,6 @@ use alloc::string::String;
 
 use super::input::{Input, InputId};
 use super::log::LogMessage;
-use super::subscribe::SubscriptionKey;
 use crate::calls::inbound::{CallId, Progress};
 use crate::calls::outbound::CallKey;
 use crate::change::Change;
@@ -15,7 +14,29 @@ use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
 use crate::model::SubscriptionFilter;
 use crate::raw::RawJson;
+use crate::slab::Key;
 use crate::version::{Era, Version};
+
+/// The key of a subscription.
+///
+/// It is stale after [`Event::SubscriptionEnded`] or [`Engine::unsubscribe`](super::Engine::unsubscribe). A stale key is
+/// refused and never reaches another subscription.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubscriptionKey {
+    /// The serial number, which is never reused.
+    serial: u64,
+    key: Key,
+}
+
+impl SubscriptionKey {
+    pub(super) const fn new(serial: u64, key: Key) -> Self {
+        Self { serial, key }
+    }
+
+    pub(super) const fn slab_key(self) -> Key {
+        self.key
+    }
+}
 
 /// An event for the application.
 #[derive(Debug)]

@@ -4,25 +4,28 @@
 //! pages of a list, a [`Cache`] keeps results, and [`OutputSchemas`] checks results against the schemas of their tools.
 //! [`RequestParams`](crate::model::RequestParams) relates each request to the type of its result.
 
-mod answers;
 mod cache;
 mod calls;
+mod commands;
+mod common;
 mod config;
 mod engine;
 mod event;
+mod event_queue;
 #[cfg(feature = "http")]
 mod exchanges;
 mod input;
-mod keep_alive;
+mod legacy_inputs;
 mod list;
 mod log;
 mod negotiate;
-mod notifications;
 mod receive;
 mod rounds;
 mod schemas;
-mod subscribe;
+mod subscription_filter;
+mod subscriptions;
 mod url_elicitations;
+mod waiting_calls;
 
 #[cfg(feature = "http")]
 pub(crate) use negotiate::is_modern_error;
@@ -30,11 +33,10 @@ pub(crate) use negotiate::is_modern_error;
 pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
 pub use config::Config;
 pub use engine::Engine;
-pub use event::{Event, Notification, Peer, ServerRequest};
+pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};
 pub use input::{Input, InputId, RefuseTarget};
 pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;
-pub use subscribe::SubscriptionKey;
 
 pub use schemas::{OutputMismatch, OutputSchemas};
 

@@ -13,15 +13,16 @@
 //! DESIGN-28).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::engine::Engine;
+use super::common::CommonState;
+use super::config::Config;
 use super::event::Peer;
-use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
 use crate::diagnostic::Diagnostic;
 use crate::error::Fault;
@@ -34,9 +35,28 @@ use crate::rpc::{RpcError, code, encode};
 use crate::slab::Key;
 use crate::version::{Era, KnownEra, Version, VersionSet};
 
+/// The negotiation of the era and the revision; see the [module](self).
+///
+/// Its deadline is in the shared heap, where a generation tells whether it still holds.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    stage: NegotiationStage,
+    known_era: Option<KnownEra>,
+}
+
+/// What is to be done after an input of the negotiation.
+#[derive(Debug)]
+pub(super) enum NegotiationStep {
+    /// Nothing yet: an answer or a deadline will follow.
+    Wait,
+    /// The connection is ready.
+    Ready(Box<Peer>),
+    Close(Fault),
+}
+
 /// The stage of the negotiation.
 #[derive(Debug)]
-pub(super) enum NegotiationStage {
+enum NegotiationStage {
     /// There is no channel yet.
     Idle,
     /// `server/discover` was sent.
@@ -44,13 +64,13 @@ pub(super) enum NegotiationStage {
         /// The probe was repeated with a revision that the first answer named.
         is_retry: bool,
         /// Error of an earlier `initialize`.
-        initialize_error: Option<RpcError>,
+        initialize_error: Option<Box<RpcError>>,
     },
     /// `initialize` was sent.
     Initializing {
         probe: ProbeState,
         /// Error of `initialize`, while the probe may still be answered.
-        initialize_error: Option<RpcError>,
+        initialize_error: Option<Box<RpcError>>,
     },
     Ready,
     Closed,
@@ -58,7 +78,7 @@ pub(super) enum NegotiationStage {
 
 /// State of the probe after `initialize` was sent.
 #[derive(Debug)]
-pub(super) enum ProbeState {
+enum ProbeState {
     /// There was no probe.
     None,
     /// The probe was not answered yet.
@@ -70,7 +90,7 @@ pub(super) enum ProbeState {
 }
 
 #[derive(Debug)]
-pub(super) enum LateProbeAnswer {
+enum LateProbeAnswer {
     Discovered(RawJson),
     /// An unsupported-version error that names a revision of this client.
     Supports(Version),
@@ -154,46 +174,80 @@ fn copy_object(raw: Option<&RawValue>) -> Option<RawJson> {
         .filter(RawJson::is_object)
 }
 
-impl Engine {
+impl Negotiation {
+    pub(super) const fn new() -> Self {
+        Self { stage: NegotiationStage::Idle, known_era: None }
+    }
+
+    /// Returns the era of the server, once it is known.
+    pub(super) const fn known_era(&self) -> Option<KnownEra> {
+        self.known_era
+    }
+
+    /// Records that the connection is ready.
+    pub(super) fn handle_ready(&mut self, era: Era) {
+        self.known_era = Some(match era {
+            Era::Modern => KnownEra::Modern,
+            Era::Legacy => KnownEra::Legacy,
+        });
+        self.stage = NegotiationStage::Ready;
+    }
+
+    /// Records that the connection is closed.
+    pub(super) fn handle_close(&mut self) {
+        self.stage = NegotiationStage::Closed;
+    }
+
     /// Sends the first request.
-    pub(super) fn begin_negotiation(&mut self) {
+    pub(super) fn begin(&mut self, common: &mut CommonState) -> NegotiationStep {
         match (
-            self.config.modern_versions().newest(),
-            self.config.legacy_versions().newest(),
-            self.config.known_era,
+            common.config.modern_versions().newest(),
+            common.config.legacy_versions().newest(),
+            common.config.known_era,
         ) {
-            (None, _, _) | (Some(_), Some(_), Some(KnownEra::Legacy)) => self.initialize(ProbeState::None),
-            (Some(version), _, _) => self.probe(version, false, None),
+            (None, _, _) | (Some(_), Some(_), Some(KnownEra::Legacy)) => {
+                self.initialize(common, ProbeState::None)
+            }
+            (Some(version), _, _) => self.probe(common, version, false, None),
         }
     }
 
     /// Sends `server/discover` (VER-024, VER-028).
-    fn probe(&mut self, version: Version, is_retry: bool, initialize_error: Option<RpcError>) {
+    fn probe(
+        &mut self,
+        common: &mut CommonState,
+        version: Version,
+        is_retry: bool,
+        initialize_error: Option<Box<RpcError>>,
+    ) -> NegotiationStep {
         let is_last = initialize_error.is_some();
         self.stage = NegotiationStage::Probing { is_retry, initialize_error };
-        let config = alloc::sync::Arc::clone(&self.config);
-        self.send_negotiation(CallPurpose::Probe, methods::DISCOVER, |out| {
+        let config = alloc::sync::Arc::clone(&common.config);
+        send(common, CallPurpose::Probe, methods::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
             out.extend_from_slice(config.request_meta(version));
             out.extend_from_slice(b"}}");
         });
-        let limits = &self.endpoint.limits;
+        let limits = &common.endpoint.limits;
         // The short timeout applies only if `initialize` can follow. Over HTTP silence proves nothing, because a server
         // that does not know a request says so (VER-021).
-        let is_only_option = self.uses_exchanges
-            || self.config.legacy_versions().is_empty()
-            || self.config.known_era == Some(KnownEra::Modern)
+        let is_only_option = common.uses_exchanges
+            || common.config.legacy_versions().is_empty()
+            || common.config.known_era == Some(KnownEra::Modern)
             || is_last;
         let wait = if is_only_option { limits.init_timeout } else { limits.probe_timeout };
-        self.arm_negotiation_timeout(wait);
+        common.arm_negotiation_timeout(wait);
+        NegotiationStep::Wait
     }
 
     /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
-    fn initialize(&mut self, probe: ProbeState) {
-        let Some(version) = self.config.legacy_versions().newest() else { return };
+    fn initialize(&mut self, common: &mut CommonState, probe: ProbeState) -> NegotiationStep {
+        let Some(version) = common.config.legacy_versions().newest() else {
+            return NegotiationStep::Wait;
+        };
         self.stage = NegotiationStage::Initializing { probe, initialize_error: None };
-        let config = alloc::sync::Arc::clone(&self.config);
-        self.send_negotiation(CallPurpose::Handshake, methods::INITIALIZE, |out| {
+        let config = alloc::sync::Arc::clone(&common.config);
+        send(common, CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());
             out.extend_from_slice(b",\"capabilities\":");
@@ -202,73 +256,49 @@ impl Engine {
             config.info.write(out, version);
             out.push(b'}');
         });
-        self.arm_negotiation_timeout(self.endpoint.limits.init_timeout);
-    }
-
-    fn send_negotiation(&mut self, purpose: CallPurpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        let Some(main) = self.main_channel else { return };
-        // The stage has a deadline of its own, so those of the call are disabled.
-        let never = core::time::Duration::MAX;
-        let options = CallOptions::new().timeout(never).total_timeout(never);
-        let key = self.endpoint.outbound.calls.insert(OutboundCall::new(
-            self.endpoint.now,
-            main,
-            purpose,
-            &options,
-            &self.endpoint.limits,
-        ));
-        self.endpoint.send(main, |out| {
-            encode::request_head(out, OutboundCalls::wire_id(key), method);
-            out.extend_from_slice(b",\"params\":");
-            params(out);
-            encode::end(out);
-        });
-    }
-
-    pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
-        self.endpoint.negotiation_generation += 1;
-        let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
-        self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
+        common.arm_negotiation_timeout(common.endpoint.limits.init_timeout);
+        NegotiationStep::Wait
     }
 
     /// Handles the timeout of the current request.
-    pub(super) fn negotiation_timed_out(&mut self) {
+    pub(super) fn handle_timeout(&mut self, common: &mut CommonState) -> NegotiationStep {
         match &mut self.stage {
             NegotiationStage::Probing { initialize_error: None, .. }
-                if !self.uses_exchanges && !self.config.legacy_versions().is_empty() =>
+                if !common.uses_exchanges && !common.config.legacy_versions().is_empty() =>
             {
                 // Silence is weak evidence, so the probe stays open for a late answer (VER-027). It is not cancelled,
                 // because that may confuse a legacy server.
-                self.initialize(ProbeState::Unanswered);
+                self.initialize(common, ProbeState::Unanswered)
             }
             NegotiationStage::Probing { initialize_error: None, .. } => {
-                self.close_with(Fault::HandshakeTimeout { method: methods::DISCOVER });
+                NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::DISCOVER })
             }
             NegotiationStage::Probing { initialize_error: Some(error), .. }
             | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
-                let fault = Fault::HandshakeRefused(error.clone());
-                self.close_with(fault);
+                NegotiationStep::Close(Fault::HandshakeRefused((**error).clone()))
             }
             // `initialize` is never cancelled; the connection is closed instead (LIFE-009, TIME-007).
             NegotiationStage::Initializing { .. } => {
-                self.close_with(Fault::HandshakeTimeout { method: methods::INITIALIZE })
+                NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::INITIALIZE })
             }
-            NegotiationStage::Idle | NegotiationStage::Ready | NegotiationStage::Closed => {}
+            NegotiationStage::Idle | NegotiationStage::Ready | NegotiationStage::Closed => {
+                NegotiationStep::Wait
+            }
         }
     }
 
     /// Returns the fault for an end of the input at this stage (VER-021).
-    pub(super) fn eof_fault(&self) -> Fault {
+    pub(super) fn eof_fault(&self, config: &Config) -> Fault {
         match &self.stage {
             // The server gave the reason before it closed.
             NegotiationStage::Probing { initialize_error: Some(error), .. }
             | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
-                Fault::HandshakeRefused(error.clone())
+                Fault::HandshakeRefused((**error).clone())
             }
             NegotiationStage::Probing { .. }
             | NegotiationStage::Initializing { probe: ProbeState::Unanswered, .. } => {
-                let legacy = !self.config.legacy_versions().is_empty()
-                    && self.config.known_era != Some(KnownEra::Legacy);
+                let legacy =
+                    !config.legacy_versions().is_empty() && config.known_era != Some(KnownEra::Legacy);
                 Fault::ExitedDuringProbe { legacy }
             }
             _ => Fault::Eof,
@@ -276,49 +306,52 @@ impl Engine {
     }
 
     /// Handles the answer to a request of the negotiation.
-    pub(super) fn negotiation_answered(
+    pub(super) fn handle_answer(
         &mut self,
+        common: &mut CommonState,
         key: Key,
         purpose: CallPurpose,
         outcome: Result<RawJson, RpcError>,
-    ) {
-        self.endpoint.outbound.calls.remove(key);
+    ) -> NegotiationStep {
+        common.endpoint.outbound.calls.remove(key);
         match (purpose, &mut self.stage) {
             (CallPurpose::Probe, NegotiationStage::Probing { .. }) => match outcome {
-                Ok(result) => self.handle_discover_result(&result),
-                Err(error) => self.handle_probe_error(error),
+                Ok(result) => self.handle_discover_result(common, &result),
+                Err(error) => self.handle_probe_error(common, error),
             },
             (
                 CallPurpose::Probe,
                 NegotiationStage::Initializing { probe: probe @ ProbeState::Unanswered, initialize_error },
             ) => {
-                let late = classify_late_answer(outcome, self.config.modern_versions());
+                let late = classify_late_answer(outcome, common.config.modern_versions());
                 let initialize_error = initialize_error.clone();
                 *probe = late.map_or(ProbeState::Legacy, ProbeState::Modern);
-                if let Some(error) = initialize_error {
-                    self.handle_initialize_error(error);
+                match initialize_error {
+                    Some(error) => self.handle_initialize_error(common, *error),
+                    None => NegotiationStep::Wait,
                 }
             }
             (CallPurpose::Handshake, NegotiationStage::Initializing { .. }) => match outcome {
-                Ok(result) => self.handle_initialize_result(&result),
-                Err(error) => self.handle_initialize_error(error),
+                Ok(result) => handle_initialize_result(common, &result),
+                Err(error) => self.handle_initialize_error(common, error),
             },
             // A late answer has no effect on a finished negotiation.
-            _ => {}
+            _ => NegotiationStep::Wait,
         }
     }
 
     /// Handles the result of `server/discover`.
-    fn handle_discover_result(&mut self, result: &RawJson) {
+    fn handle_discover_result(&mut self, common: &mut CommonState, result: &RawJson) -> NegotiationStep {
         let Ok(answer) = result.parse::<DiscoverResponse<'_>>() else {
             // A modern server does not send such a result.
             let error = RpcError::invalid_request("the result of `server/discover` is not valid");
-            return self.fall_back(Some(error));
+            return self.fall_back(common, Some(error));
         };
         let server_versions = parse_versions(&answer.supported_versions);
-        let Some(version) = newest_common(self.config.modern_versions(), server_versions, Era::Modern) else {
+        let Some(version) = newest_common(common.config.modern_versions(), server_versions, Era::Modern)
+        else {
             let names = answer.supported_versions.iter().map(|v| String::from(&**v)).collect();
-            return self.handle_no_modern_version(server_versions, names);
+            return self.handle_no_modern_version(common, server_versions, names);
         };
         let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
         let stamped = result.member("_meta").and_then(|m| m.member(meta::SERVER_INFO)).map(|i| i.compact());
@@ -329,129 +362,161 @@ impl Engine {
             capabilities,
             instructions: answer.instructions.map(Cow::into_owned),
         };
-        self.become_ready(peer);
+        NegotiationStep::Ready(Box::new(peer))
     }
 
     /// Handles an error of `server/discover`.
-    fn handle_probe_error(&mut self, error: RpcError) {
-        let NegotiationStage::Probing { is_retry, .. } = self.stage else { return };
+    fn handle_probe_error(&mut self, common: &mut CommonState, error: RpcError) -> NegotiationStep {
+        let NegotiationStage::Probing { is_retry, .. } = self.stage else { return NegotiationStep::Wait };
         match classify_error(&error) {
             EraEvidence::Supports(names) => {
                 let server_versions = parse_versions(&names);
-                match newest_common(self.config.modern_versions(), server_versions, Era::Modern) {
+                match newest_common(common.config.modern_versions(), server_versions, Era::Modern) {
                     // The probe is repeated once, with a revision that both sides speak (VER-010).
-                    Some(version) if !is_retry => self.probe(version, true, None),
-                    Some(_) => self.close_with(Fault::HandshakeRefused(error)),
-                    None => self.handle_no_modern_version(server_versions, names),
+                    Some(version) if !is_retry => self.probe(common, version, true, None),
+                    Some(_) => NegotiationStep::Close(Fault::HandshakeRefused(error)),
+                    None => self.handle_no_modern_version(common, server_versions, names),
                 }
             }
-            EraEvidence::Modern => self.close_with(Fault::HandshakeRefused(error)), // VER-019, VER-026
-            EraEvidence::Legacy => self.fall_back(Some(error)),                     // VER-020, VER-025
+            EraEvidence::Modern => NegotiationStep::Close(Fault::HandshakeRefused(error)), // VER-019, VER-026
+            EraEvidence::Legacy => self.fall_back(common, Some(error)),                    // VER-020, VER-025
         }
     }
 
     /// Handles a modern server that has no modern revision in common with this client.
-    fn handle_no_modern_version(&mut self, server_versions: VersionSet, names: Vec<String>) {
-        if newest_common(self.config.legacy_versions(), server_versions, Era::Legacy).is_some() {
-            self.initialize(ProbeState::Legacy);
+    fn handle_no_modern_version(
+        &mut self,
+        common: &mut CommonState,
+        server_versions: VersionSet,
+        names: Vec<String>,
+    ) -> NegotiationStep {
+        if newest_common(common.config.legacy_versions(), server_versions, Era::Legacy).is_some() {
+            self.initialize(common, ProbeState::Legacy)
         } else {
-            self.close_with(Fault::NoCommonVersion { supported: self.config.versions, offered: names });
+            NegotiationStep::Close(Fault::NoCommonVersion {
+                supported: common.config.versions,
+                offered: names,
+            })
         }
     }
 
     /// Handles a server that does not know `server/discover`.
-    fn fall_back(&mut self, answer: Option<RpcError>) {
+    fn fall_back(&mut self, common: &mut CommonState, answer: Option<RpcError>) -> NegotiationStep {
         if let NegotiationStage::Probing { initialize_error: Some(error), .. } = &mut self.stage {
             // Both requests failed; the error of the handshake is more useful.
-            let fault = Fault::HandshakeRefused(error.clone());
-            self.close_with(fault);
-        } else if self.config.legacy_versions().is_empty() {
-            self.close_with(Fault::LegacyServer { supported: self.config.versions, error: answer }); // VER-034
+            NegotiationStep::Close(Fault::HandshakeRefused((**error).clone()))
+        } else if common.config.legacy_versions().is_empty() {
+            NegotiationStep::Close(Fault::LegacyServer { supported: common.config.versions, error: answer }) // VER-034
         } else {
-            self.initialize(ProbeState::Legacy);
+            self.initialize(common, ProbeState::Legacy)
         }
-    }
-
-    /// Handles the result of `initialize` (VER-003, VER-006).
-    fn handle_initialize_result(&mut self, result: &RawJson) {
-        let method = methods::INITIALIZE;
-        let Ok(answer) = result.parse::<InitializeResponse<'_>>() else {
-            return self.close_with(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
-        };
-        let offered = Version::from_name(&answer.protocol_version)
-            .filter(|v| self.config.legacy_versions().contains(*v));
-        let Some(version) = offered else {
-            let server_versions = [answer.protocol_version.into_owned()].into();
-            return self.close_with(Fault::NoCommonVersion {
-                supported: self.config.versions,
-                offered: server_versions,
-            });
-        };
-        let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
-        let peer = Peer {
-            version,
-            info: copy_object(answer.server_info),
-            declared: Capabilities::read(capabilities.as_bytes()),
-            capabilities,
-            instructions: answer.instructions.map(Cow::into_owned),
-        };
-        if let Some(main) = self.main_channel {
-            // Sent before anything else (LIFE-004).
-            self.endpoint.send(main, |out| {
-                encode::notification_head(out, methods::INITIALIZED);
-                encode::end(out);
-            });
-        }
-        self.become_ready(peer);
     }
 
     /// Handles an error of `initialize`.
-    fn handle_initialize_error(&mut self, error: RpcError) {
+    fn handle_initialize_error(&mut self, common: &mut CommonState, error: RpcError) -> NegotiationStep {
         let NegotiationStage::Initializing { probe, initialize_error } = &mut self.stage else {
-            return;
+            return NegotiationStep::Wait;
         };
         match core::mem::replace(probe, ProbeState::Legacy) {
             // The server is modern and was slow.
-            ProbeState::Modern(LateProbeAnswer::Discovered(result)) => self.handle_discover_result(&result),
-            ProbeState::Modern(LateProbeAnswer::Supports(version)) => self.probe(version, true, Some(error)),
+            ProbeState::Modern(LateProbeAnswer::Discovered(result)) => {
+                self.handle_discover_result(common, &result)
+            }
+            ProbeState::Modern(LateProbeAnswer::Supports(version)) => {
+                self.probe(common, version, true, Some(Box::new(error)))
+            }
             ProbeState::Unanswered => {
                 *probe = ProbeState::Unanswered;
-                *initialize_error = Some(error);
+                *initialize_error = Some(Box::new(error));
+                NegotiationStep::Wait
             }
             // The known era proved wrong, so the server is probed once (VER-042).
-            ProbeState::None if self.config.known_era.is_some() => {
-                match self.config.modern_versions().newest() {
-                    Some(version) => self.probe(version, false, Some(error)),
-                    None => self.close_with(Fault::HandshakeRefused(error)),
+            ProbeState::None if common.config.known_era.is_some() => {
+                match common.config.modern_versions().newest() {
+                    Some(version) => self.probe(common, version, false, Some(Box::new(error))),
+                    None => NegotiationStep::Close(Fault::HandshakeRefused(error)),
                 }
             }
             ProbeState::None | ProbeState::Legacy => match classify_error(&error) {
                 EraEvidence::Supports(server_versions)
                     if newest_common(
-                        self.config.legacy_versions(),
+                        common.config.legacy_versions(),
                         parse_versions(&server_versions),
                         Era::Legacy,
                     )
                     .is_none() =>
                 {
-                    self.close_with(Fault::NoCommonVersion {
-                        supported: self.config.versions,
+                    NegotiationStep::Close(Fault::NoCommonVersion {
+                        supported: common.config.versions,
                         offered: server_versions,
-                    });
+                    })
                 }
-                _ => self.close_with(Fault::HandshakeRefused(error)),
+                _ => NegotiationStep::Close(Fault::HandshakeRefused(error)),
             },
         }
     }
 
     /// Handles an error that a server of the negotiated era does not send.
-    pub(super) fn check_era(&mut self, error: &RpcError) {
-        let era = self.peer.as_ref().map(|p| p.era());
+    pub(super) fn check_era(&mut self, common: &mut CommonState, error: &RpcError) {
+        let era = common.peer.as_ref().map(|p| p.era());
         if era == Some(Era::Legacy) && matches!(classify_error(error), EraEvidence::Supports(_)) {
             self.known_era = None;
-            self.diagnose(Diagnostic::EraContradicted);
+            common.diagnose(Diagnostic::EraContradicted);
         }
     }
+}
+
+fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+    let Some(main) = common.main_channel else { return };
+    // The stage has a deadline of its own, so those of the call are disabled.
+    let never = core::time::Duration::MAX;
+    let options = CallOptions::new().timeout(never).total_timeout(never);
+    let key = common.endpoint.outbound.calls.insert(OutboundCall::new(
+        common.endpoint.now,
+        main,
+        purpose,
+        &options,
+        &common.endpoint.limits,
+    ));
+    common.endpoint.send(main, |out| {
+        encode::request_head(out, OutboundCalls::wire_id(key), method);
+        out.extend_from_slice(b",\"params\":");
+        params(out);
+        encode::end(out);
+    });
+}
+
+/// Handles the result of `initialize` (VER-003, VER-006).
+fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
+    let method = methods::INITIALIZE;
+    let Ok(answer) = result.parse::<InitializeResponse<'_>>() else {
+        return NegotiationStep::Close(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
+    };
+    let offered =
+        Version::from_name(&answer.protocol_version).filter(|v| common.config.legacy_versions().contains(*v));
+    let Some(version) = offered else {
+        let server_versions = [answer.protocol_version.into_owned()].into();
+        return NegotiationStep::Close(Fault::NoCommonVersion {
+            supported: common.config.versions,
+            offered: server_versions,
+        });
+    };
+    let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
+    let peer = Peer {
+        version,
+        info: copy_object(answer.server_info),
+        declared: Capabilities::read(capabilities.as_bytes()),
+        capabilities,
+        instructions: answer.instructions.map(Cow::into_owned),
+    };
+    if let Some(main) = common.main_channel {
+        // Sent before anything else (LIFE-004).
+        common.endpoint.send(main, |out| {
+            encode::notification_head(out, methods::INITIALIZED);
+            encode::end(out);
+        });
+    }
+    NegotiationStep::Ready(Box::new(peer))
 }
 
 /// Returns the conclusion from an answer to the probe that arrived after `initialize` was sent.
@@ -478,4 +543,72 @@ fn classify_late_answer(
 
 fn empty_object() -> RawJson {
     RawJson::trusted(bytes::Bytes::from_static(b"{}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+
+    fn begun(config: Config) -> (Negotiation, CommonState) {
+        let mut common = CommonState::new(Arc::new(config));
+        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        let mut negotiation = Negotiation::new();
+        assert!(matches!(negotiation.begin(&mut common), NegotiationStep::Wait));
+        (negotiation, common)
+    }
+
+    fn pending(common: &CommonState) -> Vec<(Key, CallPurpose)> {
+        common.endpoint.outbound.calls.iter().map(|(key, call)| (key, call.purpose)).collect()
+    }
+
+    fn result(text: &'static str) -> Result<RawJson, RpcError> {
+        Ok(RawJson::trusted(bytes::Bytes::from_static(text.as_bytes())))
+    }
+
+    const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+
+    // covers: VER-013
+    #[test]
+    fn discover_result_makes_the_connection_ready() {
+        let (mut negotiation, mut common) = begun(Config::new("test", "1"));
+        let (key, purpose) = pending(&common)[0];
+        assert_eq!(purpose, CallPurpose::Probe);
+        match negotiation.handle_answer(&mut common, key, purpose, result(DISCOVERED)) {
+            NegotiationStep::Ready(peer) => assert_eq!(peer.version, Version::V2026_07_28),
+            other => panic!("{other:?}"),
+        }
+        negotiation.handle_ready(Era::Modern);
+        assert_eq!(negotiation.known_era(), Some(KnownEra::Modern));
+        assert!(matches!(negotiation.handle_timeout(&mut common), NegotiationStep::Wait));
+    }
+
+    // covers: VER-027
+    #[test]
+    fn late_probe_answer_counts_if_initialize_fails() {
+        let (mut negotiation, mut common) = begun(Config::new("test", "1"));
+        let (probe, _) = pending(&common)[0];
+        assert!(matches!(negotiation.handle_timeout(&mut common), NegotiationStep::Wait));
+        let (handshake, purpose) = pending(&common)[1];
+        assert_eq!(purpose, CallPurpose::Handshake);
+        let refused = Err(RpcError::method_not_found("initialize"));
+        let step = negotiation.handle_answer(&mut common, handshake, purpose, refused);
+        assert!(matches!(step, NegotiationStep::Wait), "the probe may still be answered");
+        let step = negotiation.handle_answer(&mut common, probe, CallPurpose::Probe, result(DISCOVERED));
+        assert!(matches!(step, NegotiationStep::Ready(_)), "{step:?}");
+    }
+
+    // covers: LIFE-009
+    #[test]
+    fn initialize_without_an_answer_closes_the_connection() {
+        let (mut negotiation, mut common) = begun(Config::new("test", "1").versions(VersionSet::LEGACY));
+        assert_eq!(pending(&common)[0].1, CallPurpose::Handshake);
+        let step = negotiation.handle_timeout(&mut common);
+        assert!(matches!(
+            step,
+            NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::INITIALIZE })
+        ));
+        negotiation.handle_close();
+        assert_eq!(negotiation.eof_fault(&common.config), Fault::Eof);
+    }
 }

@@ -5,19 +5,23 @@ use alloc::string::String;
 
 use bytes::Bytes;
 
+use super::calls::Calls;
+use super::common::CommonState;
 use super::engine::Engine;
-use super::event::{Event, ServerRequest};
+use super::event::{Event, Notification, ServerRequest};
+use super::log::LogMessage;
+use super::subscriptions::Subscriptions;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::diagnostic::Diagnostic;
-use crate::error::{CallError, Fault};
+use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
 use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
@@ -37,19 +41,19 @@ impl Engine {
     }
 
     fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, own: Option<&RequestId>) {
-        match envelope::parse(frame, &self.endpoint.limits, None) {
+        match envelope::parse(frame, &self.common.endpoint.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame),
             Ok(envelope) => {
-                if let Some(c) = self.endpoint.channels.get_mut(channel) {
+                if let Some(c) = self.common.endpoint.channels.get_mut(channel) {
                     c.consecutive_faults = 0;
                 }
                 match envelope.kind {
                     Kind::Response => self.receive_response(channel, frame, &envelope, own),
                     Kind::Notification => self.receive_notification(channel, frame, &envelope),
                     Kind::Request => {
-                        let before = self.outbox_len();
+                        let before = self.common.outbox_len();
                         self.receive_request(channel, batch, frame, envelope);
-                        self.count_answer(before);
+                        self.common.count_answer(before);
                     }
                 }
             }
@@ -57,8 +61,8 @@ impl Engine {
     }
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
-        let allows_batches = self.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
-        let members = match batch::split_batch(frame, &self.endpoint.limits) {
+        let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
+        let members = match batch::split_batch(frame, &self.common.endpoint.limits) {
             Ok(members) if allows_batches => members,
             Ok(_) => {
                 return self.reject(
@@ -70,16 +74,16 @@ impl Engine {
             }
             Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason), frame),
         };
-        let before = self.outbox_len();
-        let batch = self.endpoint.open_batch(channel);
+        let before = self.common.outbox_len();
+        let batch = self.common.endpoint.open_batch(channel);
         for member in members {
             // An earlier member may have been one fault too many.
-            if self.endpoint.channels.get(channel).is_some_and(|c| !c.closed) {
+            if self.common.endpoint.channels.get(channel).is_some_and(|c| !c.closed) {
                 self.receive_one(channel, Some(batch), &member, own);
             }
         }
-        self.endpoint.close_batch(batch);
-        self.count_answer(before);
+        self.common.endpoint.close_batch(batch);
+        self.common.count_answer(before);
     }
 
     fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage, frame: &[u8]) {
@@ -90,9 +94,9 @@ impl Engine {
             || (matches!(rejected.reason, MalformedMessage::Json { .. } | MalformedMessage::Utf8 { .. })
                 && !frame.trim_ascii_start().starts_with(b"{"));
         if noise {
-            let kept = frame.get(..self.endpoint.limits.max_noise_bytes).unwrap_or(frame);
+            let kept = frame.get(..self.common.endpoint.limits.max_noise_bytes).unwrap_or(frame);
             let line = String::from_utf8_lossy(kept).into_owned();
-            self.diagnose(Diagnostic::Noise { line, length: frame.len() });
+            self.common.diagnose(Diagnostic::Noise { line, length: frame.len() });
         } else {
             self.refuse_message(channel, batch, rejected);
             return;
@@ -101,14 +105,14 @@ impl Engine {
     }
 
     fn refuse_message(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
-        let before = self.outbox_len();
+        let before = self.common.outbox_len();
         // A modern client never answers (BASE-020). A client that does not know the era yet does not answer either.
-        let is_legacy = self.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
+        let is_legacy = self.common.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
         let mut rejected = rejected;
         let is_awaited = rejected
             .id
             .as_ref()
-            .is_some_and(|id| self.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
+            .is_some_and(|id| self.common.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
         if !is_legacy && !rejected.is_response {
             // Without `has_method` no answer is sent; the id still ends a call that waits for it.
             rejected.has_method = false;
@@ -119,29 +123,29 @@ impl Engine {
         let (diagnostic, ended) = if is_silent {
             (Diagnostic::Malformed { reason: rejected.reason, id: None, answered: false }, None)
         } else {
-            let in_flight = rejected.id.as_ref().is_some_and(|id| self.endpoint.is_live(channel, id));
-            self.endpoint.reject(channel, batch, rejected, in_flight)
+            let in_flight = rejected.id.as_ref().is_some_and(|id| self.common.endpoint.is_live(channel, id));
+            self.common.endpoint.reject(channel, batch, rejected, in_flight)
         };
         // Reported first, because the end of the connection may follow.
-        self.diagnose(diagnostic);
+        self.common.diagnose(diagnostic);
         if let Some((key, outcome)) = ended {
             self.finish_outbound(key, outcome);
         }
-        self.count_answer(before);
+        self.common.count_answer(before);
         self.count_fault(channel);
     }
 
     fn count_fault(&mut self, channel: Key) {
-        if let Some(fault) = self.endpoint.count_fault(channel) {
+        if let Some(fault) = self.common.endpoint.count_fault(channel) {
             self.close_with(fault);
         }
     }
 
     /// Handles a message that exceeded the frame limit.
     pub(crate) fn handle_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
-        self.endpoint.tick(now);
-        self.endpoint.record_activity();
-        let rejected = self.endpoint.oversize_rejection(oversize);
+        self.common.endpoint.tick(now);
+        self.common.endpoint.record_activity();
+        let rejected = self.common.endpoint.oversize_rejection(oversize);
         self.refuse_message(channel.0, None, rejected);
     }
 
@@ -155,23 +159,25 @@ impl Engine {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
             if let Err(error) = outcome {
-                self.diagnose(Diagnostic::PeerError(error));
+                self.common.diagnose(Diagnostic::PeerError(error));
             }
             return;
         };
         if own.is_some_and(|own| own != id) {
-            return self.diagnose(Diagnostic::UnknownResponse(id.clone()));
+            return self.common.diagnose(Diagnostic::UnknownResponse(id.clone()));
         }
-        match self.endpoint.match_response(channel, id) {
+        match self.common.endpoint.match_response(channel, id) {
             ResponseMatch::Live(key) => {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => match envelope.result_type.slice(frame) {
-                        Some(b"\"input_required\"") if self.is_modern() && self.may_need_input(key) => {
-                            return self.receive_input_required(key, &result); // MRTR-002, MRTR-003
+                        Some(b"\"input_required\"")
+                            if self.common.is_modern() && self.calls.may_need_input(&self.common, key) =>
+                        {
+                            return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
                         }
                         // A missing type means complete; an unknown one is not a success (BASE-030, BASE-031).
-                        Some(kind) if self.is_modern() && kind != b"\"complete\"" => {
+                        Some(kind) if self.common.is_modern() && kind != b"\"complete\"" => {
                             Err(CallError::UnknownResultType(RawJson::trusted(Bytes::copy_from_slice(kind))))
                         }
                         _ => Ok(result),
@@ -179,30 +185,40 @@ impl Engine {
                 };
                 self.finish_outbound(key, outcome);
             }
-            ResponseMatch::Late => self.diagnose(Diagnostic::LateResponse(id.clone())),
-            ResponseMatch::Unknown => self.diagnose(Diagnostic::UnknownResponse(id.clone())),
+            ResponseMatch::Late => self.common.diagnose(Diagnostic::LateResponse(id.clone())),
+            ResponseMatch::Unknown => self.common.diagnose(Diagnostic::UnknownResponse(id.clone())),
         }
     }
 
     /// Applies the outcome of an outbound request according to its purpose.
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        let Some(purpose) = self.endpoint.outbound.calls.get(key).map(|c| c.purpose) else { return };
+        let Some(purpose) = self.common.endpoint.outbound.calls.get(key).map(|c| c.purpose) else { return };
         match purpose {
             CallPurpose::Application | CallPurpose::Retry(_) => {
                 if let Err(CallError::Rpc(error)) = &outcome {
-                    self.check_era(error);
-                    self.remember_refused_elicitations(error);
+                    self.negotiation.check_era(&mut self.common, error);
+                    // ELIC-029
+                    if let Some(refusal) = error.as_url_elicitation_required() {
+                        self.calls.remember_elicitations(&mut self.common, &refusal.elicitations);
+                    }
                 }
                 let call = match purpose {
-                    CallPurpose::Retry(_) => self.finish_retry(key),
+                    CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
                     _ => key,
                 };
-                return self.finish(call, outcome);
+                return self.calls.finish(&mut self.common, call, outcome);
             }
-            CallPurpose::Listen => return self.listen_ended(key, outcome.map(drop)),
-            CallPurpose::Internal => return self.finish_internal_request(key, outcome.map(drop)),
+            CallPurpose::Listen(_) => {
+                if let Some(subscriptions) = &mut self.subscriptions {
+                    subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
+                }
+                return;
+            }
+            CallPurpose::Subscribe(_) | CallPurpose::Internal => {
+                return self.finish_internal_request(key, purpose, outcome.map(drop));
+            }
             CallPurpose::KeepAlive => {
-                let health = self.endpoint.finish_ping(key, &outcome);
+                let health = self.common.endpoint.finish_ping(key, &outcome);
                 return self.report_health(health);
             }
             CallPurpose::Probe | CallPurpose::Handshake | CallPurpose::Input(_) => {}
@@ -212,67 +228,71 @@ impl Engine {
             // A faulty answer is an answer all the same, and not one of a modern server.
             other => RpcError::invalid_request(alloc::format!("{other}")),
         });
-        self.negotiation_answered(key, purpose, outcome);
+        let step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
+        self.apply(step);
     }
 
     /// Handles a request from the server, which only legacy servers send.
     fn receive_request(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
         let is_negotiation = matches!(&*method, methods::DISCOVER | methods::INITIALIZE);
-        if self.peer.is_none()
+        if self.common.peer.is_none()
             && is_negotiation
-            && matches!(self.endpoint.match_response(channel, &id), ResponseMatch::Live(_))
+            && matches!(self.common.endpoint.match_response(channel, &id), ResponseMatch::Live(_))
         {
             return self.close_with(Fault::Echo);
         }
-        let is_modern = match &self.peer {
+        let is_modern = match &self.common.peer {
             Some(peer) => peer.era() == Era::Modern,
-            None => self.config.legacy_versions().is_empty(),
+            None => self.common.config.legacy_versions().is_empty(),
         };
         if is_modern {
-            return self.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
+            return self.common.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
         }
-        if self.endpoint.is_live(channel, &id) {
+        if self.common.endpoint.is_live(channel, &id) {
             // An answer to the second request would end the first one at the peer (DESIGN-09).
-            return self.diagnose(Diagnostic::DuplicateId(id));
+            return self.common.diagnose(Diagnostic::DuplicateId(id));
         }
-        let version = match &self.peer {
+        let version = match &self.common.peer {
             Some(peer) => peer.version,
             // `ping` may come before the handshake has finished (PING-001, LIFE-006).
             None => Version::V2024_11_05,
         };
         let rule = methods::request_rule(&method).filter(|r| r.is_sent_by_server() && r.exists_in(version));
-        let declared = |gate| self.config.capabilities.has(gate);
+        let declared = |gate| self.common.config.capabilities.has(gate);
         let method: Cow<'static, str> = match rule {
-            Some(rule) if rule.name == methods::PING => return self.answer_ping(channel, batch, &id),
+            Some(rule) if rule.name == methods::PING => return self.common.answer_ping(channel, batch, &id),
             // ERR-002, ERR-021
             Some(rule) if rule.required_capability_in(version).is_none_or(declared) => {
                 Cow::Borrowed(rule.name)
             }
-            None if self.config.accepts_custom_method(&method) => Cow::Owned(method.into_owned()),
+            None if self.common.config.accepts_custom_method(&method) => Cow::Owned(method.into_owned()),
             _ => {
                 let error = RpcError::method_not_found(&method);
-                return self.endpoint.send_error(channel, batch, Some(&id), &error);
+                return self.common.endpoint.send_error(channel, batch, Some(&id), &error);
             }
         };
-        let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
+        let token = match self.common.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
             Ok(token) => token,
-            Err(error) => return self.endpoint.send_error(channel, batch, Some(&id), &error),
+            Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
         };
-        if self.endpoint.inbound.calls.len() >= self.endpoint.limits.max_live_calls as usize {
+        if self.common.endpoint.inbound.calls.len() >= self.common.endpoint.limits.max_live_calls as usize {
             let error = RpcError::internal("too many requests in work");
-            return self.endpoint.send_error(channel, batch, Some(&id), &error);
+            return self.common.endpoint.send_error(channel, batch, Some(&id), &error);
         }
         let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
         // All other requests of a server are input requests.
-        let input = match rule.map(|rule| self.read_input(rule.name, params.as_ref(), version)).transpose() {
+        let input = match rule
+            .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
+            .transpose()
+        {
             Ok(input) => input,
-            Err(error) => return self.endpoint.send_error(channel, batch, Some(&id), &error),
+            Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
         };
         let duplicate_id = id.clone();
-        let limits = &self.endpoint.limits;
-        let expires =
-            self.endpoint.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
+        let limits = &self.common.endpoint.limits;
+        let expires = self.common.endpoint.now
+            + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
         let call = InboundCall {
             id,
             channel,
@@ -286,22 +306,99 @@ impl Engine {
             is_parked: false,
             links: TreeLinks::default(),
         };
-        match self.endpoint.begin_call(call) {
-            None => self.diagnose(Diagnostic::DuplicateId(duplicate_id)),
+        match self.common.endpoint.begin_call(call) {
+            None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
                 if let Some(input) = input {
-                    return self.receive_input_request(key, input);
+                    return self.calls.receive_input_request(&mut self.common, key, input);
                 }
-                self.events.push_back(Event::Request(ServerRequest { id: CallId(key), method, params }));
+                self.common.events.push_back(Event::Request(ServerRequest {
+                    id: CallId(key),
+                    method,
+                    params,
+                }));
             }
         }
     }
 
-    fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
-        self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
-            encode::result_head(out, id);
-            out.extend_from_slice(b"{}"); // PING-002
-            encode::end(out);
-        });
+    /// Handles the answer to a request of the engine.
+    fn finish_internal_request(&mut self, key: Key, purpose: CallPurpose, outcome: Result<(), CallError>) {
+        self.common.endpoint.outbound.calls.remove(key);
+        self.common.endpoint.sweep();
+        let refused = outcome.is_err();
+        match outcome {
+            // The next session renews the subscriptions.
+            Err(CallError::Http(error)) if *error == HttpError::SessionLost => return,
+            Err(CallError::Rpc(error)) => self.common.diagnose(Diagnostic::PeerError(error)),
+            _ => {}
+        }
+        if let (CallPurpose::Subscribe(resource), Some(subscriptions)) = (purpose, &mut self.subscriptions) {
+            subscriptions.resource_answered(&mut self.common, key, resource, refused);
+        }
+    }
+
+    // ---- notifications ----
+
+    fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+        let whole = envelope.params.whole.slice(frame);
+        let params = whole.unwrap_or(b"{}");
+        match &*envelope.method {
+            methods::PROGRESS => match self.common.endpoint.receive_progress(channel, params) {
+                Err(diagnostic) => self.common.diagnose(diagnostic),
+                Ok((key, progress)) => Calls::receive_progress(&mut self.common, key, progress),
+            },
+            methods::CANCELLED => self.receive_cancellation(channel, params),
+            methods::MESSAGE => {
+                let is_muted = self.common.log.as_ref().is_some_and(|log| log.level().is_none());
+                match LogMessage::parse(frame, params) {
+                    _ if is_muted => {}
+                    Some(message) => self.common.events.push_back(Event::Log(message)),
+                    None => self.common.diagnose(Diagnostic::InvalidNotification(methods::MESSAGE.into())),
+                }
+            }
+            methods::ELICITATION_COMPLETE => {
+                self.calls.receive_elicitation_complete(&mut self.common, params)
+            }
+            methods::ACKNOWLEDGED => {
+                self.with_subscriptions(|subscriptions, common| {
+                    subscriptions.receive_acknowledged(common, channel, params);
+                });
+            }
+            method @ (methods::TOOLS_CHANGED
+            | methods::PROMPTS_CHANGED
+            | methods::RESOURCES_CHANGED
+            | methods::RESOURCE_UPDATED) => {
+                self.with_subscriptions(|subscriptions, common| {
+                    subscriptions.receive_change(common, channel, method, params);
+                });
+            }
+            method => self.common.events.push_back(Event::Notification(Notification {
+                method: method.into(),
+                params: whole.map(|p| RawJson::trusted(frame.slice_ref(p))),
+            })),
+        }
+    }
+
+    /// Passes a notification to the subscriptions, of which there may be none.
+    fn with_subscriptions<T>(&mut self, handle: impl FnOnce(&mut Subscriptions, &mut CommonState) -> T) -> T {
+        match &mut self.subscriptions {
+            Some(subscriptions) => handle(subscriptions, &mut self.common),
+            None => handle(&mut Subscriptions::default(), &mut self.common),
+        }
+    }
+
+    /// Handles a cancellation of a request of the server, or the end of a subscription.
+    fn receive_cancellation(&mut self, channel: Key, params: &[u8]) {
+        let Some((id, _)) = self.common.endpoint.parse_cancellation(params) else {
+            return self.common.diagnose(Diagnostic::InvalidNotification(methods::CANCELLED.into()));
+        };
+        match self.common.endpoint.find_call(channel, &id) {
+            Some(key) => {
+                self.common.endpoint.drop_call(key);
+                self.calls.end_server_request(&mut self.common, key);
+            }
+            None if self.with_subscriptions(|subs, common| subs.listen_cancelled(common, channel, &id)) => {}
+            None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
+        }
     }
 }

@@ -12,39 +12,43 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::calls::request_meta;
-use super::engine::Engine;
+use super::common::{CommonState, request_meta};
 use super::event::Event;
-use super::input::{Input, InputId, InputSource, PendingInputs, check_input_response};
+use super::input::{Input, InputId, InputSource, check_input_response};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallKey, CallPurpose};
+use crate::calls::outbound::CallKey;
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::error::{CallError, UseError};
 use crate::json::{self, Serializer, TopLevelMembers, object_members, write_str};
-use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
-use crate::shape;
 use crate::slab::Key;
 use crate::time::Instant;
 
-/// Input requests in both eras.
+/// Calls that are in a round, and their unanswered input requests; see the [module](self).
+///
+/// Deadlines are those of the calls, in the shared heap: a call has one whether it is in a round or not.
 #[derive(Debug, Default)]
-pub(super) struct InputState {
-    /// Calls that are in a round.
+pub(super) struct Rounds {
     rounds: BTreeMap<Key, InputRound>,
     /// Unanswered input requests, by the serial number in their [`InputId`].
     open_inputs: BTreeMap<u64, OpenInput>,
-    /// Open input requests of a legacy server.
-    pub(super) legacy_inputs: PendingInputs,
-    /// Ids of elicitations by URL that may be completed.
-    pub(super) elicitation_ids: Vec<Box<str>>,
+}
+
+/// What a deadline of a call that is in a round means.
+pub(super) enum RoundDeadline {
+    /// The call is sent again.
+    Retry,
+    /// The input has not come in time.
+    InputTimedOut,
+    /// The retry has deadlines of its own.
+    None,
 }
 
 #[derive(Debug)]
@@ -76,6 +80,8 @@ enum RoundPhase {
     BackingOff,
     /// The application has to answer input requests.
     AwaitingInput {
+        /// Serial numbers of the input requests.
+        serials: RangeInclusive<u64>,
         /// Number of missing responses.
         missing: usize,
         /// Members of `inputResponses`.
@@ -85,13 +91,6 @@ enum RoundPhase {
     },
     /// The retry was sent as this entry.
     Sent(Key),
-}
-
-impl InputState {
-    /// Returns whether there is nothing to keep.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rounds.is_empty() && self.legacy_inputs.is_empty() && self.elicitation_ids.is_empty()
-    }
 }
 
 /// The content of an `InputRequiredResult`.
@@ -136,70 +135,62 @@ fn parse_input_required(result: &RawJson, max_inputs: usize) -> Result<RequiredI
     Ok(RequiredInput { inputs, state: state.map(Into::into) })
 }
 
-impl Engine {
-    /// Returns whether an outbound request may be answered by `input_required` (MRTR-003).
-    pub(super) fn may_need_input(&self, key: Key) -> bool {
-        let call = self.endpoint.outbound.calls.get(self.original_call(key));
-        let retained = call.and_then(|c| c.retained.as_deref());
-        retained.is_some_and(|retained| methods::may_need_input(split_retained(retained).0))
+impl Rounds {
+    /// Returns whether there is nothing to keep.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
     }
 
     /// Sends a call again whose answer was lost, or which was refused for its header fields. Returns the retry.
     ///
     /// Returns `None` without effect if the request is not retained. A retry with input responses never is.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call, if it cannot be sent.
     #[cfg(feature = "http")]
-    pub(super) fn resend_lost(&mut self, key: Key) -> Option<Key> {
-        let call = self.original_call(key);
-        let input_state = self.inputs.get_or_insert_default();
-        if input_state.rounds.get(&call).is_some_and(|round| round.count > 0) {
-            return None;
+    pub(super) fn resend_lost(
+        &mut self,
+        common: &mut CommonState,
+        key: Key,
+    ) -> Result<Option<Key>, CallError> {
+        let call = common.original_call(key);
+        if self.rounds.get(&call).is_some_and(|round| round.count > 0) {
+            return Ok(None);
         }
-        let parked = self.endpoint.outbound.calls.get_mut(call).filter(|c| c.retained.is_some())?;
-        parked.superseded = true;
-        input_state.rounds.entry(call).or_default();
+        let calls = &mut common.endpoint.outbound.calls;
+        if calls.get(call).is_none_or(|c| c.retained.is_none()) {
+            return Ok(None);
+        }
+        calls.supersede(call);
+        self.rounds.entry(call).or_default();
         if call != key {
-            self.endpoint.outbound.calls.remove(key);
+            calls.remove(key);
         }
-        self.send_retry(call);
-        self.wire_key(call).filter(|retry| *retry != call)
+        self.send_retry(common, call)?;
+        Ok(self.wire_key(call).filter(|retry| *retry != call))
     }
 
-    /// Returns the original call of a retry, or the call itself.
-    pub(super) fn original_call(&self, key: Key) -> Key {
-        match self.endpoint.outbound.calls.get(key).map(|c| c.purpose) {
-            Some(CallPurpose::Retry(call)) => call,
-            _ => key,
-        }
-    }
-
-    /// Handles `input_required` for a call or its retry.
-    pub(super) fn receive_input_required(&mut self, key: Key, result: &RawJson) {
-        let call = self.finish_retry(key);
-        if let Err(error) = self.begin_round(call, result) {
-            self.finish(call, Err(error));
-        }
-    }
-
-    /// Removes a retry from the table. Returns the original call.
-    pub(super) fn finish_retry(&mut self, key: Key) -> Key {
-        let call = self.original_call(key);
-        if call != key {
-            self.endpoint.outbound.calls.remove(key);
-        }
-        call
-    }
-
-    fn begin_round(&mut self, call: Key, result: &RawJson) -> Result<(), CallError> {
-        let (now, limits) = (self.endpoint.now, Arc::clone(&self.endpoint.limits));
-        let Some(version) = self.peer.as_ref().map(|p| p.version) else { return Ok(()) };
+    /// Begins a round of a call by the result that asks for it.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call.
+    pub(super) fn begin(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        result: &RawJson,
+    ) -> Result<(), CallError> {
+        let (now, limits) = (common.endpoint.now, Arc::clone(&common.endpoint.limits));
+        let Some(version) = common.peer.as_ref().map(|p| p.version) else { return Ok(()) };
         let RequiredInput { mut inputs, state } = parse_input_required(result, limits.max_inputs)?;
         for (_, request) in &mut inputs {
-            self.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
+            common.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
         }
-        let Some(parked) = self.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
-        parked.superseded = true;
-        let input_state = self.inputs.get_or_insert_default();
-        let round = input_state.rounds.entry(call).or_default();
+        common.endpoint.outbound.calls.supersede(call);
+        let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
+        let round = self.rounds.entry(call).or_default();
         if round.count >= limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
         }
@@ -207,24 +198,23 @@ impl Engine {
         let names: usize = inputs.iter().map(|(name, _)| name.len()).sum();
         let added_bytes = names + state.as_ref().map_or(0, |s| s.len());
         let params = parked.retained.as_ref().map_or(0, |k| k.len());
-        self.retained_bytes = self.retained_bytes.saturating_sub(round.charged_bytes);
+        common.retained_bytes = common.retained_bytes.saturating_sub(round.charged_bytes);
         round.charged_bytes = 0;
-        if self.retained_bytes.saturating_sub(params) + added_bytes > limits.max_retained_bytes {
+        if common.retained_bytes.saturating_sub(params) + added_bytes > limits.max_retained_bytes {
             let reason = "it exceeds the limit `max_retained_bytes`".into();
             return Err(CallError::InvalidInputRequest { reason });
         }
-        self.retained_bytes += added_bytes;
+        common.retained_bytes += added_bytes;
         round.charged_bytes = added_bytes;
         round.state = state;
         if inputs.is_empty() {
             round.empty_rounds = round.empty_rounds.saturating_add(1);
             round.phase = RoundPhase::BackingOff;
             let Some(doublings) = round.empty_rounds.checked_sub(2) else {
-                self.send_retry(call); // MRTR-013: immediately the first time
-                return Ok(());
+                return self.send_retry(common, call); // MRTR-013: immediately the first time
             };
             parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
-            self.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+            common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
             return Ok(());
         }
         round.empty_rounds = 0;
@@ -235,30 +225,36 @@ impl Engine {
             parked.total_deadline = Instant::FAR_FUTURE;
         }
         parked.idle_deadline = now + limits.input_timeout;
-        self.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
-        round.phase =
-            RoundPhase::AwaitingInput { missing: inputs.len(), answers: Vec::new(), remaining_total };
+        common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+        let missing = inputs.len();
+        let (mut first, mut last) = (None, 0);
         for (name, request) in inputs {
-            self.last_serial += 1;
-            let id = InputId(InputSource::Round(self.last_serial));
+            last = common.next_serial();
+            first.get_or_insert(last);
+            let id = InputId(InputSource::Round(last));
             let method = request.method().unwrap_or_default();
-            input_state.open_inputs.insert(self.last_serial, OpenInput { call, name: name.clone(), method });
+            self.open_inputs.insert(last, OpenInput { call, name: name.clone(), method });
             let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
-            self.events.push_back(Event::Input(input));
+            common.events.push_back(Event::Input(input));
         }
+        let serials = first.unwrap_or(last)..=last;
+        round.phase = RoundPhase::AwaitingInput { serials, missing, answers: Vec::new(), remaining_total };
         Ok(())
     }
 
-    pub(super) fn answer_input<T: Serialize + ?Sized>(
+    /// Records an input response. Returns the call that can be sent again by then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](super::Engine::answer).
+    pub(super) fn answer<T: Serialize + ?Sized>(
         &mut self,
+        common: &CommonState,
         number: u64,
         response: &T,
-    ) -> Result<(), UseError> {
-        let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
-        let InputState { open_inputs: open, rounds, .. } =
-            self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-        let OpenInput { call, name, method } = open.get(&number).ok_or(UseError::Stale)?;
-        let (call, round) = (*call, rounds.get_mut(call).ok_or(UseError::Stale)?);
+    ) -> Result<Option<Key>, UseError> {
+        let OpenInput { call, name, method } = self.open_inputs.get(&number).ok_or(UseError::Stale)?;
+        let (call, round) = (*call, self.rounds.get_mut(call).ok_or(UseError::Stale)?);
         let RoundPhase::AwaitingInput { missing, answers, .. } = &mut round.phase else {
             return Err(UseError::Stale);
         };
@@ -269,7 +265,7 @@ impl Engine {
         write_str(answers, name); // MRTR-014
         answers.push(b':');
         let start = answers.len();
-        let written = Serializer::object(answers, response, table).map_err(UseError::from);
+        let written = Serializer::object(answers, response, common.shape_table()).map_err(UseError::from);
         let checked = written.and_then(|members| {
             check_input_response(method, members, answers.get(start..).unwrap_or_default())
         });
@@ -279,26 +275,25 @@ impl Engine {
         }
         *missing -= 1;
         let is_complete = *missing == 0;
-        open.remove(&number);
-        if is_complete {
-            self.send_retry(call); // MRTR-012
-        }
-        Ok(())
+        self.open_inputs.remove(&number);
+        Ok(is_complete.then_some(call)) // MRTR-012
     }
 
-    pub(super) fn refuse_input(&mut self, number: u64, error: &RpcError) -> Result<(), UseError> {
-        let inputs = self.inputs.as_mut().ok_or(UseError::Stale)?;
-        let OpenInput { call, .. } = inputs.open_inputs.remove(&number).ok_or(UseError::Stale)?;
-        self.finish(call, Err(CallError::InputRefused(error.clone())));
-        Ok(())
+    /// Removes an input request that the application refuses. Returns its call.
+    pub(super) fn take_refused(&mut self, number: u64) -> Option<Key> {
+        self.open_inputs.remove(&number).map(|open| open.call)
     }
 
     /// Sends a retry of a call, with a new id and new metadata (MRTR-016, MRTR-019).
-    fn send_retry(&mut self, call: Key) {
-        let now = self.endpoint.now;
-        let Some(input_state) = &mut self.inputs else { return };
-        let Some(round) = input_state.rounds.get_mut(&call) else { return };
-        let Some(parked) = self.endpoint.outbound.calls.get_mut(call) else { return };
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call, if it cannot be sent.
+    pub(super) fn send_retry(&mut self, common: &mut CommonState, call: Key) -> Result<(), CallError> {
+        let now = common.endpoint.now;
+        let Some(round) = self.rounds.get_mut(&call) else { return Ok(()) };
+        let calls = &mut common.endpoint.outbound.calls;
+        let Some(parked) = calls.get_mut(call) else { return Ok(()) };
         let (answers, remaining_total) = match core::mem::take(&mut round.phase) {
             RoundPhase::AwaitingInput { answers, remaining_total, .. } => (answers, remaining_total),
             _ => (Vec::new(), None),
@@ -308,14 +303,14 @@ impl Engine {
         }
         parked.idle_deadline = Instant::FAR_FUTURE;
         let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress);
-        let Some(retained) = parked.retained.take() else { return };
-        let key = self.endpoint.outbound.calls.insert(retry);
+        let Some(retained) = parked.retained.take() else { return Ok(()) };
+        let key = calls.insert(retry);
         round.phase = RoundPhase::Sent(key);
         let (method, params, meta) = split_retained(&retained);
         let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
-        let base_meta = request_meta(self.peer.as_deref(), &self.config, self.notifications.as_deref());
+        let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
         let request = OutboundRequest { method, base_meta, meta: meta.as_ref(), wants_progress: progress };
-        let sent = self.endpoint.send_request(key, &request, |out| {
+        let sent = common.endpoint.send_request(key, &request, |out| {
             let start = out.len() + 1;
             out.extend_from_slice(params);
             let mut member = |name: &str, parts: &[&[u8]]| {
@@ -335,41 +330,24 @@ impl Engine {
             out.push(b'}');
             Ok(TopLevelMembers::default())
         });
-        if let Some(parked) = self.endpoint.outbound.calls.get_mut(call) {
+        if let Some(parked) = common.endpoint.outbound.calls.get_mut(call) {
             parked.retained = Some(retained);
         }
-        if let Err(error) = sent {
-            self.finish(call, Err(CallError::Refused(error)));
-        }
+        sent.map_err(CallError::Refused)
     }
 
-    /// Handles a deadline of a call that is in a round.
-    pub(super) fn handle_round_deadline(&mut self, call: Key) {
-        let Some(parked) = self.endpoint.outbound.calls.get(call) else { return };
-        // A legacy server may wait for input while a call was sent a second time.
-        let waited = self
-            .inputs
-            .as_ref()
-            .map_or(Duration::ZERO, |inputs| inputs.legacy_inputs.total_wait(self.endpoint.now));
-        let extension = if parked.has_explicit_total { Duration::ZERO } else { waited };
-        let total_at = parked.total_deadline + extension;
-        if self.endpoint.now >= total_at {
-            return self.abandon(call, Some("no answer in time"), CallError::TotalTimedOut);
-        }
-        if self.endpoint.now >= parked.total_deadline {
-            return self.endpoint.deadlines.arm(total_at, EndpointTimer::Outbound(call));
-        }
-        let round = self.inputs.as_ref().and_then(|inputs| inputs.rounds.get(&call));
-        match round.map(|r| &r.phase) {
-            Some(RoundPhase::BackingOff) => self.send_retry(call),
-            Some(RoundPhase::AwaitingInput { .. }) => self.finish(call, Err(CallError::InputTimedOut)),
-            Some(RoundPhase::Sent(_)) | None => {}
+    /// Returns what a deadline of a call means.
+    pub(super) fn deadline_passed(&self, call: Key) -> RoundDeadline {
+        match self.rounds.get(&call).map(|round| &round.phase) {
+            Some(RoundPhase::BackingOff) => RoundDeadline::Retry,
+            Some(RoundPhase::AwaitingInput { .. }) => RoundDeadline::InputTimedOut,
+            Some(RoundPhase::Sent(_)) | None => RoundDeadline::None,
         }
     }
 
     /// Returns the entry under which a call is in flight, if it is.
     pub(super) fn wire_key(&self, call: Key) -> Option<Key> {
-        match self.inputs.as_ref().and_then(|inputs| inputs.rounds.get(&call)).map(|r| &r.phase) {
+        match self.rounds.get(&call).map(|round| &round.phase) {
             None => Some(call),
             Some(RoundPhase::Sent(key)) => Some(*key),
             Some(_) => None,
@@ -377,23 +355,121 @@ impl Engine {
     }
 
     /// Removes the rounds of a call that has ended, and withdraws its input requests.
-    pub(super) fn end_rounds(&mut self, call: Key) {
-        let Some(inputs) = &mut self.inputs else { return };
-        let Some(round) = inputs.rounds.remove(&call) else { return };
-        self.retained_bytes = self.retained_bytes.saturating_sub(round.charged_bytes);
+    pub(super) fn end(&mut self, common: &mut CommonState, call: Key) {
+        let Some(round) = self.rounds.remove(&call) else { return };
+        common.retained_bytes = common.retained_bytes.saturating_sub(round.charged_bytes);
         match round.phase {
             RoundPhase::BackingOff => {}
-            RoundPhase::Sent(key) => drop(self.endpoint.outbound.calls.remove(key)),
-            RoundPhase::AwaitingInput { .. } => {
-                let ended = inputs.open_inputs.iter().filter(|(_, open)| open.call == call);
-                let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
-                for number in &ended {
-                    inputs.open_inputs.remove(number);
-                }
-                for number in ended {
-                    self.withdraw_input(InputId(InputSource::Round(number)));
+            RoundPhase::Sent(key) => drop(common.endpoint.outbound.calls.remove(key)),
+            RoundPhase::AwaitingInput { serials, .. } => {
+                for number in serials {
+                    if self.open_inputs.remove(&number).is_some() {
+                        common.events.withdraw_input(InputId(InputSource::Round(number)));
+                    }
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+    use crate::client::config::Config;
+    use crate::client::event::Peer;
+    use crate::identity::Capabilities;
+    use crate::methods::Capability;
+    use crate::version::Version;
+
+    const ROOTS: &str = r#"{"method":"roots/list"}"#;
+
+    fn connected() -> CommonState {
+        let capabilities = Capabilities::new().with(Capability::Roots);
+        let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));
+        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        common.peer = Some(Box::new(Peer {
+            version: Version::V2026_07_28,
+            info: None,
+            declared: Capabilities::new(),
+            capabilities: RawJson::trusted(Bytes::from_static(b"{}")),
+            instructions: None,
+        }));
+        common
+    }
+
+    /// Adds a call that can be repeated.
+    fn call(common: &mut CommonState) -> Key {
+        let (now, limits) = (common.endpoint.now, Arc::clone(&common.endpoint.limits));
+        let main = common.main_channel.expect("open");
+        let mut call = OutboundCall::new(now, main, CallPurpose::Application, &CallOptions::new(), &limits);
+        call.retained = Some(br#""tools/call","params":{"name":"t""#.as_slice().into());
+        common.endpoint.outbound.calls.insert(call)
+    }
+
+    fn required(names: &[&str]) -> RawJson {
+        let requests: Vec<_> = names.iter().map(|name| format!(r#""{name}":{ROOTS}"#)).collect();
+        RawJson::new(format!(r#"{{"requestState":"s","inputRequests":{{{}}}}}"#, requests.join(",")))
+            .expect("JSON")
+    }
+
+    fn inputs(common: &mut CommonState) -> Vec<u64> {
+        let mut found = Vec::new();
+        while let Some(event) = common.events.pop_front() {
+            match event {
+                Event::Input(Input { id: InputId(InputSource::Round(number)), .. }) => found.push(number),
+                other => panic!("{other:?}"),
+            }
+        }
+        found
+    }
+
+    // covers: MRTR-012
+    #[test]
+    fn call_is_sent_again_with_its_last_input_response() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let (one, other) = (call(&mut common), call(&mut common));
+        rounds.begin(&mut common, one, &required(&["a", "b"])).expect("a round");
+        rounds.begin(&mut common, other, &required(&["a"])).expect("a round");
+        let open = inputs(&mut common);
+        assert_eq!((open.len(), rounds.wire_key(one)), (3, None));
+        let answer = crate::model::ListRootsResult::new(Vec::new());
+        assert_eq!(rounds.answer(&common, open[1], &answer), Ok(None));
+        assert_eq!(rounds.answer(&common, open[1], &answer), Err(UseError::Stale));
+        assert_eq!(rounds.answer(&common, open[0], &answer), Ok(Some(one)));
+        rounds.send_retry(&mut common, one).expect("sent");
+        let retry = rounds.wire_key(one).expect("sent");
+        assert!(retry != one && common.original_call(retry) == one);
+        rounds.end(&mut common, one);
+        assert!(common.endpoint.outbound.calls.get(retry).is_none() && !rounds.is_empty());
+    }
+
+    #[test]
+    fn end_of_a_call_withdraws_its_input_requests_and_no_others() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let (one, other) = (call(&mut common), call(&mut common));
+        rounds.begin(&mut common, one, &required(&["a"])).expect("a round");
+        rounds.begin(&mut common, other, &required(&["a", "b"])).expect("a round");
+        rounds.end(&mut common, other);
+        let left = inputs(&mut common);
+        assert_eq!((left.len(), rounds.open_inputs.len()), (1, 1));
+        assert_eq!(rounds.take_refused(left[0]), Some(one));
+        assert!(common.retained_bytes > 0);
+        rounds.end(&mut common, one);
+        assert!(rounds.is_empty() && rounds.open_inputs.is_empty() && common.retained_bytes == 0);
+    }
+
+    // covers: MRTR-013, DEC-030
+    #[test]
+    fn empty_rounds_are_repeated_at_once_and_then_after_a_pause() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let call = call(&mut common);
+        let state = RawJson::new(r#"{"requestState":"s"}"#).expect("JSON");
+        rounds.begin(&mut common, call, &state).expect("a round");
+        assert!(rounds.wire_key(call).is_some_and(|key| key != call));
+        assert!(matches!(rounds.deadline_passed(call), RoundDeadline::None));
+        rounds.begin(&mut common, call, &state).expect("a round");
+        assert_eq!(rounds.wire_key(call), None);
+        assert!(matches!(rounds.deadline_passed(call), RoundDeadline::Retry));
     }
 }

@@ -1,61 +1,72 @@
-//! Elicitations by URL and their completion notifications (2025-11-25; ELIC-025 to ELIC-028).
+//! Ids of elicitations by URL that may be completed (2025-11-25; ELIC-025 to ELIC-028).
 
-use alloc::string::String;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 
-use super::engine::Engine;
-use super::event::Event;
-use crate::diagnostic::Diagnostic;
-use crate::methods;
-use crate::model::{ElicitParams, ElicitUrlParams, ElicitationCompleteParams, InputRequest};
-use crate::rpc::RpcError;
-use crate::version::Version;
+use crate::key_queue::KeyQueue;
+use crate::slab::{Key, Slab};
 
-impl Engine {
-    /// Remembers the id of an elicitation by URL.
-    pub(super) fn remember_url_elicitation(&mut self, request: &InputRequest<'_>) {
-        if let InputRequest::Elicit(ElicitParams::Url(page)) = request {
-            self.remember_elicitations(core::slice::from_ref(page));
-        }
+/// Ids of elicitations by URL; the oldest are evicted.
+///
+/// Invariant: `by_id` holds exactly the ids in `ids`, and `order` their keys.
+#[derive(Debug, Default)]
+pub(super) struct UrlElicitations {
+    ids: Slab<Box<str>>,
+    by_id: BTreeMap<Box<str>, Key>,
+    /// From the oldest to the newest.
+    order: KeyQueue,
+}
+
+impl UrlElicitations {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ids.is_empty()
     }
 
-    /// Remembers the ids of elicitations in a -32042 error (ELIC-029).
-    pub(super) fn remember_refused_elicitations(&mut self, error: &RpcError) {
-        if let Some(refusal) = error.as_url_elicitation_required() {
-            self.remember_elicitations(&refusal.elicitations);
-        }
-    }
-
-    /// Remembers ids, up to `max_inputs`; the oldest are evicted.
-    fn remember_elicitations(&mut self, pages: &[ElicitUrlParams]) {
-        if self.peer.as_ref().is_none_or(|p| p.version != Version::V2025_11_25) {
+    /// Remembers an id, up to `max` of them. A known id keeps its place.
+    pub(super) fn remember(&mut self, id: &str, max: usize) {
+        if self.by_id.contains_key(id) {
             return;
         }
-        let (max_ids, max_length) = (self.endpoint.limits.max_inputs, self.endpoint.limits.max_id);
-        for id in pages.iter().filter_map(|page| page.elicitation_id.as_deref()) {
-            let known = &mut self.inputs.get_or_insert_default().elicitation_ids;
-            if id.len() > max_length || known.iter().any(|other| **other == *id) {
-                continue;
+        if self.ids.len() >= max {
+            let ids = &self.ids;
+            let oldest = self.order.first(|key| ids.get(key).is_some());
+            if let Some(id) = oldest.and_then(|key| self.ids.get(key)).cloned() {
+                self.take(&id);
             }
-            if known.len() >= max_ids {
-                known.remove(0);
-            }
-            known.push(id.into());
         }
+        let key = self.ids.insert(id.into());
+        self.by_id.insert(id.into(), key);
+        self.order.push(key);
     }
 
-    /// Handles the completion of an elicitation. An unknown or completed one is ignored (ELIC-027).
-    pub(super) fn receive_elicitation_complete(&mut self, params: &[u8]) {
-        let method = methods::ELICITATION_COMPLETE;
-        let Ok(completed) = serde_json::from_slice::<ElicitationCompleteParams>(params) else {
-            return self.diagnose(Diagnostic::InvalidNotification(method.into()));
-        };
-        let known = self.inputs.as_mut().and_then(|inputs| {
-            let index = inputs.elicitation_ids.iter().position(|id| **id == *completed.elicitation_id)?;
-            Some(inputs.elicitation_ids.remove(index))
-        });
-        match known {
-            Some(id) => self.events.push_back(Event::ElicitationComplete(String::from(id))),
-            None => self.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+    /// Forgets an id and returns it, or `None` if it is unknown.
+    pub(super) fn take(&mut self, id: &str) -> Option<Box<str>> {
+        let id = self.ids.remove(self.by_id.remove(id)?)?;
+        let ids = &self.ids;
+        self.order.record_removal(|key| ids.get(key).is_some());
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    // covers: ELIC-027
+    #[test]
+    fn id_is_completed_once_and_the_oldest_is_evicted() {
+        let mut known = UrlElicitations::default();
+        for n in 0..5 {
+            known.remember(&format!("e{n}"), 3);
         }
+        known.remember("e2", 3);
+        assert_eq!(["e0", "e1", "e5"].map(|id| known.take(id)), [None, None, None]);
+        assert_eq!(known.take("e3").as_deref(), Some("e3"));
+        assert_eq!(known.take("e3"), None);
+        known.remember("e6", 3);
+        known.remember("e7", 3);
+        assert_eq!(known.take("e2"), None, "it was the oldest");
+        assert!(["e4", "e6", "e7"].iter().all(|id| known.take(id).is_some()) && known.is_empty());
     }
 }

@@ -6,28 +6,22 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-
 use super::config::{Config, Credential};
-use super::exchange::{
-    Action, Challenge, ClientExchange, ExchangeClass, ExchangeFailure, ExchangeId, ExchangePhase,
-    ExchangePurpose, NextStep, RetryCounts,
-};
+use super::credentials::Credentials;
+use super::exchange::{Action, Challenge, ExchangeFailure, ExchangeId, ExchangePurpose};
+use super::exchange_table::{ClientExchange, ExchangePhase, ExchangeTable, NextStep};
 use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
 use super::url::Url;
+use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
 use crate::deadlines::Deadlines;
 use crate::error::{HttpError, UseError};
 use crate::head;
 use crate::outbox::Outbox;
-use crate::rpc::RequestId;
-use crate::slab::{Key, Slab};
+use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
-
-/// Bytes of an unneeded response that are read to keep its connection.
-pub(super) const MAX_DRAIN: usize = 64 << 10;
 
 /// Largest number of notifications and responses in flight, and of those that wait to be sent again.
 const MAX_MESSAGES: usize = 64;
@@ -67,26 +61,18 @@ pub struct Client {
     pub(super) engine: Engine,
     pub(super) channel: ChannelId,
     pub(super) config: Arc<Config>,
-    pub(super) exchanges: Slab<ClientExchange>,
-    pub(super) actions: VecDeque<Action>,
+    pub(super) exchanges: ExchangeTable,
     /// Exchanges whose event streams have undecoded events.
     pub(super) ready_streams: VecDeque<Key>,
     pub(super) deadlines: Deadlines<HttpTimer>,
     pub(super) now: Instant,
     pub(super) session: HttpClientSession,
     pub(super) tools: ToolHeaders,
-    pub(super) credential: Option<Credential>,
-    /// Grows with each new credential.
-    pub(super) credential_generation: u32,
-    challenges: VecDeque<Challenge>,
-    /// The held exchange of the challenge that the application must answer.
-    pending_challenge: Option<Key>,
+    pub(super) credentials: Credentials,
     /// Failed attempts of the negotiation, as text.
     pub(super) attempts: Vec<String>,
-    /// Retry counts of requests that are sent again under these ids.
-    pub(super) inherited_retries: Vec<(RequestId, RetryCounts)>,
-    /// Requests that ended before they were sent.
-    pub(super) unsent_requests: Vec<RequestId>,
+    /// Requests that the last message has ended.
+    pub(super) ended_requests: Option<Box<EndedRequests>>,
     /// The engine is closed and the remaining exchanges are being ended.
     pub(super) is_closing: bool,
 }
@@ -100,20 +86,15 @@ impl Client {
         Self {
             engine,
             channel,
-            exchanges: Slab::new(),
-            actions: VecDeque::new(),
+            exchanges: ExchangeTable::default(),
             ready_streams: VecDeque::new(),
             deadlines: Deadlines::new(),
             now,
             session: HttpClientSession::default(),
             tools: ToolHeaders::default(),
-            credential: config.credential.clone(),
-            credential_generation: 0,
-            challenges: VecDeque::new(),
-            pending_challenge: None,
+            credentials: Credentials::new(config.credential.clone()),
             attempts: Vec::new(),
-            inherited_retries: Vec::new(),
-            unsent_requests: Vec::new(),
+            ended_requests: None,
             is_closing: false,
             config,
         }
@@ -131,21 +112,21 @@ impl Client {
         self.tick(now);
         self.finish_closing();
         loop {
-            while self.actions.is_empty() && self.session.gate == SendGate::Open && !self.is_throttled() {
-                let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else {
-                    self.unsent_requests.clear();
-                    return None;
-                };
+            while !self.exchanges.has_action()
+                && self.session.gate == SendGate::Open
+                && self.exchanges.messages_in_flight() < MAX_MESSAGES
+            {
+                let message = self.engine.outbox(self.channel).and_then(Outbox::pop_message)?;
                 if !self.is_closing {
                     self.send(message);
                 }
             }
-            match self.actions.pop_front()? {
+            match self.exchanges.poll_action()? {
                 Action::Send(open)
                     if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_abandoned(x)) =>
                 {
                     if let Some(x) = self.remove(open.exchange.0) {
-                        self.record_unsent(x);
+                        self.record_unsent(&x);
                     }
                 }
                 action => return Some(action),
@@ -153,23 +134,9 @@ impl Client {
         }
     }
 
-    /// Returns whether too many messages are in flight to send more.
-    fn is_throttled(&self) -> bool {
-        self.exchanges.len() >= MAX_MESSAGES && self.count_messages(false) >= MAX_MESSAGES
-    }
-
     /// Returns whether too many messages wait to be sent again.
-    pub(super) fn is_resend_queue_full(&self) -> bool {
-        self.count_messages(true) >= MAX_MESSAGES
-    }
-
-    fn count_messages(&self, waiting: bool) -> usize {
-        let is_one = |(_, x): &(Key, &ClientExchange)| {
-            x.purpose.class() == ExchangeClass::Message
-                && !matches!(x.phase, ExchangePhase::AwaitingGetStream)
-                && matches!(x.phase, ExchangePhase::Scheduled(_)) == waiting
-        };
-        self.exchanges.iter().filter(is_one).count()
+    pub(super) const fn is_resend_queue_full(&self) -> bool {
+        self.exchanges.messages_to_resend() >= MAX_MESSAGES
     }
 
     /// Returns whether an exchange is open, so that its response is still needed.
@@ -197,7 +164,7 @@ impl Client {
     pub fn handle_head(&mut self, now: Instant, exchange: ExchangeId, head: &head::ResponseHead<'_>) {
         self.tick(now);
         let is_waiting =
-            self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase, ExchangePhase::Sent));
+            self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase(), ExchangePhase::Sent));
         // Also a refusal: the peer is there.
         self.engine.record_input(self.now, self.channel);
         if is_waiting && head.status >= 200 {
@@ -217,7 +184,7 @@ impl Client {
     /// Records the end of a response.
     pub fn handle_end(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
-        self.cancel_abort(exchange);
+        self.exchanges.cancel_abort(exchange.0);
         self.receive_end(exchange.0);
         self.finish_closing();
     }
@@ -225,14 +192,9 @@ impl Client {
     /// Records that an exchange failed before its response was complete.
     pub fn handle_failure(&mut self, now: Instant, exchange: ExchangeId, failure: ExchangeFailure) {
         self.tick(now);
-        self.cancel_abort(exchange);
+        self.exchanges.cancel_abort(exchange.0);
         self.receive_failure(exchange.0, failure);
         self.finish_closing();
-    }
-
-    /// Removes the pending abort of an exchange that has ended.
-    fn cancel_abort(&mut self, ended: ExchangeId) {
-        self.actions.retain(|a| !matches!(a, Action::Abort { exchange } if *exchange == ended));
     }
 
     // ---- the application -------------------------------------------------------------------------------------
@@ -256,7 +218,7 @@ impl Client {
     ///
     /// There is one challenge at a time, until it is answered.
     pub fn poll_challenge(&mut self) -> Option<Challenge> {
-        self.challenges.pop_front()
+        self.credentials.poll_challenge()
     }
 
     /// Answers a challenge with a credential.
@@ -274,11 +236,10 @@ impl Client {
     ) -> Result<(), UseError> {
         self.tick(now);
         self.resolve_challenge(exchange)?;
-        self.credential = Some(credential);
-        self.credential_generation += 1;
-        for (mut held, since, _) in self.take_held() {
+        self.credentials.replace(credential);
+        for (mut held, since, _) in self.exchanges.take_held() {
             held.retries.credentials += 1;
-            if let Some(id) = held.purpose.request_id() {
+            if let Some(id) = held.request_id() {
                 let time = self.now.saturating_duration_since(since);
                 self.engine.resume_request(self.now, self.channel, id, time);
             }
@@ -310,7 +271,7 @@ impl Client {
     /// Returns whether the client is closed and has no exchange and no event left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.is_closing && self.actions.is_empty() && self.exchanges.is_empty() && self.engine.has_no_events()
+        self.is_closing && self.exchanges.is_empty() && self.engine.has_no_events()
     }
 
     // ---- time ------------------------------------------------------------------------------------------------
@@ -332,6 +293,9 @@ impl Client {
         }
         // A call that was sent again may be overdue.
         self.engine.handle_timeout(self.now);
+        if self.engine.is_idle() && self.engine.peek_outbox(self.channel).is_empty() {
+            self.exchanges.trim();
+        }
         self.finish_closing();
     }
 
@@ -359,12 +323,11 @@ impl Client {
 
     fn handle_deadline(&mut self, key: Key, at: Instant) {
         let Some(x) = self.exchanges.get(key).filter(|x| x.deadline == Some(at)) else { return };
-        match x.phase {
+        match *x.phase() {
             ExchangePhase::AwaitingGetStream => {}
             ExchangePhase::Draining { .. } => drop(self.abort(key)),
             ExchangePhase::AwaitingCredential { .. } => {
-                self.pending_challenge = None;
-                self.challenges.clear();
+                self.credentials.clear_challenge();
                 self.refuse_held();
             }
             ExchangePhase::Scheduled(then) => {
@@ -412,13 +375,23 @@ impl Client {
     /// Removes an exchange from the table without aborting it.
     pub(super) fn remove(&mut self, key: Key) -> Option<ClientExchange> {
         let x = self.exchanges.remove(key)?;
-        self.exchange_ended(&x);
-        if self.pending_challenge == Some(key) {
-            self.pending_challenge = None;
-            self.challenges.clear();
-            self.raise_challenge();
-        }
+        self.handle_removal(key, &x);
         Some(x)
+    }
+
+    /// Removes an exchange and aborts it if it is in flight.
+    pub(super) fn abort(&mut self, key: Key) -> Option<ClientExchange> {
+        let x = self.exchanges.abort(key)?;
+        self.handle_removal(key, &x);
+        Some(x)
+    }
+
+    fn handle_removal(&mut self, key: Key, x: &ClientExchange) {
+        self.exchange_ended(x);
+        if self.credentials.is_challenged(ExchangeId(key)) {
+            self.credentials.clear_challenge();
+            self.credentials.raise_challenge(&mut self.exchanges);
+        }
     }
 
     /// Takes an exchange whose further output is not needed.
@@ -426,62 +399,31 @@ impl Client {
     /// A short rest of the response is read, so that its connection can be reused.
     pub(super) fn conclude(&mut self, key: Key) -> Option<ClientExchange> {
         let until = self.now + self.config.close_timeout;
-        let x = self.exchanges.get_mut(key)?;
-        if matches!(x.phase, ExchangePhase::Draining { .. }) {
+        let x = self.exchanges.get(key)?;
+        if x.is_draining() {
             return None;
         }
         if !x.is_in_flight() {
             return self.remove(key);
         }
-        let rest = ClientExchange {
-            purpose: x.purpose.clone(),
-            url: Arc::clone(&x.url),
-            body: Bytes::new(),
-            phase: ExchangePhase::Draining { remaining: MAX_DRAIN },
-            deadline: Some(until),
-            events: None,
-            ..*x
-        };
-        let taken = core::mem::replace(x, rest);
+        let taken = self.exchanges.drain(key, until)?;
         self.arm(until, HttpTimer::Exchange(key));
         self.exchange_ended(&taken);
         Some(taken)
     }
 
-    /// Removes an exchange and aborts it if it is in flight.
-    pub(super) fn abort(&mut self, key: Key) -> Option<ClientExchange> {
-        let x = self.remove(key)?;
-        if x.is_in_flight() || matches!(x.phase, ExchangePhase::Draining { .. }) {
-            // A request that was not polled yet is removed and needs no abort.
-            let not_polled = |a: &Action| matches!(a, Action::Send(open) if open.exchange.0 == key);
-            match self.actions.iter().position(not_polled) {
-                Some(at) => drop(self.actions.remove(at)),
-                None => self.actions.push_back(Action::Abort { exchange: ExchangeId(key) }),
-            }
-        }
-        Some(x)
-    }
-
     /// Returns whether the request of an exchange no longer waits for its answer.
     pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
-        x.purpose.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
+        x.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
     }
 
     /// Records that the request of an exchange was not executed: it was never sent, or was refused.
     ///
     /// Its cancellation is then not sent.
-    pub(super) fn record_unsent(&mut self, x: ClientExchange) {
-        if let ExchangePurpose::Call { id, .. } = x.purpose {
-            self.unsent_requests.push(id);
+    pub(super) fn record_unsent(&mut self, x: &ClientExchange) {
+        if let ExchangePurpose::Call { id, .. } = x.purpose() {
+            self.exchanges.record_unsent(id);
         }
-    }
-
-    /// Returns the exchange of a request of the engine.
-    pub(super) fn find_exchange(&self, id: &RequestId) -> Option<Key> {
-        let is = |x: &ClientExchange| {
-            x.purpose.request_id() == Some(id) && !matches!(x.phase, ExchangePhase::Draining { .. })
-        };
-        self.exchanges.iter().find(|(_, x)| is(x)).map(|(key, _)| key)
     }
 
     // ---- credentials -----------------------------------------------------------------------------------------
@@ -495,7 +437,7 @@ impl Client {
         if x.retries.credentials >= self.config.max_credentials {
             return Some(x);
         }
-        if x.credential_generation != self.credential_generation {
+        if x.credential_generation != self.credentials.generation() {
             // A newer credential is available already.
             x.retries.credentials += 1;
             self.resend(x);
@@ -504,70 +446,26 @@ impl Client {
         if !self.config.handles_challenges || self.is_closing {
             return Some(x);
         }
-        if let Some(id) = x.purpose.request_id() {
+        if let Some(id) = x.request_id() {
             self.engine.pause_request(self.now, self.channel, id);
         }
         // The application may have to ask a user.
         let due = self.now + self.engine.config().effective_limits().input_timeout;
-        self.insert_exchange(ClientExchange {
-            phase: ExchangePhase::AwaitingCredential { since: self.now, answer },
-            deadline: Some(due),
-            ..x
-        });
-        self.raise_challenge();
+        self.insert_exchange(x.held(self.now, due, answer));
+        self.credentials.raise_challenge(&mut self.exchanges);
         None
     }
 
-    /// Raises a challenge for the first held exchange, unless one is pending.
-    fn raise_challenge(&mut self) {
-        if self.pending_challenge.is_some() {
-            return;
-        }
-        let held = self.exchanges.iter().find_map(|(key, x)| match &x.phase {
-            ExchangePhase::AwaitingCredential { answer, .. } => Some((key, answer, x.retries.credentials)),
-            _ => None,
-        });
-        if let Some((key, answer, tried)) = held {
-            self.pending_challenge = Some(key);
-            let (status, challenges) = (answer.status, answer.challenges.clone());
-            self.challenges.push_back(Challenge {
-                exchange: ExchangeId(key),
-                status,
-                challenges,
-                credentials_tried: tried,
-            });
-        }
-    }
-
     fn resolve_challenge(&mut self, exchange: ExchangeId) -> Result<(), UseError> {
-        if self.pending_challenge != Some(exchange.0) {
+        if !self.credentials.is_challenged(exchange) {
             return Err(UseError::Stale);
         }
-        self.pending_challenge = None;
-        self.challenges.clear();
+        self.credentials.clear_challenge();
         Ok(())
     }
 
-    fn take_held(&mut self) -> Vec<(ClientExchange, Instant, Box<crate::HttpResponse>)> {
-        let held = self
-            .exchanges
-            .iter()
-            .filter(|(_, x)| matches!(x.phase, ExchangePhase::AwaitingCredential { .. }));
-        let keys: Vec<Key> = held.map(|(key, _)| key).collect();
-        let mut taken = Vec::new();
-        for key in keys {
-            let Some(mut x) = self.exchanges.remove(key) else { continue };
-            if let ExchangePhase::AwaitingCredential { since, answer } =
-                core::mem::replace(&mut x.phase, ExchangePhase::Sent)
-            {
-                taken.push((x, since, answer));
-            }
-        }
-        taken
-    }
-
     fn refuse_held(&mut self) {
-        for (held, _, answer) in self.take_held() {
+        for (held, _, answer) in self.exchanges.take_held() {
             self.exchange_failed(held, HttpError::Response(*answer));
         }
     }
@@ -590,16 +488,12 @@ impl Client {
         self.is_closing = true;
         self.session.gate = SendGate::Open;
         self.ready_streams.clear();
-        self.challenges.clear();
-        self.pending_challenge = None;
-        let all = self.exchanges.iter();
+        self.credentials.clear_challenge();
         // A notification in flight may cancel work at the server.
         let must_finish = |x: &ClientExchange| {
-            (matches!(x.purpose, ExchangePurpose::Message { .. }) && x.is_in_flight())
-                || matches!(x.phase, ExchangePhase::Draining { .. })
+            (matches!(x.purpose(), ExchangePurpose::Message { .. }) && x.is_in_flight()) || x.is_draining()
         };
-        let others = all.filter(|(_, x)| !must_finish(x));
-        let keys: Vec<Key> = others.map(|(key, _)| key).collect();
+        let keys = self.exchanges.keys_where(|x| !must_finish(x));
         for key in keys {
             self.abort(key);
         }

@@ -1,13 +1,14 @@
 //! Event streams: their messages, and the evaluation of their end.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 
 use super::binding::Client;
 use super::config::FailureReason;
-use super::exchange::{CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, StreamYield};
+use super::event_stream::StreamYield;
+use super::exchange::{CallMethod, ExchangePurpose};
+use super::exchange_table::{ClientExchange, NextStep};
 use crate::error::HttpError;
 use crate::frame::sse::SseItem;
 use crate::methods;
@@ -69,7 +70,7 @@ impl Client {
                     SseItem::Event(event) => self.receive_event(key, event.kind.as_deref(), event.data),
                     SseItem::TooLong { kind: Some(_), .. } => {} // SSE-001
                     SseItem::TooLong { oversize, .. } => {
-                        let what = self.exchanges.get(key).map(|x| x.purpose.clone());
+                        let what = self.exchanges.get(key).map(|x| x.purpose().clone());
                         match what.as_ref().and_then(ExchangePurpose::request_id) {
                             Some(_) if oversize.recovered.is_response => {
                                 if let Some(x) = self.abort(key) {
@@ -77,9 +78,13 @@ impl Client {
                                 }
                             }
                             _ => {
-                                let before = self.engine.pending_requests();
-                                self.engine.handle_exchange_oversize(self.now, self.channel, oversize);
-                                self.release_answered(before);
+                                self.engine.handle_exchange_oversize(
+                                    self.now,
+                                    self.channel,
+                                    oversize,
+                                    &mut self.ended_requests,
+                                );
+                                self.release_answered();
                             }
                         }
                     }
@@ -90,7 +95,7 @@ impl Client {
 
     fn receive_event(&mut self, key: Key, kind: Option<&[u8]>, data: Bytes) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        if matches!(x.purpose, ExchangePurpose::HttpSse) && self.session.message_endpoint.is_none() {
+        if matches!(x.purpose(), ExchangePurpose::HttpSse) && self.session.message_endpoint.is_none() {
             return self.receive_endpoint(key, kind, &data);
         }
         if kind.is_some() {
@@ -99,7 +104,7 @@ impl Client {
         let is_from_lost_session = x.session_serial != self.session.serial;
         let must_classify = is_from_lost_session
             || matches!(
-                x.purpose,
+                x.purpose(),
                 ExchangePurpose::RenewSession
                     | ExchangePurpose::RefreshTools(_)
                     | ExchangePurpose::Call { method: CallMethod::Listen, .. }
@@ -120,7 +125,7 @@ impl Client {
                 StreamYield::Messages
             });
         }
-        let purpose = x.purpose.clone();
+        let purpose = x.purpose().clone();
         match &purpose {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 self.record_attempt(&purpose, &data);
@@ -163,48 +168,39 @@ impl Client {
     }
 
     /// Passes a message to the engine.
-    fn deliver(&mut self, data: Bytes, own: Option<&RequestId>) {
-        let before = self.engine.pending_requests();
-        self.engine.handle_exchange_message(self.now, self.channel, data, own);
-        // The caller concludes the exchange of its own answered request.
-        let answered = own.filter(|id| !self.engine.awaits_response(self.channel, id)).map_or(0, |_| 1);
-        self.release_answered(before - answered.min(before));
+    pub(super) fn deliver(&mut self, data: Bytes, own: Option<&RequestId>) {
+        let ended = &mut self.ended_requests;
+        self.engine.handle_exchange_message(self.now, self.channel, data, own, ended);
+        self.release_answered();
     }
 
-    /// Concludes the exchanges of requests that were answered on other streams.
-    ///
-    /// `before` is the number of open requests before the message; if it has not decreased, there are none.
-    fn release_answered(&mut self, before: usize) {
-        if self.engine.pending_requests() >= before {
-            return;
+    /// Concludes the exchanges of the requests that the last message has ended.
+    fn release_answered(&mut self) {
+        let Some(ended) = self.ended_requests.take() else { return };
+        for call in &ended.calls {
+            if let Some(key) = self.exchanges.find_by_call(*call) {
+                self.conclude(key);
+            }
         }
-        let is_answered = |x: &ClientExchange| {
-            !matches!(x.phase, ExchangePhase::Draining { .. })
-                && x.purpose.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
-        };
-        let keys: Vec<Key> =
-            self.exchanges.iter().filter(|(_, x)| is_answered(x)).map(|(key, _)| key).collect();
-        for key in keys {
-            self.conclude(key);
-        }
+        self.ended_requests = Some(ended);
     }
 
     /// Handles the end of an event stream after all its events.
-    fn finish_event_stream(&mut self, mut x: ClientExchange, how: Result<(), FailureReason>) {
+    fn finish_event_stream(&mut self, x: ClientExchange, how: Result<(), FailureReason>) {
         let is_whole = how.is_ok();
-        let ended = if matches!(x.purpose, ExchangePurpose::GetStream) {
+        let ended = if matches!(x.purpose(), ExchangePurpose::GetStream) {
             "the server ended it"
         } else {
             "the event stream ended before the answer"
         };
         let reason = how.err().unwrap_or_else(|| ended.into());
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 if !self.engine.awaits_response(self.channel, id) {
                     return;
                 }
                 let is_negotiation = matches!(
-                    x.purpose,
+                    x.purpose(),
                     ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
                 );
                 if is_negotiation && is_whole {
@@ -216,16 +212,14 @@ impl Client {
                     let id = id.clone();
                     return self.retry_or_fail(x, &id, HttpError::SessionLost);
                 }
-                if can_resume && self.schedule_reconnect(&mut x, true, Duration::ZERO) {
-                    self.insert_exchange(x); // SSE-019, SSE-020, SSE-021
-                    return;
+                // SSE-019, SSE-020, SSE-021
+                let x = if can_resume { self.schedule_reconnect(x, true, Duration::ZERO) } else { Some(x) };
+                if let Some(x) = x {
+                    self.exchange_failed(x, HttpError::Lost { reason });
                 }
-                self.exchange_failed(x, HttpError::Lost { reason });
             }
             ExchangePurpose::GetStream => {
-                if self.schedule_reconnect(&mut x, false, Duration::ZERO) {
-                    self.insert_exchange(x);
-                } else {
+                if self.schedule_reconnect(x, false, Duration::ZERO).is_some() {
                     self.give_up_get_stream(&reason);
                 }
             }
@@ -243,20 +237,19 @@ impl Client {
         }
     }
 
-    /// Schedules the reopening of a stream after at least `least`; returns false if it must not be reopened.
+    /// Schedules the reopening of a stream after at least `least`; returns the exchange if it must not be reopened.
     pub(super) fn schedule_reconnect(
         &mut self,
-        x: &mut ClientExchange,
+        mut x: ClientExchange,
         polled: bool,
         least: Duration,
-    ) -> bool {
+    ) -> Option<ClientExchange> {
         let Some(pause) =
             x.events.as_mut().and_then(|e| e.next_delay(self.now, &self.config.reconnect, polled))
         else {
-            return false;
+            return Some(x);
         };
-        x.phase = ExchangePhase::Scheduled(NextStep::Reconnect);
-        x.deadline = Some(self.now + pause.max(least));
-        true
+        self.insert_exchange(x.scheduled(NextStep::Reconnect, self.now + pause.max(least)));
+        None
     }
 }

@@ -1,19 +1,17 @@
 //! The GET stream of a legacy server, and reconnecting broken event streams.
 
 use alloc::format;
-use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{
-    CallMethod, ClientExchange, EventStreamState, ExchangePhase, ExchangePurpose, RetryCounts,
-};
+use super::event_stream::EventStreamState;
+use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
+use super::exchange_table::{ClientExchange, ExchangePhase};
 use super::session::SendGate;
 use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
-use crate::slab::Key;
 
 impl Client {
     /// Opens the GET stream of a legacy server before the first call (HTTP-047).
@@ -47,8 +45,7 @@ impl Client {
         if may_reopen {
             let max = self.max_frame();
             x.events.get_or_insert_with(|| EventStreamState::new(max).into());
-            if self.schedule_reconnect(&mut x, false, error.retry_after()) {
-                self.insert_exchange(x);
+            if self.schedule_reconnect(x, false, error.retry_after()).is_none() {
                 return;
             }
         }
@@ -77,14 +74,7 @@ impl Client {
     /// A response belongs on the stream of its request (HTTP-021, HTTP-051), but some servers have one stream for all.
     /// Without a GET stream the response cannot arrive.
     pub(super) fn may_answer_on_get_stream(&self, x: &ClientExchange) -> bool {
-        let is_stream = |other: &ClientExchange| {
-            matches!(other.purpose, ExchangePurpose::GetStream)
-                && !matches!(other.phase, ExchangePhase::Draining { .. })
-                && other.session_serial == x.session_serial
-        };
-        self.is_legacy()
-            && x.purpose.request_id().is_some()
-            && self.exchanges.iter().any(|(_, x)| is_stream(x))
+        self.is_legacy() && x.request_id().is_some() && self.exchanges.has_get_stream(x.session_serial)
     }
 
     /// Leaves a call to the GET stream. It ends with its response there, with the stream, or by its own time-out.
@@ -93,29 +83,23 @@ impl Client {
             let note = "the server accepts requests with status 202 and answers them on the GET stream";
             self.engine.report_diagnostic(Diagnostic::Http(note.into()));
         }
-        if matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. }) {
+        if matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::SetLevel, .. }) {
             // Later calls wait for the level, too.
             self.close_gate(SendGate::AwaitingLogLevel);
         }
-        self.insert_exchange(ClientExchange { phase: ExchangePhase::AwaitingGetStream, ..x });
+        self.insert_exchange(x.awaiting_get_stream());
     }
 
     /// Returns whether a list of tools may come on the GET stream.
     pub(super) fn awaits_tools_on_get_stream(&self) -> bool {
-        self.session.answers_on_get_stream
-            && self
-                .exchanges
-                .iter()
-                .any(|(_, x)| matches!(x.phase, ExchangePhase::AwaitingGetStream) && x.purpose.lists_tools())
+        self.session.answers_on_get_stream && self.exchanges.expects_tool_list()
     }
 
     /// Ends the calls that wait for the GET stream, which stays closed.
     fn fail_awaiting_get_stream(&mut self, reason: &dyn fmt::Display) {
-        let waits = |x: &ClientExchange| matches!(x.phase, ExchangePhase::AwaitingGetStream);
-        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| waits(x)).map(|(key, _)| key).collect();
-        for key in keys {
+        for key in self.exchanges.keys_where(|x| matches!(x.phase(), ExchangePhase::AwaitingGetStream)) {
             let Some(x) = self.remove(key) else { continue };
-            let Some(id) = x.purpose.request_id().cloned() else { continue };
+            let Some(id) = x.request_id().cloned() else { continue };
             let reason = format!("the GET stream, where the answer was expected, stays closed: {reason}");
             self.retry_or_fail(x, &id, HttpError::Lost { reason: reason.into() });
         }
@@ -139,16 +123,12 @@ impl Client {
 
     /// Reopens an event stream.
     pub(super) fn reconnect(&mut self, x: ClientExchange) {
-        let purpose = match x.purpose {
+        let purpose = match x.purpose().clone() {
             ExchangePurpose::Call { id, method } => ExchangePurpose::Resume { id, method },
             purpose => purpose,
         };
-        self.submit(ClientExchange {
-            purpose,
-            url: self.config.endpoint.clone(),
-            body: Bytes::new(),
-            phase: ExchangePhase::Sent,
-            ..x
-        });
+        let mut x = x.sent_as(purpose);
+        (x.url, x.body) = (self.config.endpoint.clone(), Bytes::new());
+        self.submit(x);
     }
 }

@@ -36,11 +36,16 @@
 mod binding;
 mod challenge;
 mod config;
+mod credentials;
+mod event_stream;
 mod events;
 mod exchange;
+mod exchange_table;
 mod get_stream;
 mod negotiation;
 mod pool;
+mod pool_queue;
+mod pool_table;
 mod response;
 mod retry;
 mod send;

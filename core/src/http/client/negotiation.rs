@@ -8,7 +8,8 @@ use alloc::sync::Arc;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{CallMethod, ClientExchange, ExchangePurpose, RetryCounts};
+use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
+use super::exchange_table::ClientExchange;
 use crate::client::is_modern_error;
 use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::methods;
@@ -43,15 +44,15 @@ impl Client {
             // The stream of HTTP+SSE is the connection (HTTPSSE-010).
             return self.engine.handle_eof(self.now, self.channel);
         }
-        if !is_evidence(&error) && !matches!(x.purpose, ExchangePurpose::HttpSse) {
+        if !is_evidence(&error) && !matches!(x.purpose(), ExchangePurpose::HttpSse) {
             return self.engine.close_with_fault(self.now, Fault::Http(error.into()));
         }
-        self.attempts.push(format!("{}: {error}", attempt_name(&x.purpose)));
+        self.attempts.push(format!("{}: {error}", attempt_name(x.purpose())));
         let rpc_error = match &error {
             HttpError::Response(answer) => answer.error.clone(),
             _ => None,
         };
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Call { id, method: CallMethod::Probe } => {
                 let modern = rpc_error.as_ref().is_some_and(is_modern_error);
                 let legacy = !self.engine.config().legacy_versions().is_empty();

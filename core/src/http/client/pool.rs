@@ -14,20 +14,21 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest};
-use super::url::{Origin, Url};
+use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
+use super::pool_queue::{Place, Places, WaitingRequests};
+use super::pool_table::{ConnectionState, ConnectionTable, PooledConnection};
+use super::url::Origin;
 use crate::client::Event;
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
 use crate::http::record::{HeadRecord, push_record};
-use crate::slab::{Key, Slab};
+use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::Instant;
 
@@ -78,46 +79,15 @@ fn client_limits(limits: &h1::HttpLimits) -> h1::HttpLimits {
 /// Connections reserved for messages that other exchanges may wait for.
 const RESERVED_CONNECTIONS: usize = 2;
 
-/// An exchange that is assigned to a connection.
-#[derive(Debug)]
-struct AssignedExchange {
-    /// The request, kept while it may be sent on another connection.
-    request: OutgoingRequest,
-    /// Bytes of the request were written.
-    is_written: bool,
-    /// The head of the response was received.
-    head_received: bool,
-}
-
-#[derive(Debug)]
-enum State {
-    Connecting { deadline: Instant },
-    Connected(Box<h1::client::Connection>),
-}
-
-#[derive(Debug)]
-struct PooledConnection {
-    origin: Origin,
-    state: State,
-    assigned: Option<AssignedExchange>,
-    /// The connection has assigned an exchange before.
-    was_used: bool,
-    /// The reason why the connection broke.
-    failure: Option<Box<str>>,
-    /// The value of `use_counter` at its last use.
-    last_use: u64,
-}
-
 /// The connections of a client.
 #[derive(Debug)]
 pub struct ConnectionPool {
     limits: PoolLimits,
-    connections: Slab<PooledConnection>,
-    /// Exchanges that wait for a connection, oldest first.
-    queue: VecDeque<OutgoingRequest>,
+    connections: ConnectionTable,
+    waiting: WaitingRequests,
+    places: Places,
     connects: VecDeque<(ConnectionId, Origin)>,
     closes: VecDeque<ConnectionId>,
-    use_counter: u64,
     now: Instant,
     heads: Option<VecDeque<HeadRecord>>,
 }
@@ -134,11 +104,11 @@ impl ConnectionPool {
     pub fn new(limits: PoolLimits) -> Self {
         Self {
             limits,
-            connections: Slab::new(),
-            queue: VecDeque::new(),
+            connections: ConnectionTable::new(),
+            waiting: WaitingRequests::default(),
+            places: Places::default(),
             connects: VecDeque::new(),
             closes: VecDeque::new(),
-            use_counter: 0,
             now: Instant::ZERO,
             heads: None,
         }
@@ -162,9 +132,11 @@ impl ConnectionPool {
     pub fn handle_connected(&mut self, now: Instant, connection: ConnectionId) {
         self.tick(now);
         let Some(c) = self.connections.get_mut(connection.0) else { return };
-        if matches!(c.state, State::Connecting { .. }) {
-            c.state =
-                State::Connected(Box::new(h1::client::Connection::new(self.now, self.limits.h1.clone())));
+        if matches!(c.state, ConnectionState::Connecting { .. }) {
+            c.state = ConnectionState::Connected(Box::new(h1::client::Connection::new(
+                self.now,
+                self.limits.h1.clone(),
+            )));
             self.write_request(connection.0);
         }
     }
@@ -178,8 +150,8 @@ impl ConnectionPool {
         reason: &str,
     ) {
         self.tick(now);
-        let Some(c) = self.connections.remove(connection.0) else { return };
-        if let Some(assigned) = c.assigned {
+        let Some((_, assigned)) = self.connections.remove(connection.0) else { return };
+        if let Some(assigned) = assigned {
             client.handle_failure(self.now, assigned.request.exchange, ExchangeFailure::unsent(reason));
         }
     }
@@ -187,17 +159,13 @@ impl ConnectionPool {
     /// Processes bytes that were read.
     pub fn handle_input(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) {
         self.tick(now);
-        if let Some(h1) = self.h1(connection) {
-            h1.handle_input(now, bytes);
-        }
+        self.connections.update_h1(connection.0, |h1| h1.handle_input(now, bytes));
     }
 
     /// Records the end of the input: the peer closed its side.
     pub fn handle_eof(&mut self, now: Instant, connection: ConnectionId) {
         self.tick(now);
-        if let Some(h1) = self.h1(connection) {
-            h1.handle_eof(now);
-        }
+        self.connections.update_h1(connection.0, |h1| h1.handle_eof(now));
     }
 
     /// Records that the connection broke, or may have.
@@ -209,36 +177,34 @@ impl ConnectionPool {
         if let Some(c) = self.connections.get_mut(connection.0) {
             c.failure = Some(reason.into());
         }
-        if let Some(h1) = self.h1(connection) {
-            h1.handle_broken(now);
-        }
+        self.connections.update_h1(connection.0, |h1| h1.handle_broken(now));
     }
 
     /// Advances the time to `now`; call [`poll_event`](Self::poll_event) afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
-        for key in self.keys() {
-            if let Some(h1) = self.h1(ConnectionId(key)) {
-                h1.handle_timeout(now);
-            }
+        for key in self.connections.take_due(self.now) {
+            self.connections.update_h1(key, |h1| h1.handle_timeout(now));
         }
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next; the client has a deadline of its own.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let of = |c: &PooledConnection| match &c.state {
-            State::Connecting { deadline: until } => Some(*until),
-            State::Connected(h1) => h1.poll_timeout(),
-        };
-        self.connections.iter().filter_map(|(_, c)| of(c)).min()
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        self.connections.next_deadline()
     }
 
     // ---- output for the owner of the sockets -------------------------------------------------------------------
 
     /// Returns the next connection to establish.
     pub fn poll_connect(&mut self) -> Option<(ConnectionId, Origin)> {
-        self.connects.pop_front()
+        loop {
+            let (connection, origin) = self.connects.pop_front()?;
+            // It may have been closed before anybody knew of it.
+            if let Some(c) = self.connections.get_mut(connection.0) {
+                c.is_announced = true;
+                return Some((connection, origin));
+            }
+        }
     }
 
     /// Returns the next connection to close.
@@ -250,7 +216,7 @@ impl ConnectionPool {
     #[must_use]
     pub fn wants_input(&self, connection: ConnectionId) -> bool {
         match self.connections.get(connection.0).map(|c| &c.state) {
-            Some(State::Connected(h1)) => h1.wants_input(),
+            Some(ConnectionState::Connected(h1)) => h1.wants_input(),
             _ => false,
         }
     }
@@ -259,7 +225,7 @@ impl ConnectionPool {
     #[must_use]
     pub fn transmit(&self, connection: ConnectionId) -> &[u8] {
         match self.connections.get(connection.0).map(|c| &c.state) {
-            Some(State::Connected(h1)) => h1.transmit(),
+            Some(ConnectionState::Connected(h1)) => h1.transmit(),
             _ => &[],
         }
     }
@@ -267,19 +233,18 @@ impl ConnectionPool {
     /// Records that `n` bytes were written.
     pub fn consume(&mut self, connection: ConnectionId, n: usize) {
         let Some(c) = self.connections.get_mut(connection.0) else { return };
-        if let State::Connected(h1) = &mut c.state {
+        if let ConnectionState::Connected(h1) = &mut c.state {
             h1.consume(n);
-            if let Some(assigned) = c.assigned.as_mut().filter(|_| n > 0) {
+            if let Some(assigned) = c.assigned_mut().filter(|_| n > 0) {
                 assigned.is_written = true;
             }
+            self.connections.refresh(connection.0);
         }
     }
 
     /// Records that a connection cannot be written to any more; received bytes are still processed.
     pub fn handle_write_failed(&mut self, connection: ConnectionId) {
-        if let Some(h1) = self.h1(connection) {
-            h1.handle_write_failed();
-        }
+        self.connections.update_h1(connection.0, h1::client::Connection::handle_write_failed);
     }
 
     /// Returns whether to read from a connection before [`transmit`](Self::transmit) is written.
@@ -288,28 +253,29 @@ impl ConnectionPool {
     /// any request can move to another connection.
     #[must_use]
     pub fn is_possibly_stale(&self, connection: ConnectionId) -> bool {
-        let untouched =
-            |c: &PooledConnection| c.was_used && c.assigned.as_ref().is_some_and(|x| !x.is_written);
+        let untouched = |c: &PooledConnection| c.was_used && c.assigned().is_some_and(|x| !x.is_written);
         self.connections.get(connection.0).is_some_and(untouched)
     }
 
     /// Returns all connections, including those being established.
     pub fn iter(&self) -> impl Iterator<Item = ConnectionId> {
-        self.connections.iter().map(|(key, _)| ConnectionId(key))
+        self.connections.keys().map(ConnectionId)
     }
 
     /// Returns whether no exchange is waiting or open.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.connections.iter().all(|(_, c)| c.assigned.is_none())
+    pub const fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.connections.assigned() == 0
     }
 
     /// Closes all connections and drops waiting exchanges; call it once the client is drained.
     pub fn close(&mut self) {
-        self.queue.clear();
-        for key in self.keys() {
+        self.waiting = WaitingRequests::default();
+        let keys: Vec<Key> = self.connections.keys().collect();
+        for key in keys {
             self.drop(key);
         }
+        self.places.clear();
     }
 
     // ---- the loop ---------------------------------------------------------------------------------------------
@@ -323,9 +289,7 @@ impl ConnectionPool {
                 return event;
             }
             let mut moved = self.process_actions(client);
-            for key in self.keys() {
-                moved |= self.read(key, client);
-            }
+            moved |= self.read_ready(client);
             moved |= self.assign_connections();
             if !moved {
                 return None;
@@ -339,18 +303,35 @@ impl ConnectionPool {
         while let Some(action) = client.poll_exchange(self.now) {
             moved = true;
             match action {
-                Action::Send(open) => self.queue.push_back(open),
-                Action::Abort { exchange } => {
-                    self.queue.retain(|open| open.exchange != exchange);
-                    let carries = |c: &PooledConnection| {
-                        c.assigned.as_ref().is_some_and(|x| x.request.exchange == exchange)
-                    };
-                    let found = self.connections.iter().find(|(_, c)| carries(c)).map(|(key, _)| key);
-                    if let Some(key) = found {
-                        self.drop(key);
-                    }
+                Action::Send(open) => {
+                    let exchange = open.exchange;
+                    let key = self.waiting.push_back(open);
+                    self.places.set(exchange, Place::Waiting(key));
                 }
+                Action::Abort { exchange } => match self.places.take(exchange) {
+                    Some(Place::Waiting(key)) => drop(self.waiting.remove(key)),
+                    Some(Place::Connection(key)) if self.carries(key, exchange) => self.drop(key),
+                    _ => {}
+                },
             }
+        }
+        moved
+    }
+
+    fn carries(&self, key: Key, exchange: ExchangeId) -> bool {
+        self.connections.get(key).and_then(PooledConnection::exchange) == Some(exchange)
+    }
+
+    /// Passes the events of the connections that have some to the client; returns whether there were any.
+    fn read_ready(&mut self, client: &mut Client) -> bool {
+        for key in self.connections.take_due(self.now) {
+            self.connections.refresh(key);
+        }
+        let mut moved = false;
+        for _ in 0..self.connections.ready_len() {
+            let Some(key) = self.connections.pop_ready() else { break };
+            moved |= self.read(key, client);
+            self.connections.record_processed(key);
         }
         moved
     }
@@ -359,10 +340,10 @@ impl ConnectionPool {
     fn read(&mut self, key: Key, client: &mut Client) -> bool {
         let mut moved = false;
         while let Some(c) = self.connections.get_mut(key) {
-            let exchange = c.assigned.as_ref().map(|x| x.request.exchange);
+            let exchange = c.exchange();
             let h1 = match &mut c.state {
-                State::Connected(h1) => h1,
-                State::Connecting { deadline: until } if *until <= self.now => {
+                ConnectionState::Connected(h1) => h1,
+                ConnectionState::Connecting { deadline: until } if *until <= self.now => {
                     if let Some(exchange) = exchange {
                         let reason = format!("timeout while connecting to {}", c.origin.authority());
                         client.handle_failure(self.now, exchange, ExchangeFailure::unsent(reason));
@@ -370,9 +351,11 @@ impl ConnectionPool {
                     self.drop(key);
                     return true;
                 }
-                State::Connecting { .. } => return moved,
+                ConnectionState::Connecting { .. } => return moved,
             };
             if exchange.is_some_and(|x| client.is_open(x) && !client.wants_body(x)) {
+                // It continues when the application has taken earlier events.
+                self.connections.mark_ready(key);
                 return moved;
             }
             let event = h1.poll_event(self.now, |response| OwnedResponseHead {
@@ -415,7 +398,7 @@ impl ConnectionPool {
         };
         match event {
             H1Event::Head(head) => {
-                if let Some(assigned) = self.connections.get_mut(key).and_then(|c| c.assigned.as_mut()) {
+                if let Some(assigned) = self.connections.get_mut(key).and_then(|c| c.assigned_mut()) {
                     assigned.head_received = true;
                     assigned.request.body = Bytes::new();
                 }
@@ -428,21 +411,22 @@ impl ConnectionPool {
             }
             H1Event::Body(bytes) => client.handle_body(self.now, exchange, &bytes),
             H1Event::End => {
+                self.connections.release(key);
                 if let Some(c) = self.connections.get_mut(key) {
-                    c.assigned = None;
                     c.was_used = true;
                 }
                 client.handle_end(self.now, exchange);
             }
             H1Event::Closed | H1Event::Fault(_) => {
-                let Some(c) = self.connections.remove(key) else { return };
+                let Some((c, assigned)) = self.connections.remove(key) else { return };
                 self.closes.push_back(ConnectionId(key));
-                let Some(assigned) = c.assigned else { return };
+                let Some(assigned) = assigned else { return };
                 // The server closed an idle connection: the request moves to a new one if that cannot execute it twice.
                 let stale = matches!(event, H1Event::Closed) && assigned.request.idempotent;
                 let resend = c.was_used && !assigned.head_received && (!assigned.is_written || stale);
                 if resend && client.is_open(exchange) {
-                    return self.queue.push_front(assigned.request);
+                    let key = self.waiting.push_front(assigned.request);
+                    return self.places.set(exchange, Place::Waiting(key));
                 }
                 let reason = match (event, c.failure) {
                     (H1Event::Fault(fault), broken)
@@ -465,83 +449,47 @@ impl ConnectionPool {
     /// Assigns connections to waiting exchanges; returns whether any was assigned.
     fn assign_connections(&mut self) -> bool {
         let mut moved = false;
-        let mut at = 0;
-        // Class and URL of exchanges without a connection; further ones of the same kind are skipped.
-        let mut unavailable: Vec<(ExchangeClass, Arc<Url>)> = Vec::new();
-        while let Some(open) = self.queue.get(at) {
-            let same = |(class, url): &(ExchangeClass, Arc<Url>)| {
-                *class == open.class && (Arc::ptr_eq(url, &open.url) || url.origin() == open.url.origin())
-            };
-            if unavailable.iter().any(same) {
-                at += 1;
+        let mut excluded: Vec<ExchangeClass> = Vec::new();
+        while let Some((waiting, open)) = self.waiting.first(|class| excluded.contains(&class)) {
+            let (origin, class) = (open.url.origin().clone(), open.class);
+            let idle = self.connections.take_idle(&origin);
+            if idle.is_none() && !self.has_room(class) {
+                excluded.push(class);
                 continue;
             }
-            let idle = self.find_idle(open.url.origin());
-            if idle.is_none() && !self.has_room(open.class) {
-                unavailable.push((open.class, Arc::clone(&open.url)));
-                at += 1;
-                continue;
-            }
-            let Some(open) = self.queue.remove(at) else { break };
+            let Some(request) = self.waiting.remove(waiting) else { break };
             moved = true;
-            let origin = open.url.origin().clone();
-            let assigned = Some(AssignedExchange { request: open, is_written: false, head_received: false });
-            match idle.and_then(|key| Some((key, self.connections.get_mut(key)?))) {
-                Some((key, c)) => {
-                    c.assigned = assigned;
-                    self.write_request(key);
-                }
-                None => {
-                    let until = self.now + self.limits.connect_timeout;
-                    let state = State::Connecting { deadline: until };
-                    let c = PooledConnection {
-                        origin: origin.clone(),
-                        state,
-                        assigned,
-                        was_used: false,
-                        failure: None,
-                        last_use: 0,
-                    };
-                    let key = self.connections.insert(c);
-                    self.connects.push_back((ConnectionId(key), origin));
-                }
+            let key = idle.unwrap_or_else(|| {
+                let until = self.now + self.limits.connect_timeout;
+                let key = self.connections.insert(PooledConnection::new(origin.clone(), until));
+                self.connects.push_back((ConnectionId(key), origin));
+                key
+            });
+            self.places.set(request.exchange, Place::Connection(key));
+            self.connections.assign(key, request);
+            if idle.is_some() {
+                self.write_request(key);
             }
         }
         moved
     }
 
-    /// Returns the idle connection to this origin that was used last.
-    fn find_idle(&self, origin: &Origin) -> Option<Key> {
-        let fits = |c: &PooledConnection| {
-            c.assigned.is_none()
-                && c.origin == *origin
-                && matches!(&c.state, State::Connected(h1) if h1.is_idle())
-        };
-        self.connections.iter().filter(|(_, c)| fits(c)).max_by_key(|(_, c)| c.last_use).map(|(key, _)| key)
-    }
-
     /// Returns whether one more connection is allowed for an exchange of this class.
     fn has_room(&self, class: ExchangeClass) -> bool {
-        let max = self.limits.max_connections.max(2);
-        let is_stream = |c: &&PooledConnection| {
-            c.assigned.as_ref().is_some_and(|x| x.request.class == ExchangeClass::Stream)
-        };
-        let streams = self.connections.iter().map(|(_, c)| c).filter(is_stream).count();
+        let (max, open) = (self.limits.max_connections.max(2), self.connections.len());
         match class {
-            ExchangeClass::Message => self.connections.len() < max + RESERVED_CONNECTIONS,
-            ExchangeClass::Request => self.connections.len() < max,
-            ExchangeClass::Stream => self.connections.len() < max && streams < max / 2,
+            ExchangeClass::Message => open < max + RESERVED_CONNECTIONS,
+            ExchangeClass::Request => open < max,
+            ExchangeClass::Stream => open < max && self.connections.streams() < max / 2,
         }
     }
 
     /// Writes the request that is assigned to a connection.
     fn write_request(&mut self, key: Key) {
-        self.use_counter += 1;
-        let (now, use_number) = (self.now, self.use_counter);
-        let Some(c) = self.connections.get_mut(key) else { return };
-        c.last_use = use_number;
-        let (State::Connected(h1), Some(assigned)) = (&mut c.state, &c.assigned) else { return };
-        let open = &assigned.request;
+        let now = self.now;
+        let Some((h1, open)) = self.connections.begin_request(key) else {
+            return;
+        };
         let host = open.url.origin().authority();
         let size =
             if open.method == "POST" { BodySize::Exact(open.body.len() as u64) } else { BodySize::None };
@@ -558,28 +506,15 @@ impl ConnectionPool {
             // The client produces valid requests, but the connection may be over by now.
             h1.abort(now);
         }
+        self.connections.refresh(key);
     }
 
     /// Closes a connection without reporting a failure of its exchange.
     fn drop(&mut self, key: Key) {
-        if self.connections.remove(key).is_some() {
-            let before = self.connects.len();
-            self.connects.retain(|(id, _)| id.0 != key);
-            if self.connects.len() == before {
-                self.closes.push_back(ConnectionId(key));
-            }
+        // A connection that was not announced needs no closing.
+        if self.connections.remove(key).is_some_and(|(c, _)| c.is_announced) {
+            self.closes.push_back(ConnectionId(key));
         }
-    }
-
-    fn h1(&mut self, connection: ConnectionId) -> Option<&mut h1::client::Connection> {
-        match &mut self.connections.get_mut(connection.0)?.state {
-            State::Connected(h1) => Some(h1),
-            State::Connecting { .. } => None,
-        }
-    }
-
-    fn keys(&self) -> Vec<Key> {
-        self.connections.iter().map(|(key, _)| key).collect()
     }
 
     fn tick(&mut self, now: Instant) {

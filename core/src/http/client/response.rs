@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -10,10 +9,8 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::challenge;
 use super::config::{FailureReason, lossy_text};
-use super::exchange::{
-    CallMethod, ClientExchange, CollectedBody, EventStreamState, ExchangeFailure, ExchangePhase,
-    ExchangePurpose,
-};
+use super::exchange::{CallMethod, ExchangeFailure, ExchangePurpose};
+use super::exchange_table::{BodySink, ClientExchange, CollectedBody, ExchangePhase};
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::{CallError, HttpError, HttpResponse};
 use crate::head;
@@ -158,9 +155,9 @@ impl Client {
         if success {
             self.record_session_id(key, head);
         }
+        let max = self.max_frame();
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let (max, now) = (self.engine.config().effective_limits().effective_max_frame(), self.now);
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
                 if let Some(x) = self.conclude(key) {
                     self.message_accepted(&x);
@@ -184,33 +181,26 @@ impl Client {
             }
             ExchangePurpose::DeleteSession => drop(self.conclude(key)),
             _ if success && media == MediaType::EventStream => {
+                let is_get_stream = matches!(x.purpose(), ExchangePurpose::GetStream);
                 // The request will not be sent again.
-                if !matches!(x.purpose, ExchangePurpose::HttpSse) {
+                if !matches!(x.purpose(), ExchangePurpose::HttpSse) {
                     x.body = Bytes::new();
                 }
-                let events = x.events.get_or_insert_with(|| Box::new(EventStreamState::new(max)));
-                events.reopen(now, max);
-                x.phase = ExchangePhase::EventStream;
-                let is_stream = matches!(x.purpose, ExchangePurpose::GetStream);
-                if is_stream {
+                self.exchanges.open_event_stream(key, self.now, max);
+                if is_get_stream {
                     self.get_stream_opened();
                 }
             }
-            _ => {
-                let json = media == MediaType::Json
-                    && !matches!(
-                        x.purpose,
-                        ExchangePurpose::GetStream
-                            | ExchangePurpose::HttpSse
-                            | ExchangePurpose::Message { .. }
-                    );
-                let json = json || (media == MediaType::Json && !success);
-                let answer = response_from_head(head);
-                x.phase = ExchangePhase::CollectingBody(Box::new(CollectedBody {
-                    response: answer,
-                    is_json: json,
-                    body: Vec::new(),
-                }));
+            purpose => {
+                let is_json = media == MediaType::Json
+                    && !(success
+                        && matches!(
+                            purpose,
+                            ExchangePurpose::GetStream
+                                | ExchangePurpose::HttpSse
+                                | ExchangePurpose::Message { .. }
+                        ));
+                self.exchanges.collect_body(key, response_from_head(head), is_json);
             }
         }
     }
@@ -219,7 +209,7 @@ impl Client {
     ///
     /// Redirects to another origin are not followed, because that origin must not see the request.
     fn follow_redirect(&mut self, key: Key, head: &head::ResponseHead<'_>) {
-        let Some(x) = self.conclude(key) else { return };
+        let Some(mut x) = self.conclude(key) else { return };
         let location = head::values(head.fields, fields::LOCATION).next();
         let to = location.and_then(|l| core::str::from_utf8(l).ok()).and_then(|l| x.url.resolve(l).ok());
         match to {
@@ -228,7 +218,7 @@ impl Client {
                     && to.origin() == x.url.origin()
                     && x.retries.redirects < MAX_REDIRECTS =>
             {
-                let mut x = ClientExchange { url: alloc::sync::Arc::new(to), ..x };
+                x.url = alloc::sync::Arc::new(to);
                 x.retries.redirects += 1;
                 self.resend(x);
             }
@@ -243,17 +233,15 @@ impl Client {
 
     pub(super) fn receive_body(&mut self, key: Key, part: &[u8]) {
         let max = self.max_frame();
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        match &mut x.phase {
-            ExchangePhase::EventStream => {
-                let Some(events) = &mut x.events else { return };
+        match self.exchanges.body_sink(key, part.len()) {
+            BodySink::Events(events) => {
                 events.decoder.push(part);
                 if !events.is_queued {
                     events.is_queued = true;
                     self.ready_streams.push_back(key);
                 }
             }
-            ExchangePhase::CollectingBody(collected) => {
+            BodySink::Collected(collected) => {
                 let limit = if collected.is_json && collected.response.status < 300 {
                     max
                 } else {
@@ -275,17 +263,14 @@ impl Client {
                     }
                 }
             }
-            ExchangePhase::Draining { remaining: left } => match left.checked_sub(part.len()) {
-                Some(rest) => *left = rest,
-                None => drop(self.abort(key)),
-            },
-            _ => {}
+            BodySink::Dropped { exceeded: true } => drop(self.abort(key)),
+            BodySink::Dropped { exceeded: false } | BodySink::None => {}
         }
     }
 
     pub(super) fn receive_end(&mut self, key: Key) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        match &mut x.phase {
+        let Some(x) = self.exchanges.get(key) else { return };
+        match x.phase() {
             ExchangePhase::EventStream => self.end_event_stream(key, Ok(())),
             ExchangePhase::CollectingBody(_) => {
                 if let Some(x) = self.remove(key) {
@@ -303,8 +288,8 @@ impl Client {
     }
 
     pub(super) fn receive_failure(&mut self, key: Key, failure: ExchangeFailure) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        match x.phase {
+        let Some(x) = self.exchanges.get(key) else { return };
+        match x.phase() {
             ExchangePhase::EventStream => self.end_event_stream(key, Err(failure.reason)),
             ExchangePhase::Draining { .. } => drop(self.remove(key)),
             ExchangePhase::AwaitingCredential { .. }
@@ -335,12 +320,9 @@ impl Client {
     }
 
     /// Processes a complete body that is not an event stream.
-    fn process_body(&mut self, mut x: ClientExchange) {
-        let ExchangePhase::CollectingBody(collected) = core::mem::replace(&mut x.phase, ExchangePhase::Sent)
-        else {
-            return;
-        };
-        let CollectedBody { response: mut answer, is_json: json, body } = *collected;
+    fn process_body(&mut self, x: ClientExchange) {
+        let Some((x, collected)) = x.take_body() else { return };
+        let CollectedBody { response: mut answer, is_json: json, body } = collected;
         let success = answer.status < 300;
         let mut body = Bytes::from(body);
         if let Some(rest) = body.strip_prefix(BYTE_ORDER_MARK) {
@@ -363,7 +345,7 @@ impl Client {
         }
         // XHDR-029
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
-        let first = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::CallTool, .. })
+        let first = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::CallTool, .. })
             && x.retries.refreshes == 0;
         // A legacy call cannot be repeated, and its revision does not define the error.
         if mismatch && first && self.is_modern() && self.begin_tool_refresh(&x, body) {
@@ -374,12 +356,12 @@ impl Client {
 
     /// Processes a JSON body of a success response.
     fn process_json(&mut self, x: ClientExchange, status: u16, body: Bytes) {
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
-                self.record_attempt(&x.purpose, &body);
-                let body = if x.purpose.lists_tools() { self.learn_tools(body) } else { body };
+                self.record_attempt(x.purpose(), &body);
+                let body = if x.purpose().lists_tools() { self.learn_tools(body) } else { body };
                 self.session.renewals = 0;
-                self.engine.handle_exchange_message(self.now, self.channel, body, Some(id));
+                self.deliver(body, Some(id));
                 if self.engine.awaits_response(self.channel, id) {
                     self.exchange_failed(x, HttpError::Unanswered { status });
                 }
@@ -408,7 +390,7 @@ impl Client {
 
     pub(super) fn fail_too_large(&mut self, x: ClientExchange) {
         let limit = self.max_frame();
-        match x.purpose.request_id() {
+        match x.request_id() {
             Some(id) => self.engine.fail_request(self.now, self.channel, id, CallError::TooLarge { limit }),
             None => self.exchange_failed(
                 x,

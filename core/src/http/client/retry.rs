@@ -1,13 +1,12 @@
 //! Failed exchanges: which requests are retried, and with which error a call ends.
 
 use super::binding::Client;
-use super::exchange::{
-    CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, RetryCounts, StreamYield, backoff,
-};
+use super::event_stream::{StreamYield, backoff};
+use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
+use super::exchange_table::{ClientExchange, NextStep};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, HttpError};
 use crate::rpc::RequestId;
-use crate::slab::Key;
 
 impl Client {
     /// Handles a failed exchange.
@@ -15,7 +14,7 @@ impl Client {
         if self.engine.is_closed() {
             return;
         }
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
             | ExchangePurpose::HttpSse => {
                 self.negotiation_failed(&x, error);
@@ -42,11 +41,7 @@ impl Client {
                 if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
                     // SUB-016, HTTP-044
                     let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
-                    self.insert_exchange(ClientExchange {
-                        phase: ExchangePhase::Scheduled(NextStep::RetryWithNewId),
-                        deadline: Some(until),
-                        ..x
-                    });
+                    self.insert_exchange(x.scheduled(NextStep::RetryWithNewId, until));
                     return;
                 }
                 self.fail_call(&id, error);
@@ -56,10 +51,12 @@ impl Client {
                 if x.session_serial != self.session.serial {
                     return self.retry_or_fail(x, &id, HttpError::SessionLost);
                 }
-                if error.allows_reopen(true) && self.schedule_reconnect(&mut x, false, error.retry_after()) {
-                    self.insert_exchange(x);
-                    return;
-                }
+                let x = if error.allows_reopen(true) {
+                    self.schedule_reconnect(x, false, error.retry_after())
+                } else {
+                    Some(x)
+                };
+                let Some(x) = x else { return };
                 let lost = HttpError::Lost {
                     reason: alloc::format!("the event stream could not be resumed: {error}").into(),
                 };
@@ -72,11 +69,7 @@ impl Client {
                 if error.is_unprocessed() && may_resend && !self.is_resend_queue_full() {
                     let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
                     x.retries.repeats += 1;
-                    self.insert_exchange(ClientExchange {
-                        phase: ExchangePhase::Scheduled(NextStep::Resend),
-                        deadline: Some(until),
-                        ..x
-                    });
+                    self.insert_exchange(x.scheduled(NextStep::Resend, until));
                     return;
                 }
                 let note = alloc::format!("the server did not accept a message: {error}");
@@ -112,13 +105,13 @@ impl Client {
     }
 
     /// Retries a call whose stream cannot be resumed, or ends it with `error`.
-    pub(super) fn retry_or_fail(&mut self, x: ClientExchange, id: &RequestId, error: HttpError) {
+    pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
         if self.engine.is_idempotent(self.channel, id)
             && x.retries.repeats < self.config.reconnect.max_attempts
         {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
-            let phase = ExchangePhase::Scheduled(NextStep::RetryWithNewId);
-            self.insert_exchange(ClientExchange { phase, deadline: Some(until), events: None, ..x });
+            x.events = None;
+            self.insert_exchange(x.scheduled(NextStep::RetryWithNewId, until));
         } else {
             self.engine.fail_request(self.now, self.channel, id, error.into());
         }
@@ -126,22 +119,16 @@ impl Client {
 
     /// Sends a request again under a new id.
     pub(super) fn retry_with_new_id(&mut self, x: &ClientExchange) {
-        let Some(id) = x.purpose.request_id() else { return };
+        let Some(id) = x.request_id() else { return };
         match self.engine.resend_request(self.now, self.channel, id) {
             Some(again) => {
                 let tries = RetryCounts { repeats: x.retries.repeats + 1, ..x.retries };
-                self.inherited_retries.push((again, tries));
+                self.exchanges.record_repeat(&again, tries);
             }
             None => {
                 let reason = "the exchange failed and the request could not be sent again".into();
                 self.engine.fail_request(self.now, self.channel, id, HttpError::Lost { reason }.into());
             }
         }
-    }
-
-    /// Returns the exchange that looks up a tool for a call.
-    pub(super) fn find_refresh(&self, id: &RequestId) -> Option<Key> {
-        let is = |x: &ClientExchange| matches!(&x.purpose, ExchangePurpose::RefreshTools(refresh) if refresh.call == *id);
-        self.exchanges.iter().find(|(_, x)| is(x)).map(|(key, _)| key)
     }
 }

@@ -5,10 +5,8 @@ use alloc::borrow::Cow;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{
-    Action, CallMethod, ClientExchange, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest,
-    RetryCounts,
-};
+use super::exchange::{CallMethod, ExchangeId, ExchangePurpose, OutgoingRequest, RetryCounts};
+use super::exchange_table::{ClientExchange, ExchangePhase};
 use super::session::SendGate;
 use crate::head::Fields;
 use crate::http::fields;
@@ -82,12 +80,11 @@ impl Client {
         let method = parts.method.as_deref().unwrap_or_default();
         let mut cancelled = None;
         if let (methods::CANCELLED, Some(id)) = (method, &parts.cancelled_request) {
-            if let Some(at) = self.unsent_requests.iter().position(|unsent| unsent == id) {
-                self.unsent_requests.swap_remove(at);
+            if self.exchanges.take_unsent(id) {
                 return;
             }
-            cancelled = self.find_exchange(id).or_else(|| self.find_refresh(id));
-            let held = |x: &ClientExchange| matches!(x.phase, ExchangePhase::AwaitingCredential { .. });
+            cancelled = self.exchanges.find(id);
+            let held = |x: &ClientExchange| matches!(x.phase(), ExchangePhase::AwaitingCredential { .. });
             let refused = cancelled.and_then(|key| self.exchanges.get(key)).is_some_and(held);
             if self.is_modern() || refused {
                 // CANC-016: the end of the exchange cancels the request.
@@ -115,14 +112,11 @@ impl Client {
                 ExchangePurpose::Call { id, method }
             }
         };
-        let inherited = purpose
-            .request_id()
-            .and_then(|id| self.inherited_retries.iter().position(|(other, _)| other == id));
-        let tries = inherited.map(|at| self.inherited_retries.swap_remove(at).1).unwrap_or_default();
+        let retries = purpose.request_id().map(|id| self.exchanges.take_repeat(id)).unwrap_or_default();
         drop(parts);
         if let Some(id) = purpose.request_id().filter(|id| !self.engine.awaits_response(self.channel, id)) {
             // Cancelled or expired before it was sent, so it must not be executed.
-            return self.unsent_requests.push(id.clone());
+            return self.exchanges.record_unsent(id);
         }
         match &purpose {
             ExchangePurpose::Call { method: CallMethod::Handshake, id } => {
@@ -136,7 +130,7 @@ impl Client {
             }
             _ => {}
         }
-        self.open_exchange(purpose, message, tries);
+        self.open_exchange(purpose, message, retries);
         // The cancellation is sent before its exchange is aborted (HTTP-062, HTTP-063).
         if let Some(key) = cancelled {
             self.abort(key);
@@ -152,43 +146,25 @@ impl Client {
             | ExchangePurpose::DeleteSession => self.config.endpoint.clone(),
             _ => self.post_endpoint(),
         };
-        let phase = match purpose {
-            // Its response has no effect.
-            ExchangePurpose::DeleteSession => {
-                ExchangePhase::Draining { remaining: super::binding::MAX_DRAIN }
-            }
-            _ => ExchangePhase::Sent,
-        };
-        let (session, credential) = (0, 0);
-        self.submit(ClientExchange {
-            purpose,
-            url,
-            body,
-            retries: tries,
-            session_serial: session,
-            credential_generation: credential,
-            phase,
-            deadline: None,
-            events: None,
-        });
+        self.submit(ClientExchange::new(purpose, url, body, tries));
     }
 
     /// Sends the same request again, unless it no longer waits for its answer.
     pub(super) fn resend(&mut self, x: ClientExchange) {
         if self.is_abandoned(&x) {
-            return self.record_unsent(x);
+            return self.record_unsent(&x);
         }
         // A message of a lost session has no meaning in the new one.
-        if matches!(x.purpose, ExchangePurpose::Message { .. }) && x.session_serial != self.session.serial {
+        if matches!(x.purpose(), ExchangePurpose::Message { .. }) && x.session_serial != self.session.serial {
             return;
         }
-        self.submit(ClientExchange { phase: ExchangePhase::Sent, ..x });
+        self.submit(x.sent());
     }
 
     pub(super) fn submit(&mut self, mut x: ClientExchange) {
         x.session_serial = self.session.serial;
-        x.credential_generation = self.credential_generation;
-        x.deadline = match x.purpose {
+        x.credential_generation = self.credentials.generation();
+        x.deadline = match x.purpose() {
             ExchangePurpose::Message { .. }
             | ExchangePurpose::RenewSession
             | ExchangePurpose::ConfirmSession
@@ -202,7 +178,7 @@ impl Client {
             }
             _ => None,
         };
-        let (method, with_body) = match x.purpose {
+        let (method, with_body) = match x.purpose() {
             ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {
                 ("GET", false)
             }
@@ -211,8 +187,8 @@ impl Client {
         };
         let fields = self.request_fields(&x, with_body);
         let body = if with_body { x.body.clone() } else { Bytes::new() };
-        let (url, class) = (x.url.clone(), x.purpose.class());
-        let idempotent = match &x.purpose {
+        let (url, class) = (x.url.clone(), x.purpose().class());
+        let idempotent = match x.purpose() {
             // A duplicate handshake leaves an unused session; a duplicate response or notification has no effect.
             ExchangePurpose::Call {
                 method: CallMethod::Probe | CallMethod::Handshake | CallMethod::ListTools,
@@ -227,22 +203,15 @@ impl Client {
         };
         let key = self.insert_exchange(x);
         let exchange = ExchangeId(key);
-        self.actions.push_back(Action::Send(OutgoingRequest {
-            exchange,
-            method,
-            url,
-            fields,
-            body,
-            class,
-            idempotent,
-        }));
+        let request = OutgoingRequest { exchange, method, url, fields, body, class, idempotent };
+        self.exchanges.push_request(request);
     }
 
     fn request_fields(&self, x: &ClientExchange, with_body: bool) -> Fields {
         let mut out = Fields::new();
         // Values that do not fit into a field are omitted; only ids of the server could be such, and they were checked.
         let mut push = |name: &str, value: &[u8]| out.push(name, value);
-        match x.purpose {
+        match x.purpose() {
             ExchangePurpose::DeleteSession => {}
             ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {
                 push(fields::ACCEPT, super::EVENT_STREAM.as_bytes()); // HTTP-048
@@ -252,7 +221,7 @@ impl Client {
                 push(fields::ACCEPT, super::JSON_OR_EVENT_STREAM.as_bytes()); // HTTP-010
             }
         }
-        if let Some(credential) = &self.credential {
+        if let Some(credential) = self.credentials.current() {
             push(fields::AUTHORIZATION, credential.value());
         }
         for (name, value) in self.config.fields.iter() {
@@ -265,7 +234,7 @@ impl Client {
             return out;
         }
         let opens_session = matches!(
-            x.purpose,
+            x.purpose(),
             ExchangePurpose::Call { method: CallMethod::Handshake | CallMethod::Probe, .. }
                 | ExchangePurpose::RenewSession
                 | ExchangePurpose::HttpSse

@@ -8,7 +8,8 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::binding::{Client, HttpTimer};
-use super::exchange::{CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, RetryCounts};
+use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
+use super::exchange_table::{ClientExchange, ExchangePhase, NextStep};
 use super::send::MessageParts;
 use super::url::Url;
 use crate::diagnostic::Diagnostic;
@@ -108,7 +109,7 @@ impl Client {
     pub(super) fn record_session_id(&mut self, key: Key, head: &head::ResponseHead<'_>) {
         let opens_session = self.exchanges.get(key).is_some_and(|x| {
             matches!(
-                x.purpose,
+                x.purpose(),
                 ExchangePurpose::Call { method: CallMethod::Handshake, .. } | ExchangePurpose::RenewSession
             )
         });
@@ -125,7 +126,7 @@ impl Client {
 
     /// Continues after a notification or response was accepted, or has finally failed.
     pub(super) fn message_accepted(&mut self, x: &ClientExchange) {
-        match x.purpose {
+        match x.purpose() {
             ExchangePurpose::Message { initialized: true } => self.open_get_stream(),
             ExchangePurpose::ConfirmSession => {
                 self.engine.handle_session_renewed(self.now);
@@ -163,8 +164,8 @@ impl Client {
 
     /// Opens the gate if it waited for this exchange.
     pub(super) fn exchange_ended(&mut self, x: &ClientExchange) {
-        let is_level = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. })
-            && !matches!(x.phase, ExchangePhase::Draining { .. });
+        let is_level = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::SetLevel, .. })
+            && !x.is_draining();
         if is_level && self.session.gate == SendGate::AwaitingLogLevel {
             self.open_gate();
         }
@@ -178,8 +179,8 @@ impl Client {
     pub(super) fn is_session_gone(&self, x: &ClientExchange) -> bool {
         let sent = self.session.id.is_some() || x.session_serial != self.session.serial;
         sent && self.is_legacy()
-            && match x.purpose {
-                ExchangePurpose::Call { method, .. } => method != CallMethod::Handshake,
+            && match x.purpose() {
+                ExchangePurpose::Call { method, .. } => *method != CallMethod::Handshake,
                 ExchangePurpose::Message { .. }
                 | ExchangePurpose::Resume { .. }
                 | ExchangePurpose::ConfirmSession => true,
@@ -195,7 +196,7 @@ impl Client {
         let lasted = self.now.saturating_duration_since(self.session.renewed_at);
         if current && self.session.renewals > 0 && lasted < self.config.reconnect.max_delay {
             // The new session was lost before its first answer.
-            if let Some(id) = x.purpose.request_id() {
+            if let Some(id) = x.request_id() {
                 self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
             }
             return self.engine.close_with_fault(self.now, Fault::Http(HttpError::SessionLost.into()));
@@ -203,7 +204,7 @@ impl Client {
         if current {
             self.renew_session();
         }
-        match &x.purpose {
+        match x.purpose() {
             ExchangePurpose::Call { id, .. }
                 if x.retries.sessions == 0 && !self.engine.is_internal_request(self.channel, id) =>
             {
@@ -234,20 +235,17 @@ impl Client {
         self.session.gate = SendGate::RenewingSession;
         self.session.gate_deadline = None;
         self.engine.handle_session_lost(self.now);
-        let is_lost = |x: &ClientExchange| match x.purpose {
-            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } => {
-                !matches!(x.phase, ExchangePhase::Draining { .. })
-            }
+        let is_lost = |x: &ClientExchange| match x.purpose() {
+            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } => !x.is_draining(),
             ExchangePurpose::Call { .. } => matches!(
-                x.phase,
+                x.phase(),
                 ExchangePhase::Scheduled(NextStep::Reconnect) | ExchangePhase::AwaitingGetStream
             ),
             _ => false,
         };
-        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| is_lost(x)).map(|(key, _)| key).collect();
-        for key in keys {
+        for key in self.exchanges.keys_where(is_lost) {
             let Some(x) = self.abort(key) else { continue };
-            if let Some(id) = x.purpose.request_id().cloned() {
+            if let Some(id) = x.request_id().cloned() {
                 self.retry_or_fail(x, &id, HttpError::SessionLost);
             }
         }
@@ -282,7 +280,7 @@ impl Client {
     /// Closes the client because no new session could be opened.
     pub(super) fn fail_renewal(&mut self) {
         for x in core::mem::take(&mut self.session.waiting_exchanges) {
-            if let Some(id) = x.purpose.request_id() {
+            if let Some(id) = x.request_id() {
                 self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
             }
         }
@@ -294,15 +292,8 @@ impl Client {
     /// Ends the session at the server (HTTP-073); messages in flight may still arrive.
     pub(super) fn end_session(&mut self) {
         let until = self.now + self.config.close_timeout;
-        let remaining = super::binding::MAX_DRAIN;
-        let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            if let Some(x) =
-                self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, ExchangePhase::Draining { .. }))
-            {
-                (x.phase, x.deadline) = (ExchangePhase::Draining { remaining }, Some(until));
-                self.arm(until, HttpTimer::Exchange(key));
-            }
+        for key in self.exchanges.drain_all(until) {
+            self.arm(until, HttpTimer::Exchange(key));
         }
         if self.session.id.is_some() {
             self.open_exchange(ExchangePurpose::DeleteSession, Bytes::new(), RetryCounts::default());

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{ClientExchange, ExchangePhase, ExchangePurpose, RetryCounts, ToolRefresh};
+use super::exchange::{ExchangePurpose, RetryCounts, ToolRefresh};
+use super::exchange_table::ClientExchange;
 use super::send::MessageParts;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
@@ -158,7 +159,7 @@ impl Client {
     /// Looks up the tool of a refused call (XHDR-029); returns false if the call names none.
     pub(super) fn begin_tool_refresh(&mut self, x: &ClientExchange, answer: Bytes) -> bool {
         let (Some(call), Some(tool)) =
-            (x.purpose.request_id().cloned(), MessageParts::parse(&x.body).name.map(Box::from))
+            (x.request_id().cloned(), MessageParts::parse(&x.body).name.map(Box::from))
         else {
             return false;
         };
@@ -194,7 +195,7 @@ impl Client {
 
     /// Processes a page of the list.
     pub(super) fn process_tools_page(&mut self, x: ClientExchange, message: &Bytes) {
-        let ExchangePurpose::RefreshTools(refresh) = x.purpose.clone() else { return };
+        let ExchangePurpose::RefreshTools(refresh) = x.purpose().clone() else { return };
         if envelope::parse(message, self.engine.config().effective_limits(), None).is_err() {
             return self.fail_tool_refresh(x);
         }
@@ -221,15 +222,15 @@ impl Client {
                 self.fail_tool_refresh(x);
             }
             (Some(Ok(())), _) => match self.engine.resend_request(self.now, self.channel, &refresh.call) {
-                Some(again) => self.inherited_retries.push((again, refresh.retries)),
-                None => self.fail_tool_refresh(ClientExchange { phase: ExchangePhase::Sent, ..x }),
+                Some(again) => self.exchanges.record_repeat(&again, refresh.retries),
+                None => self.fail_tool_refresh(x),
             },
         }
     }
 
     /// Ends the call with its refusal, because the lookup failed.
     pub(super) fn fail_tool_refresh(&mut self, x: ClientExchange) {
-        let ExchangePurpose::RefreshTools(refresh) = x.purpose else { return };
+        let ExchangePurpose::RefreshTools(refresh) = x.into_purpose() else { return };
         let error = envelope::parse(&refresh.refusal, self.engine.config().effective_limits(), None)
             .ok()
             .and_then(|envelope| envelope.outcome(&refresh.refusal).err());

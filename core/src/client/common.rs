@@ -1,0 +1,276 @@
+//! The state that all parts of the client engine use: endpoint and channel, configuration, server, events.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use serde::Serialize;
+
+use super::config::Config;
+use super::event::{Event, Peer};
+use super::event_queue::EventQueue;
+use super::log::LogSettings;
+use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound_requests::OutboundRequest;
+use crate::diagnostic::Diagnostic;
+use crate::error::UseError;
+use crate::json::{Serializer, ShapeTable, TopLevelMembers};
+use crate::limits::Limit;
+use crate::methods::{self, Capability};
+use crate::rpc::{RequestId, RpcError, encode};
+use crate::shape;
+use crate::slab::Key;
+use crate::version::{Era, Version};
+
+/// The state that the parts of an engine share; see the [module](self).
+#[derive(Debug)]
+pub(super) struct CommonState {
+    pub(super) config: Arc<Config>,
+    pub(super) endpoint: Endpoint<()>,
+    pub(super) events: EventQueue,
+    /// The channel of the negotiation and all calls.
+    pub(super) main_channel: Option<Key>,
+    pub(super) peer: Option<Box<Peer>>,
+    /// The last serial number of an input request or a subscription.
+    last_serial: u64,
+    /// Bytes of answers to the server that were appended since all earlier ones had been sent.
+    answer_bytes: usize,
+    /// Position after the last of these answers in the output.
+    answers_end: u64,
+    /// Bytes that are retained of calls that may be repeated.
+    pub(super) retained_bytes: usize,
+    /// The log level that the application has set.
+    pub(super) log: Option<Box<LogSettings>>,
+    /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
+    pub(super) uses_exchanges: bool,
+}
+
+impl CommonState {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
+        Self {
+            endpoint,
+            events: EventQueue::default(),
+            main_channel: None,
+            peer: None,
+            last_serial: 0,
+            answer_bytes: 0,
+            answers_end: 0,
+            retained_bytes: 0,
+            log: None,
+            uses_exchanges: false,
+            config,
+        }
+    }
+
+    /// Returns a number that was not returned before.
+    pub(super) const fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    /// Returns the table of the negotiated revision.
+    pub(super) fn shape_table(&self) -> Option<&'static ShapeTable> {
+        self.peer.as_ref().and_then(|p| shape::table(p.version))
+    }
+
+    /// Arms the timeout of the current request of the negotiation; an earlier one no longer holds.
+    pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
+        self.endpoint.negotiation_generation += 1;
+        let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
+        self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
+    }
+
+    /// Waits on for the answer to a ping if silence proves nothing. Returns whether it does.
+    pub(super) fn restart_ping_wait(&mut self, key: Key) -> bool {
+        let is_stalled = self.events.len() >= self.endpoint.limits.max_events;
+        self.endpoint.restart_ping_wait(key, is_stalled)
+    }
+
+    /// Answers a `ping` of the server (PING-002).
+    pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
+        self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
+            encode::result_head(out, id);
+            out.extend_from_slice(b"{}"); // PING-002
+            encode::end(out);
+        });
+    }
+
+    /// Returns whether the server declared a capability.
+    pub(super) fn peer_has(&self, capability: Capability) -> bool {
+        self.peer.as_ref().is_some_and(|p| p.has(capability))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.main_channel.and_then(|m| self.endpoint.channels.get(m)).is_none_or(|c| c.closed)
+    }
+
+    /// Returns whether the outbox is so full that calls are refused.
+    pub(super) fn is_congested(&self) -> bool {
+        self.outbox_len() >= self.endpoint.limits.outbox_high_water
+    }
+
+    /// Accounts for an answer to the server that was appended; see [`is_stalled`](Self::is_stalled).
+    pub(super) fn count_answer(&mut self, before: usize) {
+        let Some(outbox) = self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map(|c| &c.outbox)
+        else {
+            return;
+        };
+        let (sent, after) = (outbox.consumed(), outbox.len());
+        if sent >= self.answers_end {
+            self.answer_bytes = 0;
+        }
+        if after > before {
+            self.answer_bytes += after - before;
+            self.answers_end = sent.saturating_add(after as u64);
+        }
+    }
+
+    /// Returns the bytes of answers that were not sent yet, without the requests behind the last one.
+    pub(super) fn unread_answer_bytes(&self) -> usize {
+        let sent =
+            self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map_or(0, |c| c.outbox.consumed());
+        let left = usize::try_from(self.answers_end.saturating_sub(sent)).unwrap_or(usize::MAX);
+        self.answer_bytes.min(left)
+    }
+
+    pub(super) fn outbox_len(&self) -> usize {
+        self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map_or(0, |c| c.outbox.len())
+    }
+
+    /// Returns the channel and the negotiated revision.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NotReady`] or [`UseError::Closed`].
+    pub(super) fn ready_channel(&self) -> Result<(Key, Version), UseError> {
+        let main = self.main_channel.ok_or(UseError::NotReady)?;
+        if self.is_closed() {
+            return Err(UseError::Closed);
+        }
+        let version = self.peer.as_ref().map(|p| p.version).ok_or(UseError::NotReady)?;
+        Ok((main, version))
+    }
+
+    /// Checks that this number of further requests can be sent.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`].
+    #[inline]
+    pub(super) fn check_capacity(&self, requests: usize) -> Result<(), UseError> {
+        if self.endpoint.outbound.calls.len() + requests > self.endpoint.limits.effective_max_pending_calls()
+        {
+            return Err(UseError::Full(Limit::PendingCalls));
+        }
+        if self.is_congested() {
+            return Err(UseError::Full(Limit::OutboxHighWater));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the connection is ready and modern.
+    pub(super) fn is_modern(&self) -> bool {
+        self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
+    }
+
+    pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
+        self.events.push_back(Event::Diagnostic(diagnostic));
+    }
+
+    /// Checks that a call may be sent to this server (LIFE-010, LIFE-011, LIFE-023).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::ReservedMethod`], [`UseError::NotInVersion`] or [`UseError::MissingPeerCapability`].
+    pub(super) fn check_permitted(&self, method: &str) -> Result<(), UseError> {
+        let (Some(rule), Some(peer)) = (methods::request_rule(method), self.peer.as_ref()) else {
+            return Ok(());
+        };
+        if !rule.is_sent_by_client() {
+            return Err(UseError::ReservedMethod(method.into()));
+        }
+        if !rule.exists_in(peer.version) {
+            return Err(UseError::NotInVersion { feature: method.into(), version: peer.version });
+        }
+        match rule.required_capability_in(peer.version) {
+            Some(capability) if !peer.has(capability) => Err(UseError::MissingPeerCapability(capability)),
+            // Subscriptions and the log level are managed by the engine.
+            Some(Capability::ResourceSubscriptions | Capability::Logging) => {
+                Err(UseError::ReservedMethod(method.into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a request of the engine, whose answer the application does not see.
+    pub(super) fn send_internal_request<T: Serialize>(
+        &mut self,
+        main: Key,
+        purpose: CallPurpose,
+        method: &str,
+        params: &T,
+    ) -> Result<Key, UseError> {
+        let call =
+            OutboundCall::new(self.endpoint.now, main, purpose, &CallOptions::new(), &self.endpoint.limits);
+        let key = self.endpoint.outbound.calls.insert(call);
+        let request = OutboundRequest { method, base_meta: None, meta: None, wants_progress: false };
+        if let Err(error) =
+            self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, None))
+        {
+            self.endpoint.outbound.calls.remove(key);
+            return Err(error);
+        }
+        Ok(key)
+    }
+
+    /// Returns the original call of a retry, or the call itself.
+    pub(super) fn original_call(&self, key: Key) -> Key {
+        match self.endpoint.outbound.calls.get(key).map(|c| c.purpose) {
+            Some(CallPurpose::Retry(call)) => call,
+            _ => key,
+        }
+    }
+
+    pub(super) fn write_result<T: Serialize + ?Sized>(
+        &mut self,
+        request: Key,
+        result: &T,
+        check: impl FnOnce(TopLevelMembers, &[u8]) -> Result<(), UseError>,
+    ) -> Result<(), UseError> {
+        let before = self.outbox_len();
+        let record = self.endpoint.inbound.calls.get(request).ok_or(UseError::Stale)?;
+        let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::result_head(out, &record.id);
+        let start = out.len();
+        let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
+        if let Err(e) = written.and_then(|members| check(members, out.get(start..).unwrap_or_default())) {
+            c.outbox.rollback(mark);
+            return Err(e);
+        }
+        encode::end(out);
+        self.endpoint.commit_answer(request, mark);
+        self.count_answer(before);
+        Ok(())
+    }
+
+    pub(super) fn write_error(&mut self, request: Key, error: &RpcError) -> Result<(), UseError> {
+        let before = self.outbox_len();
+        let version = self.endpoint.inbound.calls.get(request).ok_or(UseError::Stale)?.version;
+        self.endpoint.fail(request, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
+        self.count_answer(before);
+        Ok(())
+    }
+}
+
+/// Returns the members of `_meta` that every modern request carries, at a log level.
+pub(super) fn request_meta<'c>(
+    config: &'c Config,
+    peer: Option<&Peer>,
+    log: Option<&'c LogSettings>,
+) -> Option<&'c [u8]> {
+    let peer = peer.filter(|p| p.era() == Era::Modern)?;
+    Some(log.map_or_else(|| config.request_meta(peer.version), LogSettings::request_meta))
+}

@@ -1,0 +1,614 @@
+//! Subscriptions to changes, with one filter in both eras (SUB, RES-010, RES-013).
+//!
+//! A modern subscription is an open `subscriptions/listen` request, whose id its notifications carry. A legacy server
+//! knows resource subscriptions only, once per resource. The subscriptions of each resource are known, and a change is
+//! assigned to those that want it. An acknowledged subscription has no deadline; that of its request is in the shared
+//! heap, where every call has one.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use serde::Serialize;
+
+use super::common::CommonState;
+use super::event::{Event, SubscriptionKey};
+use super::subscription_filter::{ListFlags, covers, sorted_uris};
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
+use crate::calls::outbound_requests::OutboundRequest;
+use crate::change::Change;
+use crate::diagnostic::Diagnostic;
+use crate::error::{CallError, UseError};
+use crate::json::{Serializer, object_members};
+use crate::key_queue::KeyQueue;
+use crate::limits::Limit;
+use crate::meta;
+use crate::methods::{self, Capability};
+use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
+use crate::rpc::RequestId;
+use crate::shape;
+use crate::slab::{Key, Slab};
+
+/// All subscriptions, and the resource subscriptions at a legacy server; see the [module](self).
+///
+/// Invariants: `unanswered` of a subscription is the number of its resources with a pending request; each resource names
+/// exactly the subscriptions that want it.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    slab: Slab<Subscription>,
+    /// Legacy subscriptions to each kind of list: tools, prompts, resources.
+    lists: [KeyQueue; 3],
+    /// The resources that a legacy server was asked for.
+    resources: Slab<ResourceSubscription>,
+    by_uri: BTreeMap<Box<str>, Key>,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    /// The serial number, which is never reused.
+    serial: u64,
+    /// The lists: as requested, later as honoured.
+    lists: ListFlags,
+    /// The resources, sorted.
+    uris: Vec<Box<str>>,
+    /// The same in the table of resources (legacy).
+    resources: Vec<Key>,
+    /// The server has confirmed the subscription.
+    acknowledged: bool,
+    /// Number of resources that the server has not answered for (legacy).
+    unanswered: usize,
+    /// The open request (modern).
+    listen: Option<Key>,
+}
+
+#[derive(Debug, Default)]
+struct ResourceSubscription {
+    /// The subscriptions that want the resource.
+    subscribers: KeyQueue,
+    /// The request to the server, until it is answered.
+    pending_request: Option<Key>,
+}
+
+impl Subscription {
+    const fn key(&self, key: Key) -> SubscriptionKey {
+        SubscriptionKey::new(self.serial, key)
+    }
+
+    fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.lists.tools,
+            Change::Prompts => self.lists.prompts,
+            Change::Resources => self.lists.resources,
+            Change::Resource(uri) => self.uris.iter().any(|resource| covers(resource, uri)),
+        }
+    }
+
+    /// Returns the filter for the application.
+    fn filter(&self) -> SubscriptionFilter {
+        let mut filter = SubscriptionFilter::new();
+        filter.tools_list_changed = self.lists.tools.then_some(true);
+        filter.prompts_list_changed = self.lists.prompts.then_some(true);
+        filter.resources_list_changed = self.lists.resources.then_some(true);
+        let uris = || self.uris.iter().map(|uri| String::from(&**uri)).collect();
+        filter.resource_subscriptions = (!self.uris.is_empty()).then(uris);
+        filter
+    }
+}
+
+impl Subscriptions {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Adds a subscription and requests what it needs of the server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::subscribe`](super::Engine::subscribe).
+    pub(super) fn subscribe(
+        &mut self,
+        common: &mut CommonState,
+        filter: &SubscriptionFilter,
+    ) -> Result<SubscriptionKey, UseError> {
+        let (main, _) = common.ready_channel()?;
+        let limits = &common.endpoint.limits;
+        let mut sub = Subscription {
+            serial: 0,
+            lists: ListFlags::from_filter(filter),
+            uris: sorted_uris(filter),
+            resources: Vec::new(),
+            acknowledged: false,
+            unanswered: 0,
+            listen: None,
+        };
+        if self.slab.len() >= limits.max_subscriptions {
+            return Err(UseError::Full(Limit::Subscriptions));
+        }
+        if sub.uris.len() > limits.max_subscribed_resources {
+            return Err(UseError::Full(Limit::SubscribedResources));
+        }
+        if sub.uris.iter().any(|uri| uri.len() > limits.max_uri) {
+            return Err(UseError::Full(Limit::UriLength));
+        }
+        if common.is_modern() {
+            common.check_capacity(1)?;
+            sub.serial = common.next_serial();
+            let serial = sub.serial;
+            let key = self.slab.insert(sub);
+            match listen(common, main, key, filter) {
+                Ok(request) => self.slab.get_mut(key).map(|sub| sub.listen = Some(request)),
+                Err(error) => {
+                    self.slab.remove(key);
+                    return Err(error);
+                }
+            };
+            return Ok(SubscriptionKey::new(serial, key));
+        }
+        sub.lists = sub.lists.intersection(promised_lists(common));
+        if !common.peer_has(Capability::ResourceSubscriptions) {
+            sub.uris.clear();
+        }
+        let known: Vec<Option<Key>> = sub.uris.iter().map(|uri| self.by_uri.get(uri).copied()).collect();
+        if !known.is_empty() {
+            common.check_capacity(known.iter().filter(|resource| resource.is_none()).count())?;
+        }
+        sub.serial = common.next_serial();
+        let (serial, lists, uris) = (sub.serial, sub.lists, sub.uris.clone());
+        let key = self.slab.insert(sub);
+        for (queue, _) in self.lists.iter_mut().zip(lists.as_array()).filter(|(_, wanted)| *wanted) {
+            queue.push(key);
+        }
+        for (uri, known) in uris.into_iter().zip(known) {
+            let resource = match known.map_or_else(|| self.add_resource(common, main, uri), Ok) {
+                Ok(resource) => resource,
+                Err(error) => {
+                    self.remove(key);
+                    return Err(error);
+                }
+            };
+            self.join_resource(key, resource);
+        }
+        self.acknowledge_if_answered(common, key);
+        Ok(SubscriptionKey::new(serial, key))
+    }
+
+    /// Adds a resource and sends `resources/subscribe` for it.
+    fn add_resource(&mut self, common: &mut CommonState, main: Key, uri: Box<str>) -> Result<Key, UseError> {
+        let resource = self.resources.insert(ResourceSubscription::default());
+        let request = request_resource(common, main, resource, &uri).inspect_err(|_| {
+            self.resources.remove(resource);
+        })?;
+        if let Some(entry) = self.resources.get_mut(resource) {
+            entry.pending_request = Some(request);
+        }
+        self.by_uri.insert(uri, resource);
+        Ok(resource)
+    }
+
+    /// Adds a subscription to a resource.
+    fn join_resource(&mut self, subscriber: Key, resource: Key) {
+        let Some(entry) = self.resources.get_mut(resource) else { return };
+        entry.subscribers.push(subscriber);
+        if let Some(sub) = self.slab.get_mut(subscriber) {
+            sub.resources.push(resource);
+            sub.unanswered += usize::from(entry.pending_request.is_some());
+        }
+    }
+
+    /// Ends a subscription at the request of the application.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::unsubscribe`](super::Engine::unsubscribe).
+    pub(super) fn unsubscribe(
+        &mut self,
+        common: &mut CommonState,
+        subscription: SubscriptionKey,
+    ) -> Result<(), UseError> {
+        let key = subscription.slab_key();
+        let sub = self.slab.get(key).filter(|sub| sub.key(key) == subscription).ok_or(UseError::Stale)?;
+        if let Some(listen) = sub.listen {
+            common.endpoint.send_cancellation(listen, None);
+            common.endpoint.outbound.calls.remove(listen);
+        } else {
+            let is_last = |resource: Key| {
+                self.resources.get(resource).is_some_and(|entry| entry.subscribers.len() <= 1)
+            };
+            let resources = sub.uris.iter().zip(&sub.resources);
+            let last: Vec<Box<str>> =
+                resources.filter(|(_, resource)| is_last(**resource)).map(|(uri, _)| uri.clone()).collect();
+            common.check_capacity(last.len())?;
+            let main = common.main_channel.ok_or(UseError::NotReady)?;
+            for uri in last {
+                let params = UriParams { uri: &uri };
+                let purpose = CallPurpose::Internal;
+                common.send_internal_request(main, purpose, methods::RESOURCES_UNSUBSCRIBE, &params)?;
+                if let Some(resource) = self.by_uri.remove(&uri) {
+                    self.resources.remove(resource);
+                }
+            }
+        }
+        self.remove(key);
+        common.events.remove_subscription(subscription);
+        Ok(())
+    }
+
+    /// Removes a subscription from the table, and from its lists and resources.
+    fn remove(&mut self, key: Key) -> Option<Subscription> {
+        let sub = self.slab.remove(key)?;
+        if sub.listen.is_none() {
+            let slab = &self.slab;
+            for (queue, _) in self.lists.iter_mut().zip(sub.lists.as_array()).filter(|(_, wanted)| *wanted) {
+                queue.record_removal(|key| slab.get(key).is_some());
+            }
+            for resource in &sub.resources {
+                if let Some(resource) = self.resources.get_mut(*resource) {
+                    resource.subscribers.record_removal(|key| slab.get(key).is_some());
+                }
+            }
+        }
+        Some(sub)
+    }
+
+    /// Returns the subscription of an open request.
+    fn find_by_listen(&mut self, common: &CommonState, listen: Key) -> Option<(Key, &mut Subscription)> {
+        let CallPurpose::Listen(key) = common.endpoint.outbound.calls.get(listen)?.purpose else {
+            return None;
+        };
+        let sub = self.slab.get_mut(key).filter(|sub| sub.listen == Some(listen))?;
+        Some((key, sub))
+    }
+
+    // ---- modern era ----
+
+    /// Handles the acknowledgment of a subscription (SUB-006, SUB-007).
+    pub(super) fn receive_acknowledged(&mut self, common: &mut CommonState, channel: Key, params: &[u8]) {
+        let method = methods::ACKNOWLEDGED;
+        let Ok(answer) = serde_json::from_slice::<SubscriptionsAcknowledgedParams>(params) else {
+            return common.diagnose(Diagnostic::InvalidNotification(method.into()));
+        };
+        let Some(listen) = subscription_of(common, channel, method, params) else { return };
+        let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.acknowledged);
+        let Some((key, sub)) = found else {
+            return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
+        };
+        // The server cannot honour more than was requested (SUB-003).
+        let honoured = sorted_uris(&answer.notifications);
+        sub.lists = sub.lists.intersection(ListFlags::from_filter(&answer.notifications));
+        sub.uris.retain(|uri| honoured.binary_search(uri).is_ok());
+        sub.acknowledged = true;
+        let (key, honoured) = (sub.key(key), sub.filter());
+        if let Some(call) = common.endpoint.outbound.calls.get_mut(listen) {
+            call.disable_timeouts();
+        }
+        common.events.push_back(Event::Subscribed { key, honoured });
+    }
+
+    /// Handles the outcome of `subscriptions/listen`.
+    pub(super) fn listen_ended(
+        &mut self,
+        common: &mut CommonState,
+        listen: Key,
+        outcome: Result<(), CallError>,
+    ) {
+        let found = self.find_by_listen(common, listen).map(|(key, sub)| (key, sub.key(key)));
+        common.endpoint.outbound.calls.remove(listen);
+        common.endpoint.sweep();
+        if let Some((key, subscription)) = found {
+            self.remove(key);
+            report_end(common, subscription, outcome.err());
+        }
+    }
+
+    /// Renews a subscription whose request was lost (SUB-016). Returns the new request.
+    ///
+    /// The subscription will be acknowledged again, because changes may have been missed.
+    #[cfg(feature = "http")]
+    pub(super) fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
+        let main = common.main_channel?;
+        let (key, sub) = self.find_by_listen(common, request)?;
+        let (filter, subscription) = (sub.filter(), sub.key(key));
+        common.endpoint.outbound.calls.remove(request);
+        match listen(common, main, key, &filter) {
+            Ok(request) => {
+                let sub = self.slab.get_mut(key)?;
+                (sub.listen, sub.acknowledged) = (Some(request), false);
+                Some(request)
+            }
+            Err(error) => {
+                self.remove(key);
+                report_end(common, subscription, Some(CallError::Refused(error)));
+                None
+            }
+        }
+    }
+
+    /// Handles a cancellation by the server; returns false if it does not name a subscription.
+    pub(super) fn listen_cancelled(
+        &mut self,
+        common: &mut CommonState,
+        channel: Key,
+        id: &RequestId,
+    ) -> bool {
+        if !common.is_modern() {
+            return false;
+        }
+        match common.endpoint.match_response(channel, id) {
+            ResponseMatch::Live(key) if is_listen(common, key) => {
+                self.listen_ended(common, key, Ok(())); // CANC-018, SUB-021
+                true
+            }
+            // Most servers end a subscription in both ways, and the first one counted (DEC-002).
+            ResponseMatch::Late => true,
+            _ => false,
+        }
+    }
+
+    // ---- legacy era ----
+
+    /// Renews the resource subscriptions in a new session of a legacy server.
+    ///
+    /// The subscriptions will be acknowledged again, because changes may have been missed.
+    #[cfg(feature = "http")]
+    pub(super) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
+        for (uri, resource) in &self.by_uri {
+            // It was sent before, so it can fail only because of a limit.
+            let Ok(request) = request_resource(common, main, *resource, uri) else { continue };
+            if let Some(resource) = self.resources.get_mut(*resource) {
+                resource.pending_request = Some(request);
+            }
+        }
+        let mut subscriptions: Vec<Key> = Vec::new();
+        for (key, sub) in self.slab.iter_mut() {
+            let pending = |resource: &&Key| {
+                self.resources.get(**resource).is_some_and(|entry| entry.pending_request.is_some())
+            };
+            sub.acknowledged = false;
+            sub.unanswered = sub.resources.iter().filter(pending).count();
+            subscriptions.push(key);
+        }
+        for key in subscriptions {
+            self.acknowledge_if_answered(common, key);
+        }
+    }
+
+    /// Handles the answer to the request for a resource.
+    pub(super) fn resource_answered(
+        &mut self,
+        common: &mut CommonState,
+        request: Key,
+        resource: Key,
+        refused: bool,
+    ) {
+        let Some(entry) = self.resources.get_mut(resource).filter(|r| r.pending_request == Some(request))
+        else {
+            return;
+        };
+        entry.pending_request = None;
+        let subscribers: Vec<Key> =
+            entry.subscribers.iter().filter(|key| self.slab.get(*key).is_some()).collect();
+        if refused {
+            self.resources.remove(resource);
+        }
+        for key in subscribers {
+            let Some(sub) = self.slab.get_mut(key) else { continue };
+            sub.unanswered = sub.unanswered.saturating_sub(1);
+            if let Some(at) = sub.resources.iter().position(|other| *other == resource).filter(|_| refused) {
+                sub.resources.remove(at);
+                self.by_uri.remove(&sub.uris.remove(at));
+            }
+            self.acknowledge_if_answered(common, key);
+        }
+    }
+
+    /// Reports a legacy subscription whose requests have all been answered.
+    fn acknowledge_if_answered(&mut self, common: &mut CommonState, key: Key) {
+        let Some(sub) = self.slab.get_mut(key) else { return };
+        if sub.listen.is_none() && !sub.acknowledged && sub.unanswered == 0 {
+            sub.acknowledged = true;
+            common.events.push_back(Event::Subscribed { key: sub.key(key), honoured: sub.filter() });
+        }
+    }
+
+    /// Assigns a change of a legacy server to the subscriptions that want it.
+    fn receive_legacy_change(&self, common: &mut CommonState, method: &str, change: &Change) {
+        let mut wanting: Vec<SubscriptionKey> = Vec::new();
+        let mut add = |queue: &KeyQueue| {
+            for key in queue.iter() {
+                let sub = self.slab.get(key).filter(|sub| sub.acknowledged);
+                if let Some(subscription) = sub.map(|sub| sub.key(key)) {
+                    // In the order in which they were made; those of several resources are merged.
+                    if let Err(at) = wanting.binary_search(&subscription) {
+                        wanting.insert(at, subscription);
+                    }
+                }
+            }
+        };
+        let [tools, prompts, resources] = &self.lists;
+        match change {
+            Change::Tools => add(tools),
+            Change::Prompts => add(prompts),
+            Change::Resources => add(resources),
+            Change::Resource(uri) => {
+                for resource in self.covering(uri) {
+                    if let Some(resource) = self.resources.get(resource) {
+                        add(&resource.subscribers);
+                    }
+                }
+            }
+        }
+        // List changes are sent to every client; a resource change needs a subscription (RES-028).
+        if wanting.is_empty() {
+            if matches!(change, Change::Resource(_)) {
+                return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
+            }
+            // A cached list is outdated even without a subscription.
+            return common.events.push_change(None, change);
+        }
+        for subscription in wanting {
+            common.events.push_change(Some(subscription), change);
+        }
+    }
+
+    /// Returns the resources that `uri` is or is a part of.
+    ///
+    /// Each step finds the last known URI that may be a prefix of `uri`, so there are at most as many as prefixes.
+    fn covering(&self, uri: &str) -> Vec<Key> {
+        let (mut found, mut bound) = (Vec::new(), uri);
+        loop {
+            let up_to = (Bound::Unbounded, Bound::Included(bound));
+            let Some((known, resource)) = self.by_uri.range::<str, _>(up_to).next_back() else { break };
+            if covers(known, uri) {
+                found.push(*resource);
+            }
+            let common = known.bytes().zip(uri.bytes()).take_while(|(a, b)| a == b).count();
+            let shorter = if common == known.len() { common.checked_sub(1) } else { Some(common) };
+            let Some(mut end) = shorter else { break };
+            while !uri.is_char_boundary(end) {
+                end -= 1;
+            }
+            bound = uri.get(..end).unwrap_or_default();
+        }
+        found
+    }
+
+    // ---- both eras ----
+
+    /// Handles a change notification.
+    pub(super) fn receive_change(
+        &mut self,
+        common: &mut CommonState,
+        channel: Key,
+        method: &str,
+        params: &[u8],
+    ) {
+        let change = match method {
+            methods::TOOLS_CHANGED => Change::Tools,
+            methods::PROMPTS_CHANGED => Change::Prompts,
+            methods::RESOURCES_CHANGED => Change::Resources,
+            _ => {
+                let mut uri = None;
+                object_members(params, |name, value| {
+                    if name == b"uri" {
+                        uri = serde_json::from_slice::<String>(value).ok();
+                    }
+                });
+                match uri {
+                    Some(uri) => Change::Resource(uri),
+                    None => return common.diagnose(Diagnostic::InvalidNotification(method.into())),
+                }
+            }
+        };
+        if !common.is_modern() {
+            return self.receive_legacy_change(common, method, &change);
+        }
+        let Some(listen) = subscription_of(common, channel, method, params) else { return };
+        let wanted = |(_, sub): &(Key, &mut Subscription)| {
+            // Only the server knows which resources are parts of the subscribed ones.
+            let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
+            sub.acknowledged && (may_be_part || sub.wants(&change))
+        };
+        match self.find_by_listen(common, listen).filter(wanted).map(|(key, sub)| sub.key(key)) {
+            Some(subscription) => common.events.push_change(Some(subscription), &change),
+            // SUB-003, SUB-004
+            None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+        }
+    }
+
+    /// Ends all subscriptions with the connection (SUB-015, SUB-017).
+    pub(super) fn end_all(&mut self, common: &mut CommonState, error: &CallError) {
+        let ended = core::mem::take(self);
+        for (key, sub) in ended.slab.iter() {
+            report_end(common, sub.key(key), Some(error.clone()));
+        }
+    }
+}
+
+fn report_end(common: &mut CommonState, key: SubscriptionKey, error: Option<CallError>) {
+    common.events.push_back(Event::SubscriptionEnded { key, graceful: error.is_none(), error });
+}
+
+/// Returns the lists whose changes a legacy server announces.
+fn promised_lists(common: &CommonState) -> ListFlags {
+    ListFlags {
+        tools: common.peer_has(Capability::ToolsListChanged),
+        prompts: common.peer_has(Capability::PromptsListChanged),
+        resources: common.peer_has(Capability::ResourcesListChanged),
+    }
+}
+
+fn is_listen(common: &CommonState, key: Key) -> bool {
+    common.endpoint.outbound.calls.get(key).is_some_and(|c| matches!(c.purpose, CallPurpose::Listen(_)))
+}
+
+/// Returns the open request of a notification, by the subscription id in its `_meta` (SUB-008, SUB-009).
+fn subscription_of(common: &mut CommonState, channel: Key, method: &str, params: &[u8]) -> Option<Key> {
+    let mut id = None;
+    object_members(params, |name, value| {
+        if name == b"_meta" {
+            object_members(value, |name, value| {
+                if name == meta::SUBSCRIPTION_ID.as_bytes() {
+                    id = RequestId::from_json(value, common.endpoint.limits.max_id);
+                }
+            });
+        }
+    });
+    match id.map(|id| common.endpoint.match_response(channel, &id)) {
+        Some(ResponseMatch::Live(key)) if is_listen(common, key) => return Some(key),
+        // The notification was sent before the subscription ended.
+        Some(ResponseMatch::Late) => {}
+        _ => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+    }
+    None
+}
+
+/// Sends `subscriptions/listen` for a subscription. Returns the request.
+fn listen(
+    common: &mut CommonState,
+    main: Key,
+    subscription: Key,
+    filter: &SubscriptionFilter,
+) -> Result<Key, UseError> {
+    #[derive(Serialize)]
+    struct ListenParams<'a> {
+        notifications: &'a SubscriptionFilter,
+    }
+    let (_, version) = common.ready_channel()?;
+    let endpoint = &mut common.endpoint;
+    let purpose = CallPurpose::Listen(subscription);
+    let call = OutboundCall::new(endpoint.now, main, purpose, &CallOptions::new(), &endpoint.limits);
+    let key = endpoint.outbound.calls.insert(call);
+    // Without a log level, because nothing is logged for this request (LOG-009).
+    let base_meta = Some(common.config.request_meta(version));
+    let request = OutboundRequest {
+        method: methods::SUBSCRIPTIONS_LISTEN,
+        base_meta,
+        meta: None,
+        wants_progress: false,
+    };
+    let params = ListenParams { notifications: filter };
+    let sent =
+        endpoint.send_request(key, &request, |out| Serializer::object(out, &params, shape::table(version)));
+    if let Err(error) = sent {
+        endpoint.outbound.calls.remove(key);
+        return Err(error);
+    }
+    Ok(key)
+}
+
+/// Sends `resources/subscribe`. Returns the request.
+fn request_resource(common: &mut CommonState, main: Key, resource: Key, uri: &str) -> Result<Key, UseError> {
+    let purpose = CallPurpose::Subscribe(resource);
+    common.send_internal_request(main, purpose, methods::RESOURCES_SUBSCRIBE, &UriParams { uri })
+}
+
+#[derive(Serialize)]
+struct UriParams<'a> {
+    uri: &'a str,
+}
+
+#[cfg(test)]
+#[path = "subscriptions_tests.rs"]
+mod tests;

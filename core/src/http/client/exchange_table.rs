@@ -1,0 +1,798 @@
+//! The table of the exchanges of a client, with the actions that they require.
+//!
+//! It keeps the sums and finds the exchanges that the binding needs per operation, so that none of them walks the table.
+//! Phases change through its methods alone.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::event_stream::EventStreamState;
+use super::exchange::{Action, ExchangeClass, ExchangeId, ExchangePurpose, OutgoingRequest, RetryCounts};
+use super::url::Url;
+use crate::calls::outbound::OutboundCalls;
+use crate::error::HttpResponse;
+use crate::key_queue::KeyQueue;
+use crate::rpc::RequestId;
+use crate::slab::{Key, Slab};
+use crate::time::Instant;
+
+/// Bytes of an unneeded response that are read to keep its connection.
+const MAX_DRAIN: usize = 64 << 10;
+
+/// One exchange: its request, and the progress of its response.
+#[derive(Debug)]
+pub(super) struct ClientExchange {
+    purpose: ExchangePurpose,
+    pub(super) url: Arc<Url>,
+    /// The sent body, kept while it may be sent again.
+    pub(super) body: Bytes,
+    pub(super) retries: RetryCounts,
+    /// The session in which it was sent.
+    pub(super) session_serial: u32,
+    /// The credential with which it was sent.
+    pub(super) credential_generation: u32,
+    phase: ExchangePhase,
+    /// The request was taken by the HTTP implementation.
+    is_taken: bool,
+    /// Time at which it continues or ends by itself; the engine has the deadlines of its requests.
+    pub(super) deadline: Option<Instant>,
+    pub(super) events: Option<Box<EventStreamState>>,
+}
+
+impl ClientExchange {
+    /// Creates an exchange that is not in the table yet.
+    pub(super) fn new(purpose: ExchangePurpose, url: Arc<Url>, body: Bytes, retries: RetryCounts) -> Self {
+        let phase = match purpose {
+            // Its response has no effect.
+            ExchangePurpose::DeleteSession => ExchangePhase::Draining { remaining: MAX_DRAIN },
+            _ => ExchangePhase::Sent,
+        };
+        Self {
+            purpose,
+            url,
+            body,
+            retries,
+            session_serial: 0,
+            credential_generation: 0,
+            phase,
+            is_taken: false,
+            deadline: None,
+            events: None,
+        }
+    }
+
+    pub(super) const fn purpose(&self) -> &ExchangePurpose {
+        &self.purpose
+    }
+
+    pub(super) const fn phase(&self) -> &ExchangePhase {
+        &self.phase
+    }
+
+    /// Returns the request of the engine that waits for this exchange.
+    pub(super) const fn request_id(&self) -> Option<&RequestId> {
+        self.purpose.request_id()
+    }
+
+    pub(super) const fn is_draining(&self) -> bool {
+        matches!(self.phase, ExchangePhase::Draining { .. })
+    }
+
+    /// Returns whether the response is incomplete and still needed.
+    pub(super) fn is_in_flight(&self) -> bool {
+        let ended = self.events.as_ref().is_some_and(|e| e.ended.is_some());
+        matches!(self.phase, ExchangePhase::Sent | ExchangePhase::CollectingBody(_))
+            || (matches!(self.phase, ExchangePhase::EventStream) && !ended)
+    }
+
+    /// Returns the exchange as it is sent anew.
+    pub(super) fn sent(self) -> Self {
+        Self { phase: ExchangePhase::Sent, ..self }
+    }
+
+    /// Returns the exchange with another purpose, as it is sent anew.
+    pub(super) fn sent_as(self, purpose: ExchangePurpose) -> Self {
+        Self { purpose, phase: ExchangePhase::Sent, ..self }
+    }
+
+    /// Returns the exchange as it continues by `step` at the time `until`.
+    pub(super) fn scheduled(self, step: NextStep, until: Instant) -> Self {
+        Self { phase: ExchangePhase::Scheduled(step), deadline: Some(until), ..self }
+    }
+
+    /// Returns the exchange as it is held until there is a credential, at most until `until`.
+    pub(super) fn held(self, since: Instant, until: Instant, answer: Box<HttpResponse>) -> Self {
+        let phase = ExchangePhase::AwaitingCredential { since, answer };
+        Self { phase, deadline: Some(until), ..self }
+    }
+
+    /// Returns the exchange as its answer is expected on the GET stream.
+    pub(super) fn awaiting_get_stream(self) -> Self {
+        Self { phase: ExchangePhase::AwaitingGetStream, ..self }
+    }
+
+    /// Returns the exchange and its collected body.
+    pub(super) fn take_body(mut self) -> Option<(Self, CollectedBody)> {
+        match core::mem::replace(&mut self.phase, ExchangePhase::Sent) {
+            ExchangePhase::CollectingBody(collected) => Some((self, *collected)),
+            _ => None,
+        }
+    }
+
+    /// Returns the purpose, without the exchange.
+    pub(super) fn into_purpose(self) -> ExchangePurpose {
+        self.purpose
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum ExchangePhase {
+    /// No response yet.
+    Sent,
+    /// An event stream, decoded by [`ClientExchange::events`].
+    EventStream,
+    /// A body that is collected to its end.
+    CollectingBody(Box<CollectedBody>),
+    /// Held until there is a credential.
+    AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    /// A call that was answered with 202; its response is expected on the GET stream.
+    AwaitingGetStream,
+    /// Continues at `deadline`.
+    Scheduled(NextStep),
+    /// The response is not needed; at most this many bytes are read.
+    Draining { remaining: usize },
+}
+
+/// The step after a delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NextStep {
+    /// A GET that resumes the stream, or opens it anew.
+    Reconnect,
+    /// The same request under a new id.
+    RetryWithNewId,
+    /// The same message, which was not processed.
+    Resend,
+}
+
+/// A body with the head of its response.
+#[derive(Debug)]
+pub(super) struct CollectedBody {
+    pub(super) response: HttpResponse,
+    pub(super) is_json: bool,
+    pub(super) body: Vec<u8>,
+}
+
+/// A held exchange: the exchange as it is sent anew, the time at which it was held, and the refusal.
+pub(super) type HeldExchange = (ClientExchange, Instant, Box<HttpResponse>);
+
+/// The place of a part of a body.
+pub(super) enum BodySink<'a> {
+    Events(&'a mut EventStreamState),
+    Collected(&'a mut CollectedBody),
+    /// The part is dropped; `exceeded` if it is one part too many.
+    Dropped {
+        exceeded: bool,
+    },
+    /// No body is expected.
+    None,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Open(ClientExchange),
+    /// The exchange has ended here, and the HTTP implementation has not been told yet.
+    Aborted,
+}
+
+impl Entry {
+    const fn open(&self) -> Option<&ClientExchange> {
+        match self {
+            Self::Open(x) => Some(x),
+            Self::Aborted => None,
+        }
+    }
+}
+
+/// What the binding knows of a request of the engine.
+#[derive(Clone, Copy, Debug, Default)]
+enum RequestState {
+    #[default]
+    Unknown,
+    /// It ended before it was sent, so its cancellation is not sent.
+    Unsent { generation: u32 },
+    /// It repeats an earlier request, after these retries.
+    Repeated { generation: u32, retries: RetryCounts },
+    /// The exchange that serves it: its own, or the one that looks up its tool.
+    Served(Key),
+}
+
+/// The exchanges and actions of a client; see the [module](self).
+///
+/// Invariant: the sums equal those of a walk over the exchanges (`sums_equal_a_walk_after_every_step`).
+#[derive(Debug, Default)]
+pub(super) struct ExchangeTable {
+    slab: Slab<Entry>,
+    actions: VecDeque<Action>,
+    /// Requests of the engine, by the slot of their calls.
+    requests: Vec<RequestState>,
+    /// Exchanges that wait for a credential.
+    held: KeyQueue,
+    /// The GET stream that was opened last.
+    get_stream: Option<Key>,
+    sums: Sums,
+}
+
+/// Sums over the open exchanges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Sums {
+    open: usize,
+    /// Notifications, responses and other short messages in flight.
+    messages: usize,
+    /// The same that wait to be sent again.
+    resends: usize,
+    /// Lists of tools that are expected on the GET stream.
+    tool_lists: usize,
+}
+
+impl Sums {
+    /// Returns the sums of one exchange.
+    fn of(x: &ClientExchange) -> Self {
+        let is_message = x.purpose.class() == ExchangeClass::Message;
+        let is_delayed = matches!(x.phase, ExchangePhase::Scheduled(_));
+        let awaits_stream = matches!(x.phase, ExchangePhase::AwaitingGetStream);
+        Self {
+            open: 1,
+            messages: usize::from(is_message && !is_delayed && !awaits_stream),
+            resends: usize::from(is_message && is_delayed),
+            tool_lists: usize::from(awaits_stream && x.purpose.lists_tools()),
+        }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            open: self.open + other.open,
+            messages: self.messages + other.messages,
+            resends: self.resends + other.resends,
+            tool_lists: self.tool_lists + other.tool_lists,
+        }
+    }
+
+    const fn minus(self, other: Self) -> Self {
+        Self {
+            open: self.open - other.open,
+            messages: self.messages - other.messages,
+            resends: self.resends - other.resends,
+            tool_lists: self.tool_lists - other.tool_lists,
+        }
+    }
+}
+
+impl ExchangeTable {
+    // ---- exchanges -------------------------------------------------------------------------------------------
+
+    /// Adds an exchange.
+    pub(super) fn insert(&mut self, x: ClientExchange) -> Key {
+        let x = ClientExchange { is_taken: false, ..x };
+        self.sums = self.sums.plus(Sums::of(&x));
+        let request = Self::served_request(&x);
+        let (is_held, is_get_stream) = (
+            matches!(x.phase, ExchangePhase::AwaitingCredential { .. }),
+            matches!(x.purpose, ExchangePurpose::GetStream),
+        );
+        let key = self.slab.insert(Entry::Open(x));
+        if let Some(request) = request {
+            self.set_request(request, RequestState::Served(key));
+        }
+        if is_held {
+            self.held.push(key);
+        }
+        if is_get_stream {
+            self.get_stream = Some(key);
+        }
+        key
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&ClientExchange> {
+        self.slab.get(key)?.open()
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut ClientExchange> {
+        match self.slab.get_mut(key)? {
+            Entry::Open(x) => Some(x),
+            Entry::Aborted => None,
+        }
+    }
+
+    /// Returns the number of exchanges, to bound the timers.
+    pub(super) const fn len(&self) -> usize {
+        self.sums.open
+    }
+
+    /// Returns whether there is neither an exchange nor an action.
+    pub(super) const fn is_empty(&self) -> bool {
+        // An aborted exchange is in the slab until the action is taken.
+        self.slab.is_empty()
+    }
+
+    /// Removes an exchange without an action.
+    pub(super) fn remove(&mut self, key: Key) -> Option<ClientExchange> {
+        self.get(key)?;
+        let Some(Entry::Open(x)) = self.slab.remove(key) else { return None };
+        self.record_end(key, &x);
+        Some(x)
+    }
+
+    /// Removes an exchange, and aborts it if the HTTP implementation has it.
+    pub(super) fn abort(&mut self, key: Key) -> Option<ClientExchange> {
+        let x = self.get(key)?;
+        // A request that was not taken needs no abort.
+        if !x.is_taken || !(x.is_in_flight() || x.is_draining()) {
+            return self.remove(key);
+        }
+        let Some(Entry::Open(x)) = self.slab.get_mut(key).map(|e| core::mem::replace(e, Entry::Aborted))
+        else {
+            return None;
+        };
+        self.record_end(key, &x);
+        self.actions.push_back(Action::Abort { exchange: ExchangeId(key) });
+        Some(x)
+    }
+
+    /// Forgets an aborted exchange that has ended by itself.
+    pub(super) fn cancel_abort(&mut self, key: Key) {
+        if matches!(self.slab.get(key), Some(Entry::Aborted)) {
+            self.slab.remove(key);
+        }
+    }
+
+    /// Takes an exchange in flight, and leaves what is needed to read the rest of its response until `until`.
+    pub(super) fn drain(&mut self, key: Key, until: Instant) -> Option<ClientExchange> {
+        let x = self.get_mut(key)?;
+        let rest = ClientExchange {
+            purpose: x.purpose.clone(),
+            url: Arc::clone(&x.url),
+            body: Bytes::new(),
+            phase: ExchangePhase::Draining { remaining: MAX_DRAIN },
+            deadline: Some(until),
+            events: None,
+            ..*x
+        };
+        let sums = Sums::of(&rest);
+        let taken = core::mem::replace(x, rest);
+        self.record_end(key, &taken);
+        self.sums = self.sums.plus(sums);
+        Some(taken)
+    }
+
+    /// Reads the rest of each response until `until`, without effect. Returns the exchanges that were not drained yet.
+    pub(super) fn drain_all(&mut self, until: Instant) -> Vec<Key> {
+        let keys = self.keys_where(|x| !x.is_draining());
+        for key in &keys {
+            self.drain(*key, until);
+        }
+        keys
+    }
+
+    /// Begins a body that is collected to its end.
+    pub(super) fn collect_body(&mut self, key: Key, response: HttpResponse, is_json: bool) {
+        let body = CollectedBody { response, is_json, body: Vec::new() };
+        self.begin_response(key, ExchangePhase::CollectingBody(Box::new(body)));
+    }
+
+    /// Begins to decode an event stream, whose events are at most `max` bytes long.
+    pub(super) fn open_event_stream(&mut self, key: Key, now: Instant, max: usize) {
+        if let Some(x) = self.get_mut(key).filter(|x| matches!(x.phase, ExchangePhase::Sent)) {
+            let events = x.events.get_or_insert_with(|| Box::new(EventStreamState::new(max)));
+            events.reopen(now, max);
+        }
+        self.begin_response(key, ExchangePhase::EventStream);
+    }
+
+    /// Returns the place of a part of a body of this length.
+    pub(super) fn body_sink(&mut self, key: Key, len: usize) -> BodySink<'_> {
+        let Some(x) = self.get_mut(key) else { return BodySink::None };
+        match &mut x.phase {
+            ExchangePhase::EventStream => x.events.as_deref_mut().map_or(BodySink::None, BodySink::Events),
+            ExchangePhase::CollectingBody(collected) => BodySink::Collected(collected),
+            ExchangePhase::Draining { remaining } => {
+                let rest = remaining.checked_sub(len);
+                *remaining = rest.unwrap_or(0);
+                BodySink::Dropped { exceeded: rest.is_none() }
+            }
+            _ => BodySink::None,
+        }
+    }
+
+    /// Enters a phase of a response. The sums are the same as before it.
+    fn begin_response(&mut self, key: Key, phase: ExchangePhase) {
+        if let Some(x) = self.get_mut(key).filter(|x| matches!(x.phase, ExchangePhase::Sent)) {
+            x.phase = phase;
+        }
+    }
+
+    /// Updates sums and references after `x` was taken from its entry.
+    fn record_end(&mut self, key: Key, x: &ClientExchange) {
+        self.sums = self.sums.minus(Sums::of(x));
+        if let Some(request) = Self::served_request(x) {
+            if matches!(self.request_state(request), Some(RequestState::Served(other)) if *other == key) {
+                self.set_request(request, RequestState::Unknown);
+            }
+        }
+        if matches!(x.phase, ExchangePhase::AwaitingCredential { .. }) {
+            let slab = &self.slab;
+            self.held.record_removal(|key| is_held(slab, key));
+        }
+        if self.get_stream == Some(key) {
+            self.get_stream = None;
+        }
+    }
+
+    // ---- sums and look-ups -----------------------------------------------------------------------------------
+
+    /// Returns the number of notifications and responses in flight.
+    pub(super) const fn messages_in_flight(&self) -> usize {
+        self.sums.messages
+    }
+
+    /// Returns the number of notifications and responses that wait to be sent again.
+    pub(super) const fn messages_to_resend(&self) -> usize {
+        self.sums.resends
+    }
+
+    /// Returns whether a list of tools is expected on the GET stream.
+    pub(super) const fn expects_tool_list(&self) -> bool {
+        self.sums.tool_lists > 0
+    }
+
+    /// Returns whether the GET stream of a session is open, or is being opened.
+    pub(super) fn has_get_stream(&self, session_serial: u32) -> bool {
+        let stream = self.get_stream.and_then(|key| self.get(key));
+        stream.is_some_and(|x| x.session_serial == session_serial)
+    }
+
+    /// Returns the exchange that serves a request of the engine: its own, or the one that looks up its tool.
+    pub(super) fn find(&self, id: &RequestId) -> Option<Key> {
+        let Some(RequestState::Served(key)) = self.request_state(OutboundCalls::key_of(id)?) else {
+            return None;
+        };
+        let serves = |x: &ClientExchange| match &x.purpose {
+            ExchangePurpose::RefreshTools(refresh) => refresh.call == *id,
+            purpose => purpose.request_id() == Some(id),
+        };
+        self.get(*key).filter(|x| serves(x)).map(|_| *key)
+    }
+
+    /// Returns the exchange that carries the request of a call, if the call's own.
+    pub(super) fn find_by_call(&self, call: Key) -> Option<Key> {
+        let Some(RequestState::Served(key)) = self.request_state(call) else { return None };
+        let is_own = |x: &&ClientExchange| x.request_id().and_then(OutboundCalls::key_of) == Some(call);
+        self.get(*key).filter(is_own).map(|_| *key)
+    }
+
+    /// Returns the exchange that has waited longest for a credential.
+    pub(super) fn first_held(&mut self) -> Option<(ExchangeId, &HttpResponse, u32)> {
+        let slab = &self.slab;
+        let key = self.held.first(|key| is_held(slab, key))?;
+        let x = slab.get(key)?.open()?;
+        let ExchangePhase::AwaitingCredential { answer, .. } = &x.phase else { return None };
+        Some((ExchangeId(key), answer, x.retries.credentials))
+    }
+
+    /// Takes all exchanges that wait for a credential.
+    pub(super) fn take_held(&mut self) -> Vec<HeldExchange> {
+        let mut taken = Vec::new();
+        while let Some((ExchangeId(key), ..)) = self.first_held() {
+            let Some(mut x) = self.remove(key) else { break };
+            if let ExchangePhase::AwaitingCredential { since, answer } =
+                core::mem::replace(&mut x.phase, ExchangePhase::Sent)
+            {
+                taken.push((x, since, answer));
+            }
+        }
+        taken
+    }
+
+    /// Returns the exchanges that fit, by a walk over all: for the loss and the end of a session or stream.
+    pub(super) fn keys_where(&self, fits: impl Fn(&ClientExchange) -> bool) -> Vec<Key> {
+        let open = self.slab.iter().filter_map(|(key, entry)| Some((key, entry.open()?)));
+        open.filter(|(_, x)| fits(x)).map(|(key, _)| key).collect()
+    }
+
+    // ---- requests of the engine ------------------------------------------------------------------------------
+
+    /// Records that a request was not executed: it was never sent, or was refused.
+    pub(super) fn record_unsent(&mut self, id: &RequestId) {
+        if let Some(call) = OutboundCalls::key_of(id) {
+            self.set_request(call, RequestState::Unsent { generation: call.generation });
+        }
+    }
+
+    /// Returns whether a request was not executed, and forgets that.
+    pub(super) fn take_unsent(&mut self, id: &RequestId) -> bool {
+        let Some(call) = OutboundCalls::key_of(id) else { return false };
+        let is_unsent = matches!(self.request_state(call), Some(RequestState::Unsent { generation }) if *generation == call.generation);
+        if is_unsent {
+            self.set_request(call, RequestState::Unknown);
+        }
+        is_unsent
+    }
+
+    /// Records the retries that a new request of the engine continues.
+    pub(super) fn record_repeat(&mut self, id: &RequestId, retries: RetryCounts) {
+        if let Some(call) = OutboundCalls::key_of(id) {
+            self.set_request(call, RequestState::Repeated { generation: call.generation, retries });
+        }
+    }
+
+    /// Returns the retries that a request continues, and forgets them.
+    pub(super) fn take_repeat(&mut self, id: &RequestId) -> RetryCounts {
+        let Some(call) = OutboundCalls::key_of(id) else { return RetryCounts::default() };
+        match self.request_state(call) {
+            Some(RequestState::Repeated { generation, retries }) if *generation == call.generation => {
+                let retries = *retries;
+                self.set_request(call, RequestState::Unknown);
+                retries
+            }
+            _ => RetryCounts::default(),
+        }
+    }
+
+    /// Returns the call that an exchange serves.
+    fn served_request(x: &ClientExchange) -> Option<Key> {
+        let id = match &x.purpose {
+            _ if x.is_draining() => None,
+            ExchangePurpose::RefreshTools(refresh) => Some(&refresh.call),
+            purpose => purpose.request_id(),
+        };
+        OutboundCalls::key_of(id?)
+    }
+
+    fn request_state(&self, call: Key) -> Option<&RequestState> {
+        self.requests.get(call.slot as usize)
+    }
+
+    fn set_request(&mut self, call: Key, state: RequestState) {
+        let at = call.slot as usize;
+        if at >= self.requests.len() {
+            self.requests.resize(at + 1, RequestState::Unknown);
+        }
+        if let Some(entry) = self.requests.get_mut(at) {
+            *entry = state;
+        }
+    }
+
+    // ---- actions ---------------------------------------------------------------------------------------------
+
+    /// Queues the request of an exchange.
+    pub(super) fn push_request(&mut self, request: OutgoingRequest) {
+        self.actions.push_back(Action::Send(request));
+    }
+
+    /// Returns whether there is an action, and drops those of exchanges that have ended.
+    pub(super) fn has_action(&mut self) -> bool {
+        while let Some(action) = self.actions.front() {
+            let is_current = match action {
+                Action::Send(request) => self.get(request.exchange.0).is_some(),
+                Action::Abort { exchange } => matches!(self.slab.get(exchange.0), Some(Entry::Aborted)),
+            };
+            if is_current {
+                return true;
+            }
+            self.actions.pop_front();
+        }
+        false
+    }
+
+    /// Returns the next action for the HTTP implementation.
+    pub(super) fn poll_action(&mut self) -> Option<Action> {
+        if !self.has_action() {
+            return None;
+        }
+        let action = self.actions.pop_front()?;
+        match &action {
+            Action::Send(request) => {
+                if let Some(x) = self.get_mut(request.exchange.0) {
+                    x.is_taken = true;
+                }
+            }
+            Action::Abort { exchange } => drop(self.slab.remove(exchange.0)),
+        }
+        Some(action)
+    }
+
+    /// Releases the memory if there is nothing in the table.
+    pub(super) fn trim(&mut self) {
+        self.slab.trim();
+        if self.slab.is_empty() {
+            self.actions = VecDeque::new();
+            self.requests = Vec::new();
+            self.held = KeyQueue::default();
+        }
+    }
+}
+
+fn is_held(slab: &Slab<Entry>, key: Key) -> bool {
+    let x = slab.get(key).and_then(Entry::open);
+    x.is_some_and(|x| matches!(x.phase, ExchangePhase::AwaitingCredential { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exchange::{CallMethod, ToolRefresh};
+    use super::*;
+
+    fn id(slot: u32, generation: u32) -> RequestId {
+        RequestId::int(OutboundCalls::wire_id(Key { slot, generation }))
+    }
+
+    fn call(id: RequestId) -> ExchangePurpose {
+        ExchangePurpose::Call { id, method: CallMethod::ListTools }
+    }
+
+    fn exchange(purpose: ExchangePurpose) -> ClientExchange {
+        let url = Arc::new(Url::parse("http://localhost/mcp").expect("a URL"));
+        ClientExchange::new(purpose, url, Bytes::new(), RetryCounts::default())
+    }
+
+    fn response() -> HttpResponse {
+        HttpResponse {
+            status: 401,
+            content_type: None,
+            content_encoding: None,
+            body: alloc::string::String::new(),
+            error: None,
+            retry_after: None,
+            challenges: Vec::new(),
+        }
+    }
+
+    fn send(table: &mut ExchangeTable, x: ClientExchange) -> Key {
+        let (url, class) = (Arc::clone(&x.url), x.purpose.class());
+        let key = table.insert(x);
+        table.push_request(OutgoingRequest {
+            exchange: ExchangeId(key),
+            method: "POST",
+            url,
+            fields: crate::head::Fields::new(),
+            body: Bytes::new(),
+            class,
+            idempotent: false,
+        });
+        key
+    }
+
+    /// Compares what is kept with a walk over all exchanges.
+    fn check(table: &ExchangeTable) {
+        let open = || table.slab.iter().filter_map(|(key, entry)| Some((key, entry.open()?)));
+        let walked = open().map(|(_, x)| Sums::of(x)).fold(Sums::default(), Sums::plus);
+        assert_eq!(table.sums, walked);
+        assert_eq!(table.held.len(), open().filter(|(key, _)| is_held(&table.slab, *key)).count());
+        for (key, x) in open().filter(|(_, x)| !x.is_draining()) {
+            if let Some(id) = x.request_id() {
+                assert_eq!(table.find(id), Some(key));
+                assert_eq!(OutboundCalls::key_of(id).and_then(|call| table.find_by_call(call)), Some(key));
+            }
+        }
+        let stream =
+            open().find(|(_, x)| matches!(x.purpose, ExchangePurpose::GetStream) && !x.is_draining());
+        assert_eq!(table.has_get_stream(0), stream.is_some());
+    }
+
+    #[test]
+    fn sums_equal_a_walk_after_every_step() {
+        let (mut table, mut keys) = (ExchangeTable::default(), Vec::new());
+        let mut random = 7_u32;
+        for step in 0..4_000_u32 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (choice, at) = ((random >> 16) % 12, (random >> 8) as usize);
+            let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
+            match (choice, key) {
+                (0, _) => {
+                    keys.push(send(&mut table, exchange(ExchangePurpose::Message { initialized: false })))
+                }
+                (1, _) if !table.has_get_stream(0) => {
+                    keys.push(send(&mut table, exchange(ExchangePurpose::GetStream)));
+                }
+                // Each request has a slot of its own, as in the engine.
+                (2 | 3, _) => keys.push(send(&mut table, exchange(call(id(step % 60_000, step / 7))))),
+                (4, Some(key)) => table.collect_body(key, response(), true),
+                (5, Some(key)) => table.open_event_stream(key, Instant::ZERO, 1 << 10),
+                (6, Some(key)) => drop(table.remove(key)),
+                (7, Some(key)) => drop(table.abort(key)),
+                (8, Some(key)) if table.get(key).is_some_and(|x| !x.is_draining()) => {
+                    drop(table.drain(key, Instant::ZERO));
+                }
+                (9, Some(key)) => {
+                    if let Some(x) = table.remove(key) {
+                        let next = match at % 3 {
+                            0 => x.scheduled(NextStep::Resend, Instant::ZERO),
+                            1 => x.held(Instant::ZERO, Instant::ZERO, Box::new(response())),
+                            _ => x.awaiting_get_stream(),
+                        };
+                        keys.push(table.insert(next));
+                    }
+                }
+                (10, _) => drop(table.poll_action()),
+                (11, _) if step % 97 == 0 => table.take_held().into_iter().for_each(|(x, ..)| {
+                    keys.push(table.insert(x));
+                }),
+                _ => {}
+            }
+            check(&table);
+        }
+        for key in keys {
+            table.abort(key);
+        }
+        while table.poll_action().is_some() {}
+        assert!(table.is_empty() && table.sums == Sums::default());
+        table.trim();
+        assert_eq!((table.requests.capacity(), table.slab.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn exchange_that_was_not_taken_needs_no_abort() {
+        let mut table = ExchangeTable::default();
+        let (a, b) = (send(&mut table, exchange(call(id(0, 0)))), send(&mut table, exchange(call(id(1, 0)))));
+        assert!(matches!(table.poll_action(), Some(Action::Send(request)) if request.exchange.0 == a));
+        assert!(table.abort(a).is_some() && table.abort(b).is_some() && table.get(a).is_none());
+        assert!(!table.is_empty(), "the abort was not taken");
+        assert!(matches!(table.poll_action(), Some(Action::Abort { exchange }) if exchange.0 == a));
+        assert!(table.poll_action().is_none() && table.is_empty());
+    }
+
+    #[test]
+    fn abort_of_exchange_that_has_ended_meanwhile_is_dropped() {
+        let mut table = ExchangeTable::default();
+        let key = send(&mut table, exchange(call(id(0, 0))));
+        assert!(table.poll_action().is_some() && table.abort(key).is_some());
+        table.cancel_abort(key);
+        assert!(!table.has_action() && table.is_empty());
+    }
+
+    #[test]
+    fn request_of_ended_call_is_not_taken_for_the_next_one_in_its_slot() {
+        let mut table = ExchangeTable::default();
+        let retries = RetryCounts { repeats: 3, ..RetryCounts::default() };
+        table.record_unsent(&id(5, 0));
+        assert!(
+            !table.take_unsent(&id(5, 1)) && table.take_unsent(&id(5, 0)) && !table.take_unsent(&id(5, 0))
+        );
+        table.record_repeat(&id(5, 1), retries);
+        assert_eq!(table.take_repeat(&id(5, 0)), RetryCounts::default());
+        assert_eq!(
+            (table.take_repeat(&id(5, 1)), table.take_repeat(&id(5, 1))),
+            (retries, RetryCounts::default())
+        );
+        let key = table.insert(exchange(call(id(5, 2))));
+        assert_eq!(
+            (table.find(&id(5, 2)), table.find(&id(5, 1)), table.find(&RequestId::int(-1))),
+            (Some(key), None, None)
+        );
+        let refresh = ToolRefresh {
+            call: id(6, 0),
+            tool: "t".into(),
+            refusal: Bytes::new(),
+            retries: RetryCounts::default(),
+            pages: 0,
+        };
+        let key = table.insert(exchange(ExchangePurpose::RefreshTools(Box::new(refresh))));
+        assert_eq!(table.find(&id(6, 0)), Some(key));
+        assert_eq!(table.find_by_call(Key { slot: 6, generation: 0 }), None, "it is not the call's own");
+    }
+
+    #[test]
+    fn held_exchanges_are_taken_in_the_order_in_which_they_were_held() {
+        let mut table = ExchangeTable::default();
+        let hold = |n| exchange(call(id(n, 0))).held(Instant::ZERO, Instant::ZERO, Box::new(response()));
+        let keys = [0, 1, 2].map(|n| table.insert(hold(n)));
+        table.remove(keys[0]);
+        assert_eq!(table.first_held().map(|(exchange, ..)| exchange.0), Some(keys[1]));
+        let ids: Vec<_> = table.take_held().into_iter().map(|(x, ..)| x.request_id().cloned()).collect();
+        assert_eq!(ids, [Some(id(1, 0)), Some(id(2, 0))]);
+        assert!(table.is_empty());
+    }
+}

@@ -1,0 +1,384 @@
+//! The table of the connections of a pool: which have something to process, which are idle, and their deadlines.
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+
+use super::exchange::{ExchangeClass, ExchangeId, OutgoingRequest};
+use super::url::Origin;
+use crate::deadlines::Deadlines;
+use crate::h1;
+use crate::slab::{Key, Slab};
+use crate::time::Instant;
+
+/// An exchange that is assigned to a connection.
+#[derive(Debug)]
+pub(super) struct AssignedExchange {
+    /// The request, kept while it may be sent on another connection.
+    pub(super) request: OutgoingRequest,
+    /// Bytes of the request were written.
+    pub(super) is_written: bool,
+    /// The head of the response was received.
+    pub(super) head_received: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum ConnectionState {
+    Connecting { deadline: Instant },
+    Connected(Box<h1::client::Connection>),
+}
+
+#[derive(Debug)]
+pub(super) struct PooledConnection {
+    pub(super) origin: Origin,
+    pub(super) state: ConnectionState,
+    assigned: Option<AssignedExchange>,
+    /// The connection has assigned an exchange before.
+    pub(super) was_used: bool,
+    /// The reason why the connection broke.
+    pub(super) failure: Option<Box<str>>,
+    /// Number of requests of the table up to its last one.
+    last_use: u64,
+    /// It is in `ConnectionTable::ready`.
+    is_ready: bool,
+    /// It is in `ConnectionTable::idle`.
+    is_listed: bool,
+    /// The owner of the sockets was told of it.
+    pub(super) is_announced: bool,
+    /// Its entry in `ConnectionTable::deadlines`.
+    armed: Option<Instant>,
+}
+
+impl PooledConnection {
+    pub(super) const fn new(origin: Origin, deadline: Instant) -> Self {
+        Self {
+            origin,
+            state: ConnectionState::Connecting { deadline },
+            assigned: None,
+            was_used: false,
+            failure: None,
+            last_use: 0,
+            is_ready: false,
+            is_listed: false,
+            is_announced: false,
+            armed: None,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            ConnectionState::Connecting { deadline } => Some(*deadline),
+            ConnectionState::Connected(h1) => h1.poll_timeout(),
+        }
+    }
+
+    pub(super) fn assigned(&self) -> Option<&AssignedExchange> {
+        self.assigned.as_ref()
+    }
+
+    pub(super) fn assigned_mut(&mut self) -> Option<&mut AssignedExchange> {
+        self.assigned.as_mut()
+    }
+
+    /// Returns the exchange that it carries.
+    pub(super) fn exchange(&self) -> Option<ExchangeId> {
+        self.assigned.as_ref().map(|assigned| assigned.request.exchange)
+    }
+
+    /// Returns whether it can carry an exchange.
+    fn is_idle(&self) -> bool {
+        self.assigned.is_none() && matches!(&self.state, ConnectionState::Connected(h1) if h1.is_idle())
+    }
+}
+
+/// The connections of a pool; see the [module](self).
+///
+/// Invariants: `assigned` and `streams` equal a count; each idle connection is in `idle`, unless it is in `ready`; each
+/// deadline is in `deadlines` (`table_equals_a_walk_after_every_step`).
+#[derive(Debug)]
+pub(super) struct ConnectionTable {
+    slab: Slab<PooledConnection>,
+    /// Connections that may have something to process, in order.
+    ready: VecDeque<Key>,
+    /// Idle connections, the last used one on top; others may be among them.
+    idle: BinaryHeap<(u64, Key)>,
+    deadlines: Deadlines<Key>,
+    /// Number of connections with an exchange.
+    assigned: usize,
+    /// Number of those whose exchange is a stream.
+    streams: usize,
+    /// Number of requests that were written.
+    uses: u64,
+}
+
+impl ConnectionTable {
+    pub(super) const fn new() -> Self {
+        Self {
+            slab: Slab::new(),
+            ready: VecDeque::new(),
+            idle: BinaryHeap::new(),
+            deadlines: Deadlines::new(),
+            assigned: 0,
+            streams: 0,
+            uses: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Returns the number of connections with an exchange.
+    pub(super) const fn assigned(&self) -> usize {
+        self.assigned
+    }
+
+    /// Returns the number of connections whose exchange is a stream.
+    pub(super) const fn streams(&self) -> usize {
+        self.streams
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.slab.iter().map(|(key, _)| key)
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&PooledConnection> {
+        self.slab.get(key)
+    }
+
+    /// Returns a connection for modification; call [`refresh`](Self::refresh) afterwards.
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut PooledConnection> {
+        self.slab.get_mut(key)
+    }
+
+    /// Adds a connection that is being established.
+    pub(super) fn insert(&mut self, c: PooledConnection) -> Key {
+        let key = self.slab.insert(c);
+        self.arm(key);
+        key
+    }
+
+    /// Assigns an exchange to a connection that has none.
+    pub(super) fn assign(&mut self, key: Key, request: OutgoingRequest) {
+        let Some(c) = self.slab.get_mut(key) else { return };
+        self.assigned += 1;
+        self.streams += usize::from(request.class == ExchangeClass::Stream);
+        c.assigned = Some(AssignedExchange { request, is_written: false, head_received: false });
+    }
+
+    /// Returns the HTTP state of an established connection, and the request to write, which counts as its last use.
+    pub(super) fn begin_request(
+        &mut self,
+        key: Key,
+    ) -> Option<(&mut h1::client::Connection, &OutgoingRequest)> {
+        let c = self.slab.get_mut(key)?;
+        self.uses += 1;
+        c.last_use = self.uses;
+        match (&mut c.state, &c.assigned) {
+            (ConnectionState::Connected(h1), Some(assigned)) => Some((h1, &assigned.request)),
+            _ => None,
+        }
+    }
+
+    /// Takes the exchange of a connection.
+    pub(super) fn release(&mut self, key: Key) -> Option<AssignedExchange> {
+        let assigned = self.slab.get_mut(key)?.assigned.take()?;
+        self.assigned -= 1;
+        self.streams -= usize::from(assigned.request.class == ExchangeClass::Stream);
+        Some(assigned)
+    }
+
+    /// Removes a connection with its exchange.
+    pub(super) fn remove(&mut self, key: Key) -> Option<(PooledConnection, Option<AssignedExchange>)> {
+        let assigned = self.release(key);
+        let c = self.slab.remove(key)?;
+        let slab = &self.slab;
+        if self.idle.len() > 2 * slab.len() + 32 {
+            self.idle.retain(|(_, key)| slab.get(*key).is_some());
+        }
+        Some((c, assigned))
+    }
+
+    /// Changes the HTTP state of a connection, if it is established.
+    pub(super) fn update_h1(&mut self, key: Key, change: impl FnOnce(&mut h1::client::Connection)) {
+        let Some(c) = self.slab.get_mut(key) else { return };
+        if let ConnectionState::Connected(h1) = &mut c.state {
+            change(h1);
+        }
+        self.refresh(key);
+    }
+
+    /// Records that a connection may have something to process, and its deadline.
+    pub(super) fn refresh(&mut self, key: Key) {
+        self.mark_ready(key);
+        self.arm(key);
+    }
+
+    /// Records that a connection may have something to process.
+    pub(super) fn mark_ready(&mut self, key: Key) {
+        if let Some(c) = self.slab.get_mut(key).filter(|c| !c.is_ready) {
+            c.is_ready = true;
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Returns the number of connections that may have something to process; ended ones may be among them.
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Returns the next connection that may have something to process.
+    pub(super) fn pop_ready(&mut self) -> Option<Key> {
+        while let Some(key) = self.ready.pop_front() {
+            if let Some(c) = self.slab.get_mut(key) {
+                c.is_ready = false;
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Records the deadline of a connection that was processed, and whether it is idle.
+    pub(super) fn record_processed(&mut self, key: Key) {
+        self.arm(key);
+        let Some(c) = self.slab.get_mut(key) else { return };
+        if c.is_idle() && !c.is_listed {
+            c.is_listed = true;
+            self.idle.push((c.last_use, key));
+        }
+    }
+
+    /// Takes the idle connection to this origin that was used last from the list.
+    pub(super) fn take_idle(&mut self, origin: &Origin) -> Option<Key> {
+        while let Some((last_use, key)) = self.idle.pop() {
+            let Some(c) = self.slab.get_mut(key) else { continue };
+            c.is_listed = false;
+            // One that is not idle now is listed again as soon as it is.
+            if c.last_use == last_use && c.is_idle() && c.origin == *origin {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Returns the next deadline.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        let Self { deadlines, slab, .. } = self;
+        deadlines.next(|at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)))
+    }
+
+    /// Takes the connections whose deadlines have passed.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Key> {
+        let mut due = Vec::new();
+        while let Some((at, key)) = self.deadlines.pop_due(now) {
+            if let Some(c) = self.slab.get_mut(key).filter(|c| c.armed == Some(at)) {
+                c.armed = None;
+                due.push(key);
+            }
+        }
+        due
+    }
+
+    /// Records the deadline of a connection, if it has changed.
+    fn arm(&mut self, key: Key) {
+        let Self { slab, deadlines, .. } = self;
+        let Some(c) = slab.get_mut(key) else { return };
+        let deadline = c.deadline();
+        if c.armed == deadline {
+            return;
+        }
+        c.armed = deadline;
+        if let Some(at) = deadline {
+            deadlines.arm(at, key);
+            deadlines.sweep(slab.len(), |at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::client::Url;
+    use alloc::sync::Arc;
+    use core::time::Duration;
+
+    fn request(class: ExchangeClass) -> OutgoingRequest {
+        OutgoingRequest {
+            exchange: ExchangeId(Key { slot: 0, generation: 0 }),
+            method: "GET",
+            url: Arc::new(Url::parse("http://localhost/").expect("a URL")),
+            fields: crate::head::Fields::new(),
+            body: bytes::Bytes::new(),
+            class,
+            idempotent: false,
+        }
+    }
+
+    fn check(table: &mut ConnectionTable) {
+        let open = || table.slab.iter().map(|(_, c)| c);
+        assert_eq!(table.assigned, open().filter(|c| c.assigned.is_some()).count());
+        let is_stream = |c: &&PooledConnection| {
+            c.assigned().is_some_and(|assigned| assigned.request.class == ExchangeClass::Stream)
+        };
+        assert_eq!(table.streams, open().filter(is_stream).count());
+        let next = open().filter_map(PooledConnection::deadline).min();
+        assert!(open().filter(|c| c.is_idle()).all(|c| c.is_listed || c.is_ready));
+        assert!(table.idle.len() <= 2 * table.slab.len() + 34);
+        assert_eq!(table.next_deadline(), next);
+    }
+
+    #[test]
+    fn table_equals_a_walk_after_every_step() {
+        let url = Url::parse("http://localhost/").expect("a URL");
+        let (mut table, mut keys, mut random) = (ConnectionTable::new(), Vec::new(), 3_u32);
+        for step in 1..3_000_u64 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (choice, at) = ((random >> 16) % 7, (random >> 8) as usize);
+            let now = Instant::from_micros(step * 1_000);
+            let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
+            let class = if at % 3 == 0 { ExchangeClass::Stream } else { ExchangeClass::Request };
+            match (choice, key) {
+                (0, _) => {
+                    let c = PooledConnection::new(url.origin().clone(), now + Duration::from_secs(1));
+                    let key = table.insert(c);
+                    table.assign(key, request(class));
+                    keys.push(key);
+                }
+                (1, Some(key)) => {
+                    let connecting =
+                        |c: &&mut PooledConnection| matches!(c.state, ConnectionState::Connecting { .. });
+                    if let Some(c) = table.get_mut(key).filter(connecting) {
+                        let h1 = h1::client::Connection::new(now, h1::HttpLimits::default());
+                        c.state = ConnectionState::Connected(Box::new(h1));
+                        table.begin_request(key);
+                    }
+                    table.refresh(key);
+                }
+                (2, Some(key)) => {
+                    table.release(key);
+                    table.refresh(key);
+                }
+                (3, Some(_)) => {
+                    while let Some(key) = table.pop_ready() {
+                        table.record_processed(key);
+                    }
+                }
+                (4, _) => {
+                    let expected = table.slab.iter().filter(|(_, c)| c.is_listed && c.is_idle());
+                    let expected = expected.max_by_key(|(_, c)| c.last_use).map(|(key, _)| key);
+                    let found = table.take_idle(url.origin());
+                    assert_eq!(found, expected);
+                    if let Some(key) = found {
+                        table.assign(key, request(class));
+                        table.begin_request(key);
+                    }
+                }
+                (5, Some(key)) if at % 2 == 0 => drop(table.remove(key)),
+                (6, _) => table.take_due(now).into_iter().for_each(|key| drop(table.remove(key))),
+                _ => {}
+            }
+            check(&mut table);
+        }
+        assert!(table.uses > 100);
+    }
+}
