@@ -257,7 +257,7 @@ fn notify(
     interest: Interest,
     message: &mut ChangeMessage,
 ) {
-    let Some((channel, _)) = table.receiver(interest) else { return };
+    let Some((channel, id)) = table.receiver(interest) else { return };
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let sent = c.role.sent_changes.get_or_insert_default();
     let consumed = c.outbox.consumed();
@@ -281,10 +281,9 @@ fn notify(
         }
         return;
     }
-    table.mark_notified(interest, epoch);
     let mark = c.outbox.mark();
-    let id = table.receiver(interest).and_then(|(_, id)| id);
     message.write(c.outbox.tail(), target, table.uri(target), id);
+    table.mark_notified(interest, epoch);
     endpoint.commit_message(channel, mark);
     if let Some(c) = endpoint.channels.get_mut(channel) {
         let end = c.outbox.consumed() + c.outbox.len() as u64;
