@@ -3,7 +3,7 @@
 //! Each program in `diagnostics/` has one mistake. It must not compile, and each of its lines that begin with `//~` is
 //! part of a message. The programs in `diagnostics/without_schemars/` are compiled without the feature `schemars`.
 
-use std::fmt::Write as _;
+use core::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

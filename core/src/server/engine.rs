@@ -525,7 +525,7 @@ impl Engine {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "http"))]
     pub(super) fn parked_calls(&self) -> usize {
         self.parked.as_ref().map_or(0, |parked| parked.len())
     }

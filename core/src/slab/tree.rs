@@ -154,7 +154,7 @@ struct Search<'s, T, C, const TREE: u8> {
 impl<T: TreeNode<TREE>, C: FnMut(u32, &T) -> Ordering, const TREE: u8> Nodes for Search<'_, T, C, TREE> {
     fn visit(&mut self, slot: u32) -> (Ordering, TreeLinks) {
         let visit = |node: &mut T| ((self.compare)(slot, node), *node.tree_links());
-        self.slab.at_mut(slot).map_or((Ordering::Equal, TreeLinks::default()), visit)
+        self.slab.at_mut(slot).map_or_else(|| (Ordering::Equal, TreeLinks::default()), visit)
     }
 
     fn links(&mut self, slot: u32) -> Option<&mut TreeLinks> {
