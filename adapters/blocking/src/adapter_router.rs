@@ -56,8 +56,10 @@ impl ServeFunctions<Functions<Self>> for Blocking {
     fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
         crate::serve(config, stream, router)
     }
+}
 
-    #[cfg(feature = "http")]
+#[cfg(feature = "http")]
+impl router::ServeFunctionsHttp<Functions<Self>> for Blocking {
     fn serve_http(
         address: impl std::net::ToSocketAddrs,
         config: mcp_proto::server::Config,

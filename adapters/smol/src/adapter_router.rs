@@ -85,8 +85,10 @@ impl<F: FutureFlavor<Adapter = Self>> ServeFutures<F> for Smol {
     async fn serve_stdio(config: Config, router: router::Router<F>) -> Result<(), Error> {
         crate::serve_stdio(config, router).await
     }
+}
 
-    #[cfg(feature = "http")]
+#[cfg(feature = "http")]
+impl<F: FutureFlavor<Adapter = Self>> router::ServeFuturesHttp<F> for Smol {
     async fn serve_http(
         address: impl std::net::ToSocketAddrs,
         config: Config,

@@ -65,8 +65,10 @@ impl ServeFunctions<SharedFunctions<Self>> for Threads {
     fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
         crate::serve(config, stream, router)
     }
+}
 
-    #[cfg(feature = "http")]
+#[cfg(feature = "http")]
+impl router::ServeFunctionsHttp<SharedFunctions<Self>> for Threads {
     fn serve_http(
         address: impl std::net::ToSocketAddrs,
         config: mcp_proto::server::Config,

@@ -24,6 +24,8 @@ pub use flavor::{
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
 };
 pub use serve::{ServeFunctions, ServeFutures, ServeStream};
+#[cfg(feature = "http")]
+pub use serve::{ServeFunctionsHttp, ServeFuturesHttp};
 pub use updates::RouterUpdates;
 
 use super::handler::HandlerFailure;

@@ -23,13 +23,18 @@ pub trait ServeFunctions<F: Flavor>: 'static {
     ///
     /// Those of the adapter.
     fn serve<D: Duplex>(config: Config, stream: D, router: Router<F>) -> Result<(), Error>;
+}
 
+/// An adapter that serves routers of functions over HTTP.
+///
+/// It is a trait of its own, because an adapter may lack the feature `http` in a program in which another one has it.
+#[cfg(feature = "http")]
+pub trait ServeFunctionsHttp<F: Flavor>: ServeFunctions<F> {
     /// Serves HTTP at an address.
     ///
     /// # Errors
     ///
     /// Those of the adapter.
-    #[cfg(feature = "http")]
     fn serve_http(
         address: impl ToSocketAddrs,
         config: Config,
@@ -48,13 +53,17 @@ pub trait ServeFutures<F: Flavor>: 'static {
     /// Those of the adapter.
     #[cfg(unix)]
     async fn serve_stdio(config: Config, router: Router<F>) -> Result<(), Error>;
+}
 
+/// An adapter that serves routers of futures over HTTP.
+#[cfg(feature = "http")]
+#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
+pub trait ServeFuturesHttp<F: Flavor>: ServeFutures<F> {
     /// Serves HTTP at an address.
     ///
     /// # Errors
     ///
     /// Those of the adapter.
-    #[cfg(feature = "http")]
     async fn serve_http(
         address: impl ToSocketAddrs,
         config: Config,
@@ -106,7 +115,10 @@ macro_rules! serve_functions {
                 self,
                 address: impl ToSocketAddrs,
                 http: mcp_proto::http::server::Config,
-            ) -> Result<(), Error> {
+            ) -> Result<(), Error>
+            where
+                R: ServeFunctionsHttp<$flavor<R>>,
+            {
                 R::serve_http(address, self.config()?, http, self)
             }
         }
@@ -149,7 +161,10 @@ macro_rules! serve_futures {
                 self,
                 address: impl ToSocketAddrs,
                 http: mcp_proto::http::server::Config,
-            ) -> Result<(), Error> {
+            ) -> Result<(), Error>
+            where
+                R: ServeFuturesHttp<$flavor<R>>,
+            {
                 R::serve_http(address, self.config()?, http, self).await
             }
         }
