@@ -11,13 +11,15 @@ use alloc::vec::Vec;
 use super::engine::Engine;
 use super::event::Call;
 use super::parked::ParkedCalls;
-use super::retry::RetryContext;
+use super::retry::carried_answers;
+use crate::calls::inbound::InputOutcome;
 use crate::error::UseError;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
 use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
+use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
@@ -60,6 +62,18 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
+        self.begin_round(now, call, requests, state, &[])
+    }
+
+    /// Does what [`need_input`](Self::need_input) does, and keeps values for the next delivery.
+    pub(super) fn begin_round(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+        kept: &[(Box<str>, RawJson)],
+    ) -> Result<(), UseError> {
         self.endpoint.tick(now);
         if self.endpoint.inbound.calls.get(call.id.0).is_none() {
             return Err(UseError::Stale);
@@ -70,9 +84,8 @@ impl Engine {
         if call.attempt() >= self.endpoint.limits.max_input_rounds {
             return Err(UseError::Full(Limit::InputRounds));
         }
-        let empty = RetryContext::default();
-        let carried = call.retry.as_deref().unwrap_or(&empty).carried_answers(requests).count();
-        if requests.len() + carried > self.endpoint.limits.max_inputs {
+        let answers = carried_answers(call, requests, kept);
+        if requests.len() + answers.len() > self.endpoint.limits.max_inputs {
             return Err(UseError::Full(Limit::Inputs));
         }
         let declared = Capabilities::read(self.peer(call).capabilities.as_bytes());
@@ -80,10 +93,10 @@ impl Engine {
             check_input_request(key, request, &declared, call.version)?;
         }
         match call.version.era() {
-            Era::Modern => self.answer_input_required(call, requests, state),
+            Era::Modern => self.answer_input_required(call, requests, state, &answers),
             Era::Legacy => {
                 let parked = self.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
-                let resumed = parked.park(&mut self.endpoint, call, requests, state)?;
+                let resumed = parked.park(&mut self.endpoint, call, requests, state, answers)?;
                 self.events.extend(resumed);
                 Ok(())
             }
@@ -129,9 +142,10 @@ impl Engine {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
+        answers: &[(Box<str>, InputOutcome)],
     ) -> Result<(), UseError> {
         self.sealing.init(&self.config);
-        let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state)?;
+        let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state, answers)?;
         let endpoint = &mut self.endpoint;
         let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;

@@ -5,8 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::engine::Engine;
 use super::event::Call;
+use super::retry::kept_key;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::limits::Limit;
@@ -17,6 +21,7 @@ use crate::model::{
     ElicitSchema, ElicitUrlParams, InputRequest, InputRequests, InputResponse, ListRootsResult,
     ValidationError,
 };
+use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::time::Instant;
 
@@ -48,6 +53,8 @@ pub struct InputRequired {
 trait InputCollector: fmt::Debug + Send + Sync {
     fn add_request(&mut self, key: &str, request: InputRequest<'static>);
     fn set_state(&mut self, state: Vec<u8>);
+    fn keep(&mut self, key: Box<str>, value: RawJson);
+    fn kept(&self, key: &str) -> Option<RawJson>;
     fn is_empty(&self) -> bool;
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
 }
@@ -56,6 +63,8 @@ trait InputCollector: fmt::Debug + Send + Sync {
 struct CollectedInput {
     requests: InputRequests<'static>,
     state: Vec<u8>,
+    /// Values for the next delivery.
+    kept: Vec<(Box<str>, RawJson)>,
 }
 
 impl InputCollector for CollectedInput {
@@ -67,12 +76,20 @@ impl InputCollector for CollectedInput {
         self.state = state;
     }
 
+    fn keep(&mut self, key: Box<str>, value: RawJson) {
+        self.kept.push((key, value));
+    }
+
+    fn kept(&self, key: &str) -> Option<RawJson> {
+        self.kept.iter().find(|(other, _)| **other == *key).map(|(_, value)| value.clone())
+    }
+
     fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
-        let outcome = engine.need_input(now, call, &self.requests, &self.state);
+        let outcome = engine.begin_round(now, call, &self.requests, &self.state, &self.kept);
         if let Err(refused) = &outcome {
             // The call may have ended meanwhile, so nothing has to be answered.
             let _ = engine.fail(now, call.id(), &refusal_error(refused));
@@ -173,7 +190,7 @@ impl InputRequired {
     /// As [`request_input`](Self::request_input), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a
     /// form.
     #[cfg(feature = "schemars")]
-    pub fn elicit_as<T: schemars::JsonSchema + serde::de::DeserializeOwned>(
+    pub fn elicit_as<T: schemars::JsonSchema + DeserializeOwned>(
         &mut self,
         call: &Call,
         key: &str,
@@ -238,6 +255,59 @@ impl InputRequired {
     /// Sets the value of [`Call::state`] for the next delivery. Unused if no input is requested.
     pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
         self.collector().set_state(state.into());
+    }
+
+    /// Runs `run` at the first delivery of the call that gets here, and returns its value at every delivery.
+    ///
+    /// A handler runs again from its beginning when input responses arrive. This keeps what must not happen twice, such
+    /// as placing an order, from being repeated: its value travels with the state of the call. `key` must be unique
+    /// within the call. To keep errors as well, let `run` return a `Result` that can be serialized.
+    ///
+    /// A value counts as one input response for [`Limits::max_inputs`](crate::Limits::max_inputs), and by its bytes for
+    /// [`max_request_state`](crate::Limits::max_request_state) (modern) and
+    /// [`max_retained_bytes`](crate::Limits::max_retained_bytes) (legacy).
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the value cannot be written as JSON, or if that of the first delivery is not a `T`.
+    pub fn once<T: Serialize + DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        key: &str,
+        run: impl FnOnce() -> T,
+    ) -> Result<T, RpcError> {
+        let value = match self.kept(call, key)? {
+            Some(value) => return Ok(value),
+            None => run(),
+        };
+        self.keep(key, &value)?;
+        Ok(value)
+    }
+
+    /// Returns the value that was [kept](Self::keep) under this key.
+    ///
+    /// # Errors
+    ///
+    /// An internal error if it is not a `T`.
+    pub fn kept<T: DeserializeOwned>(&self, call: &Call, key: &str) -> Result<Option<T>, RpcError> {
+        let name = kept_key(key);
+        let earlier = call.answer(&name).and_then(Result::ok).cloned();
+        let kept = earlier.or_else(|| self.collector.as_ref()?.kept(&name));
+        let value = kept.map(|value| value.parse()).transpose();
+        value.map_err(|error| RpcError::internal(alloc::format!("the kept value `{key}`: {error}")))
+    }
+
+    /// Keeps a value for the later deliveries of the call; see [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the value cannot be written as JSON.
+    pub fn keep<T: Serialize>(&mut self, key: &str, value: &T) -> Result<(), RpcError> {
+        let value = RawJson::encode(value).map_err(|error| {
+            RpcError::internal(alloc::format!("the value `{key}` cannot be kept: {error}"))
+        })?;
+        self.collector().keep(kept_key(key), value);
+        Ok(())
     }
 
     /// Returns whether no input was requested.

@@ -136,8 +136,8 @@ impl ParkedCalls {
 
     /// Sends the input requests of a call and parks it until all of them have ended.
     ///
-    /// Before `notifications/initialized` the requests are queued, and the call keeps its deadline. Returns the event
-    /// that delivers the call again, if it waits for nothing.
+    /// `answers` are those that the call keeps. Before `notifications/initialized` the requests are queued, and the call
+    /// keeps its deadline. Returns the event that delivers the call again, if it waits for nothing.
     ///
     /// # Errors
     ///
@@ -149,6 +149,7 @@ impl ParkedCalls {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
+        answers: Vec<(Box<str>, InputOutcome)>,
     ) -> Result<Option<Event>, UseError> {
         self.check_room(endpoint, call, requests, state)?;
         // Encoded before anything is sent, so that either all requests are sent or none.
@@ -158,9 +159,6 @@ impl ParkedCalls {
         let root = endpoint.root_channel(channel);
         let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
         let is_initialized = session.is_some_and(|session| session.initialized);
-        let empty = RetryContext::default();
-        let round = call.retry.as_deref().unwrap_or(&empty);
-        let answers: Vec<_> = round.carried_answers(requests).cloned().collect();
         let key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
         let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
         let mut pending_requests = Vec::with_capacity(encoded.len());

@@ -3,8 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::event::Call;
 use crate::calls::inbound::InputOutcome;
 use crate::model::InputRequests;
+use crate::raw::RawJson;
 
 /// State and input responses of a call that was delivered before.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +19,23 @@ pub(super) struct RetryContext {
     pub(super) requested_keys: Option<Vec<Box<str>>>,
 }
 
-impl RetryContext {
-    /// Returns the responses that are carried into the next round: all except those that are requested again.
-    pub(super) fn carried_answers<'a>(
-        &'a self,
-        requests: &InputRequests<'_>,
-    ) -> impl Iterator<Item = &'a (Box<str>, InputOutcome)> {
-        let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
-        self.answers.iter().filter(move |(key, _)| !is_requested(key))
-    }
+/// Begins the keys of values that a handler keeps. No input request has such a key.
+const KEPT: char = '\u{1}';
+
+/// Returns the key among the answers of a value that a handler keeps.
+pub(super) fn kept_key(key: &str) -> Box<str> {
+    alloc::format!("{KEPT}{key}").into()
+}
+
+/// Returns what is carried into the next round of a call: the responses that are not requested again, and the values
+/// that its handler keeps.
+pub(super) fn carried_answers(
+    call: &Call,
+    requests: &InputRequests<'_>,
+    kept: &[(Box<str>, RawJson)],
+) -> Vec<(Box<str>, InputOutcome)> {
+    let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
+    let earlier = call.retry.iter().flat_map(|round| &round.answers);
+    let carried = earlier.filter(|(key, _)| !is_requested(key)).cloned();
+    carried.chain(kept.iter().map(|(key, value)| (key.clone(), Ok(value.clone())))).collect()
 }

@@ -14,10 +14,11 @@ use super::event::Call;
 use super::retry::RetryContext;
 #[cfg(feature = "crypto")]
 use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
+use crate::calls::inbound::InputOutcome;
 use crate::error::UseError;
 use crate::json::{Span, object_members};
 use crate::methods;
-use crate::model::InputRequests;
+use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 
@@ -69,18 +70,16 @@ impl Sealing {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
+        answers: &[(Box<str>, InputOutcome)],
     ) -> Result<Option<String>, UseError> {
-        let empty = RetryContext::default();
-        let round = call.retry.as_deref().unwrap_or(&empty);
-        let carried = round
-            .carried_answers(requests)
-            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
+        let carried =
+            answers.iter().filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
         #[cfg(feature = "crypto")]
         if let Some(keys) = &self.sealer {
             let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
             let answers = carried.chain(requested).collect();
             let record =
-                crate::seal::RequestState { attempt: round.attempt.saturating_add(1), state, answers };
+                crate::seal::RequestState { attempt: call.attempt().saturating_add(1), state, answers };
             // Rounded up to whole seconds, so that state never expires too early.
             let rounding = core::time::Duration::from_micros(999_999);
             let expires = config.anchor.unix_secs(endpoint.now + endpoint.limits.input_timeout + rounding);
@@ -174,6 +173,10 @@ fn read_responses(
     let requested_keys = round.requested_keys.take();
     object_members(inputs, |key, value| {
         let key = core::str::from_utf8(key).unwrap_or_default();
+        // Other keys were never requested; those of kept values are among them.
+        if !InputRequest::is_valid_key(key) {
+            return;
+        }
         if requested_keys.as_ref().is_some_and(|keys| keys.iter().all(|other| **other != *key)) {
             return; // MRTR-028
         }

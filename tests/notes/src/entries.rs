@@ -140,8 +140,7 @@ pub fn suggest_ids(store: &Store, typed: &str) -> Result<Vec<String>, NoteError>
 pub fn add_entries(router: &mut impl RegisterFunctions, store: &Arc<Store>) {
     let adds = || ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
     let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
-    let removes =
-        ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
+    let removes = ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
 
     let mut entries = router.with_state(store.clone());
     entries.tool("add", |store, _, note: NewNote| add(store, &note)).title("Add a note").annotations(adds());

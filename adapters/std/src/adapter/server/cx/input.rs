@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mcp_proto::RpcError;
 #[cfg(feature = "schemars")]
 use mcp_proto::model::ElicitOutcome;
 use mcp_proto::model::{
@@ -12,8 +13,12 @@ use mcp_proto::model::{
 #[cfg(feature = "schemars")]
 use mcp_proto::router::schema::schemars::JsonSchema;
 use mcp_proto::server::InputError;
+#[cfg(doc)]
+use mcp_proto::server::InputRequired;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::{CallCx, CallParts, RunningCall};
+use super::{CallCx, CallParts, OwnedCall, RunningCall};
 
 impl<B: RunningCall> CallCx<B> {
     /// Asks the user to fill in a form, and returns the response once it has arrived.
@@ -79,7 +84,7 @@ impl<B: RunningCall> CallCx<B> {
         message: impl Into<String>,
     ) -> Result<ElicitOutcome<T>, InputError>
     where
-        T: JsonSchema + serde::de::DeserializeOwned,
+        T: JsonSchema + DeserializeOwned,
     {
         let CallParts { call, state, .. } = self.0.parts();
         state.input_required.elicit_as(call, key, message)
@@ -138,8 +143,62 @@ impl<B: RunningCall> CallCx<B> {
         state.input_required.request_input(call, key, request).map(InputResponse::into_owned)
     }
 
+    /// Runs `run` once in the whole call, and returns its value in every run of the handler.
+    ///
+    /// A handler runs again from its beginning when an input response arrives. What must not happen twice belongs in
+    /// here: the value of the first time travels with the state of the call. `key` must be unique within the call. To
+    /// keep an error as well, let `run` return a `Result` that can be serialized. [`InputRequired::once`] describes the
+    /// bounds.
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{BooleanSchema, ElicitSchema};
+    /// # fn reserve_berth() -> u32 { 7 }
+    /// fn moor(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    ///     let berth = cx.once("berth", reserve_berth)?; // not reserved again after the answer
+    ///     let form = ElicitSchema::default().field("ok", BooleanSchema::new());
+    ///     let answer = cx.elicit("confirm", format!("Moor at berth {berth}?"), form)?;
+    ///     Ok(format!("{berth}: {:?}", answer.action))
+    /// }
+    /// # let _ = moor;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the value cannot be written as JSON, or if the kept one is not a `T`.
+    pub fn once<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        run: impl FnOnce() -> T,
+    ) -> Result<T, RpcError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        state.input_required.once(call, key, run)
+    }
+
     /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`] returns it then.
     pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
         self.0.parts().state.input_required.set_state(state);
+    }
+}
+
+impl CallCx<OwnedCall> {
+    /// Awaits `run` once in the whole call; otherwise as [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    pub async fn once_async<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        run: impl AsyncFnOnce() -> T,
+    ) -> Result<T, RpcError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        if let Some(value) = state.input_required.kept(call, key)? {
+            return Ok(value);
+        }
+        let value = run().await;
+        self.0.parts().state.input_required.keep(key, &value)?;
+        Ok(value)
     }
 }
