@@ -5,6 +5,7 @@
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Mutex;
 
 use mcp_proto::model::{
@@ -33,6 +34,15 @@ fn ask_twice(cx: &mut Cx, _: Value) -> Result<String, RpcError> {
     Ok(format!("{name} {}", line.model))
 }
 
+/// Takes a ticket, which must happen once, and asks for a name.
+fn take_ticket(cx: &mut Cx, tickets: &AtomicU32) -> Result<String, RpcError> {
+    let ticket = cx.once("ticket", || tickets.fetch_add(1, Ordering::Relaxed) + 1)?;
+    let same = cx.once("ticket", || 1_000)?;
+    let form = ElicitSchema::new([("name", StringSchema::new().into())]);
+    let name = cx.elicit("name", "For whom?", form)?;
+    Ok(format!("{ticket} {same} {:?} {}", name.action, tickets.load(Ordering::Relaxed)))
+}
+
 /// Requests the roots and ignores an error.
 fn ask_unsupported(cx: &mut Cx, _: Value) -> &'static str {
     match cx.list_roots("roots") {
@@ -50,6 +60,8 @@ fn router() -> Router {
             tool("stubborn"),
             handler!(|cx: &mut Cx, arguments: Value| ask_unsupported(cx, arguments)),
         );
+    let tickets = AtomicU32::new(6);
+    router.tool_with(tool("ticket"), handler!(move |cx: &mut Cx, _: Value| take_ticket(cx, &tickets)));
     router
 }
 
@@ -189,6 +201,41 @@ fn handler_with_two_input_requests_sends_legacy_requests() {
         let second = raw.request(&answer(&first, name_response("Bob")));
         let refusal = json!({"jsonrpc": "2.0", "id": second["id"], "error": {"code": -1, "message": "rejected by the user"}});
         assert_eq!(raw.request(&refusal)["error"]["code"], -32603);
+    });
+}
+
+#[test]
+fn kept_value_is_made_once_in_modern_rounds() {
+    with_raw_client(None, |raw| {
+        // A client cannot supply the value: its key is none of an input request.
+        let forged = json!({"inputResponses": {"\u{1}ticket": {"n": 1}}});
+        let first = raw.request(&modern_call(1, "ticket", &all_capabilities(), forged));
+        assert_eq!(first["result"]["resultType"], "input_required");
+        let state = &first["result"]["requestState"];
+        let retry = json!({"inputResponses": {"name": name_response("Alice"), "\u{1}ticket": {"n": 1}}, "requestState": state});
+        let last = raw.request(&modern_call(2, "ticket", &all_capabilities(), retry));
+        assert_eq!(last["result"]["content"][0]["text"], "7 7 Accept 7", "{last}");
+        // Another call has a value of its own.
+        let next = raw.request(&modern_call(3, "ticket", &all_capabilities(), json!({})));
+        let retry = json!({"inputResponses": {"name": name_response("Bob")}, "requestState": next["result"]["requestState"]});
+        let last = raw.request(&modern_call(4, "ticket", &all_capabilities(), retry));
+        assert_eq!(last["result"]["content"][0]["text"], "8 8 Accept 8", "{last}");
+    });
+}
+
+#[test]
+fn kept_value_is_made_once_in_legacy_rounds() {
+    with_raw_client(None, |raw| {
+        let opening = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": all_capabilities(), "clientInfo": {"name": "x", "version": "1"}}});
+        raw.request(&opening);
+        raw.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ticket"}});
+        let question = raw.request(&call);
+        assert_eq!(question["method"], "elicitation/create");
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": name_response("Alice")});
+        let last = raw.request(&answer);
+        assert_eq!(last["result"]["content"][0]["text"], "7 7 Accept 7", "{last}");
     });
 }
 

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use mcp_std::Error;
 use mcp_std::adapter::client::{Inline, TestPeer, TestRouter};
-use mcp_std::adapter::server::router::{self, Functions, ServeFunctions};
+use mcp_std::adapter::server::Handler;
+use mcp_std::adapter::server::router::{self, Flavor, Functions, ServeFunctions};
 use mcp_std::io::Duplex;
 
 /// A server made of closures.
@@ -48,30 +49,44 @@ pub type RouterUpdates = router::RouterUpdates<Functions<Blocking>>;
 #[derive(Clone, Copy, Debug)]
 pub enum Blocking {}
 
-impl ServeFunctions<Functions<Self>> for Blocking {
-    fn serve_stdio(config: mcp_proto::server::Config, router: Router) -> Result<(), Error> {
+// Generic, so that only the program that serves a router is built with its code.
+impl<F: Flavor<Adapter = Self>> ServeFunctions<F> for Blocking
+where
+    router::Router<F>: Handler,
+{
+    fn serve_stdio(config: mcp_proto::server::Config, router: router::Router<F>) -> Result<(), Error> {
         crate::serve_stdio(config, router)
     }
 
-    fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
+    fn serve<D: Duplex>(
+        config: mcp_proto::server::Config,
+        stream: D,
+        router: router::Router<F>,
+    ) -> Result<(), Error> {
         crate::serve(config, stream, router)
     }
 }
 
 #[cfg(feature = "http")]
-impl router::ServeFunctionsHttp<Functions<Self>> for Blocking {
+impl<F: Flavor<Adapter = Self>> router::ServeFunctionsHttp<F> for Blocking
+where
+    router::Router<F>: Handler,
+{
     fn serve_http(
         address: impl std::net::ToSocketAddrs,
         config: mcp_proto::server::Config,
         http: mcp_proto::http::server::Config,
-        router: Router,
+        router: router::Router<F>,
     ) -> Result<(), Error> {
         crate::serve_http(address, config, http, router)
     }
 }
 
-impl TestRouter<Functions<Self>> for Blocking {
-    fn test_peer(router: Router) -> Box<dyn TestPeer> {
+impl<F: Flavor<Adapter = Self>> TestRouter<F> for Blocking
+where
+    router::Router<F>: Handler,
+{
+    fn test_peer(router: router::Router<F>) -> Box<dyn TestPeer> {
         Box::new(Inline(router))
     }
 }

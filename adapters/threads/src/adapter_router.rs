@@ -10,7 +10,7 @@ use mcp_proto::server::{Call, Event};
 use mcp_proto::{RawJson, RpcError};
 use mcp_std::Error;
 use mcp_std::adapter::client::{TestPeer, TestRouter};
-use mcp_std::adapter::server::router::{self, ServeFunctions, SharedFunctions};
+use mcp_std::adapter::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
 use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
 use mcp_std::io::Duplex;
 
@@ -57,30 +57,44 @@ pub type RouterUpdates = router::RouterUpdates<SharedFunctions<Threads>>;
 #[derive(Clone, Copy, Debug)]
 pub enum Threads {}
 
-impl ServeFunctions<SharedFunctions<Self>> for Threads {
-    fn serve_stdio(config: mcp_proto::server::Config, router: Router) -> Result<(), Error> {
+// Generic, so that only the program that serves a router is built with its code.
+impl<F: Flavor<Adapter = Self>> ServeFunctions<F> for Threads
+where
+    router::Router<F>: Handler,
+{
+    fn serve_stdio(config: mcp_proto::server::Config, router: router::Router<F>) -> Result<(), Error> {
         crate::serve_stdio(config, router)
     }
 
-    fn serve<D: Duplex>(config: mcp_proto::server::Config, stream: D, router: Router) -> Result<(), Error> {
+    fn serve<D: Duplex>(
+        config: mcp_proto::server::Config,
+        stream: D,
+        router: router::Router<F>,
+    ) -> Result<(), Error> {
         crate::serve(config, stream, router)
     }
 }
 
 #[cfg(feature = "http")]
-impl router::ServeFunctionsHttp<SharedFunctions<Self>> for Threads {
+impl<F: Flavor<Adapter = Self>> router::ServeFunctionsHttp<F> for Threads
+where
+    router::Router<F>: Handler,
+{
     fn serve_http(
         address: impl std::net::ToSocketAddrs,
         config: mcp_proto::server::Config,
         http: mcp_proto::http::server::Config,
-        router: Router,
+        router: router::Router<F>,
     ) -> Result<(), Error> {
         crate::serve_http(address, config, http, router)
     }
 }
 
-impl TestRouter<SharedFunctions<Self>> for Threads {
-    fn test_peer(router: Router) -> Box<dyn TestPeer> {
+impl<F: Flavor<Adapter = Self>> TestRouter<F> for Threads
+where
+    router::Router<F>: Handler,
+{
+    fn test_peer(router: router::Router<F>) -> Box<dyn TestPeer> {
         crate::testing::test_peer(router)
     }
 }
