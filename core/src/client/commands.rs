@@ -23,13 +23,13 @@ impl Engine {
     /// `response` is an [`ElicitResult`](crate::model::ElicitResult), a
     /// [`CreateMessageResult`](crate::model::CreateMessageResult) or a
     /// [`ListRootsResult`](crate::model::ListRootsResult), depending on the request. It is shaped for the negotiated
-    /// revision. Whether it fits a form is checked by [`InputRequest::check_response`] only. A user who declines or
+    /// revision. Whether it fits a form is checked by [`InputRequest::check_response`](crate::model::InputRequest::check_response) only. A user who declines or
     /// closes a form gives a valid response. The last response of a round repeats the modern call, under its old key.
     ///
     /// # Errors
     ///
     /// [`UseError::Stale`] if the input request has ended. [`UseError::InvalidInputResponse`] if the response is of
-    /// another kind or fails [`InputResponse::validate`]. [`UseError::ReservedKey`] if it has `resultType`. An encoding
+    /// another kind or fails [`InputResponse::validate`](crate::model::InputResponse::validate). [`UseError::ReservedKey`] if it has `resultType`. An encoding
     /// error if it cannot be serialized.
     pub fn answer<T: Serialize + ?Sized>(
         &mut self,
@@ -54,7 +54,7 @@ impl Engine {
     /// Refuses a request of the server.
     ///
     /// A legacy server receives the error as the answer. In the modern era the call ends with
-    /// [`CallError::InputRefused`], and the server receives nothing more (MRTR-031, SAMP-027, ROOT-007).
+    /// [`CallError::InputRefused`](crate::CallError::InputRefused), and the server receives nothing more (MRTR-031, SAMP-027, ROOT-007).
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ pub(super) enum InputSource {
 /// An input request of a server.
 ///
 /// Answer it with exactly one of [`answer`](super::Engine::answer) and [`refuse`](super::Engine::refuse), unless
-/// [`Event::InputWithdrawn`] is reported first.
+/// [`Event::InputWithdrawn`](crate::client::Event::InputWithdrawn) is reported first.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Input {
@@ -51,7 +51,7 @@ pub struct Input {
     pub request: Box<InputRequest<'static>>,
 }
 
-/// The target of [`Engine::refuse`].
+/// The target of [`Engine::refuse`](crate::client::Engine::refuse).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RefuseTarget {

@@ -96,7 +96,7 @@ macro_rules! entries {
         /// Adds a tool. Its schemas are those of the types of its arguments and of its result.
         ///
         /// Arguments have a type with `#[derive(serde::Deserialize, schemars::JsonSchema)]` (feature `schemars`), or one
-        /// that implements [`ToolArguments`]; `()` stands for none. The documentation comment of the type is the
+        /// that implements [`ToolArguments`](mcp_proto::router::ToolArguments); `()` stands for none. The documentation comment of the type is the
         /// description, unless [`description`](ToolEntry::description) sets another one. The entry that is returned also
         /// sets title, annotations, icons and metadata.
         $vis fn tool<A, T>(
