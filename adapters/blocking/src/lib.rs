@@ -93,7 +93,7 @@
 //! use mcp_blocking::{Client, Program, Stderr};
 //!
 //! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
-//! let mut client = Client::spawn(program)?;
+//! let client = Client::spawn(program)?;
 //! for tool in client.list_tools()? {
 //!     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 //! }
@@ -132,7 +132,7 @@
 //! # #[cfg(feature = "http")] {
 //! use mcp_blocking::Client;
 //!
-//! let mut client = Client::connect_url("http://localhost:8080/mcp")?;
+//! let client = Client::connect_url("http://localhost:8080/mcp")?;
 //! println!("{:?}", client.call_tool("time", &serde_json::json!({}))?.content[0].as_text());
 //! client.close()?;
 //! # }
@@ -214,7 +214,7 @@
 //!
 //! fn main() -> Result<(), mcp_blocking::Error> {
 //!     let config = Config::new("sailor", "1.0.0").capabilities(Capabilities::new().with(Capability::Elicitation));
-//!     let mut client = Client::options(config).handler(User).spawn(Program::new("harbour"))?;
+//!     let client = Client::options(config).handler(User).spawn(Program::new("harbour"))?;
 //!     client.subscribe(&SubscriptionFilter::new().resource_subscriptions(["harbour://berths".into()]))?;
 //!     println!("{:?}", client.call_tool("book", &serde_json::json!({}))?.content[0].as_text());
 //!     Ok(())
@@ -244,7 +244,7 @@
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
 //!     Ok::<_, RpcError>("tea")
 //! }).description("Makes tea");
-//! let mut client = testing::pair(router, Default::default())?;
+//! let client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
 //! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
 //! # Ok::<(), mcp_blocking::Error>(())
@@ -339,7 +339,7 @@ mod server;
 pub mod testing;
 
 pub use adapter_router::{Blocking, Router, RouterUpdates};
-pub use client::Client;
+pub use client::{Client, LocalBackend};
 #[cfg(feature = "http")]
 pub use http::serve_http;
 pub use mcp_proto;
@@ -348,7 +348,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[cfg(feature = "http")]
 pub use mcp_std::adapter::server::HttpServer;
 #[doc(inline)]
