@@ -8,7 +8,7 @@ use crate::{ServeResult, config, echo, paths, tools};
 
 pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
     let tools = tools();
-    let handler = async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+    let handler = async |cx: &mut Cx, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
         "tools/call" if call.tool_call()?.name == "change" => {
             cx.publish(&Change::Tools);

@@ -25,7 +25,7 @@ struct SoakServer {
 }
 
 impl Handler for SoakServer {
-    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    async fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
         match call.method() {
             "tools/call" => {}
             "tools/list" => return cx.complete(&self.tools),
