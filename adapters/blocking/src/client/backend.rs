@@ -1,7 +1,6 @@
 //! The connection of a client, driven by the thread that calls.
 
 use core::cell::{RefCell, RefMut};
-use core::future::{Future, ready};
 
 use mcp_proto::{CallError, CallKey, Progress};
 use mcp_std::Error;
@@ -47,13 +46,6 @@ impl LocalBackend {
         let result = self.try_connection()?.wait_outcome(call, None, &mut Some((call, on_progress)))?;
         result.ok_or(Error::Call(CallError::TimedOut))
     }
-
-    fn handle_input(&self) -> Result<(), Error> {
-        let mut connection = self.try_connection()?;
-        connection.check_open()?;
-        connection.catch_up();
-        connection.check_open()
-    }
 }
 
 impl ClientBackend for LocalBackend {
@@ -64,23 +56,23 @@ impl ClientBackend for LocalBackend {
         self.try_connection()?.start(|engine, now| command.run(engine, now))
     }
 
-    fn command(&self, command: impl EngineCommand<()>) -> impl Future<Output = Result<(), Error>> {
-        ready(
-            self.try_connection()
-                .and_then(|mut connection| connection.command(|engine, now| command.run(engine, now))),
-        )
+    async fn command(&self, command: impl EngineCommand<()>) -> Result<(), Error> {
+        self.try_connection()?.command(|engine, now| command.run(engine, now))
     }
 
-    fn result(
+    async fn result(
         &self,
         call: CallKey,
         mut on_progress: impl FnMut(&Progress),
-    ) -> impl Future<Output = Result<CallAnswer, Error>> {
-        ready(self.wait(call, &mut on_progress))
+    ) -> Result<CallAnswer, Error> {
+        self.wait(call, &mut on_progress)
     }
 
-    fn catch_up(&self) -> impl Future<Output = Result<(), Error>> {
-        ready(self.handle_input())
+    async fn catch_up(&self) -> Result<(), Error> {
+        let mut connection = self.try_connection()?;
+        connection.check_open()?;
+        connection.catch_up();
+        connection.check_open()
     }
 
     /// Runs or defers the callback. A callback cannot cause another one, so the connection is free.

@@ -114,9 +114,10 @@ impl LoopBackend {
     }
 
     /// Waits for the result of a call, and passes its progress to `on_progress`.
+    #[expect(clippy::needless_pass_by_value, reason = "a call has one result")]
     pub(super) fn wait(
         &self,
-        call: &PendingCall,
+        call: PendingCall,
         on_progress: &mut dyn FnMut(&Progress),
     ) -> Result<CallAnswer, Error> {
         if call.slot.is_finished() {
@@ -143,7 +144,7 @@ impl ClientBackend for LoopBackend {
         call: PendingCall,
         mut on_progress: impl FnMut(&Progress),
     ) -> impl Future<Output = Result<CallAnswer, Error>> {
-        ready(self.wait(&call, &mut on_progress))
+        ready(self.wait(call, &mut on_progress))
     }
 
     fn catch_up(&self) -> impl Future<Output = Result<(), Error>> {

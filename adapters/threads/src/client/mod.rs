@@ -223,7 +223,7 @@ impl Client {
     /// As [`request`](BlockingCalls::request), and errors that [`start`](BlockingCalls::start) could not know yet: requests that this
     /// server does not support.
     pub fn wait(&self, call: PendingCall) -> Result<RawJson, Error> {
-        self.backend().wait(&call, &mut |_| {}).map(|(result, _)| result)
+        self.backend().wait(call, &mut |_| {}).map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, and passes progress to `on_progress` on this thread.
@@ -240,7 +240,7 @@ impl Client {
         on_progress: &mut dyn FnMut(&Progress),
     ) -> Result<RawJson, Error> {
         call.slot.enable_progress();
-        self.backend().wait(&call, on_progress).map(|(result, _)| result)
+        self.backend().wait(call, on_progress).map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the

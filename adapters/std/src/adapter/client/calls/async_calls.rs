@@ -109,7 +109,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         params: &T,
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
-        self.backend.begin(false, Request { method, params, options: options.clone() })
+        self.backend.begin(false, Request { method, params, options })
     }
 
     /// Starts the call of a tool without waiting for its result; otherwise as [`start`](Self::start).
@@ -123,7 +123,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         arguments: &T,
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
-        self.backend.begin(false, ToolCall { name, arguments, options: options.clone() })
+        self.backend.begin(false, ToolCall { name, arguments, options })
     }
 }
 
@@ -212,7 +212,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
         on_progress: impl FnMut(&Progress),
     ) -> Result<RawJson, Error> {
-        let options = options.clone().with_progress();
+        let options = &options.clone().with_progress();
         let call = self.backend.begin(true, Request { method, params, options })?;
         self.backend.result(call, on_progress).await.map(|(result, _)| result)
     }

@@ -47,16 +47,16 @@ impl<T, F: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static>
 pub(super) struct Request<'a, P: ?Sized> {
     pub(super) method: &'a str,
     pub(super) params: &'a P,
-    pub(super) options: CallOptions,
+    pub(super) options: &'a CallOptions,
 }
 
 impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
     fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
-        engine.call(now, self.method, self.params, &self.options)
+        engine.call(now, self.method, self.params, self.options)
     }
 
     fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
-        let (method, options) = (Box::<str>::from(self.method), self.options);
+        let (method, options) = (Box::<str>::from(self.method), self.options.clone());
         let params = encode(version, self.params)?;
         Ok(move |engine: &mut Engine, now| engine.call(now, &method, &params, &options))
     }
@@ -66,16 +66,16 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
 pub(super) struct ToolCall<'a, P: ?Sized> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a P,
-    pub(super) options: CallOptions,
+    pub(super) options: &'a CallOptions,
 }
 
 impl<P: Serialize + ?Sized> EngineCommand<CallKey> for ToolCall<'_, P> {
     fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
-        engine.call_tool(now, self.name, self.arguments, &self.options)
+        engine.call_tool(now, self.name, self.arguments, self.options)
     }
 
     fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
-        let (name, options) = (Box::<str>::from(self.name), self.options);
+        let (name, options) = (Box::<str>::from(self.name), self.options.clone());
         let arguments = encode(version, self.arguments)?;
         Ok(move |engine: &mut Engine, now| engine.call_tool(now, &name, &arguments, &options))
     }

@@ -52,7 +52,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
         let call = self.start_tool(name, arguments, &CallOptions::new())?;
-        let result = self.wait(call).await?;
+        let (result, _) = self.backend.result(call, |_| {}).await?;
         self.read_tool_result(name, &result)
     }
 
@@ -78,7 +78,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
         on_progress: impl FnMut(&Progress),
     ) -> Result<CallToolResult<'static>, Error> {
-        let options = options.clone().with_progress();
+        let options = &options.clone().with_progress();
         let call = self.backend.begin(true, ToolCall { name, arguments, options })?;
         let (result, _) = self.backend.result(call, on_progress).await?;
         self.read_tool_result(name, &result)
