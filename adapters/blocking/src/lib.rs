@@ -103,8 +103,9 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! - [`Client::send`] makes any typed request, [`Client::request`] any request with an untyped result.
-//! - [`Client::start`] and [`Client::wait`] run several calls at the same time.
+//! - [`Client::send`](BlockingCalls::send) makes any typed request, [`Client::request`](BlockingCalls::request) any request
+//!   with an untyped result.
+//! - [`Client::start`](BlockingCalls::start) and [`Client::wait`] run several calls at the same time.
 //! - [`Client::poll`] handles messages of the server between calls.
 //! - [`ClientHandler`] receives the requests and notifications of the server.
 //!
