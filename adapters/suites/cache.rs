@@ -2,8 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
-
 #[path = "scripted_server.rs"]
 mod scripted_server;
 
@@ -272,7 +270,7 @@ fn list_restarts_when_cached_cursor_is_refused() {
         finish(client, serving);
 
         // A client does not retry forever when a server refuses the cursor that it has just given.
-        let (mut client, serving) = connect_scripted(
+        let (client, serving) = connect_scripted(
             Era::Modern,
             |o| o,
             move |_, params| {

@@ -3,7 +3,6 @@
 //! `crate::adapter` names the adapter under test.
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
-#![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
 
 use core::cell::RefCell;
 
@@ -390,7 +389,7 @@ fn refused_input_ends_call_without_further_requests() {
         let can = Capabilities::new().with(Capability::Sampling).with(Capability::Roots);
         let config = Config::new("test", "1").capabilities(can);
         let options = Client::options(config).handler(RefusingHandler(notes.clone()));
-        let (mut client, server) = serve(|| router(NoteLog::default()), options);
+        let (client, server) = serve(|| router(NoteLog::default()), options);
         assert!(matches!(
             client.call_tool("verse", &json!({})),
             Err(Error::Call(CallError::InputRefused(_)))

@@ -26,7 +26,7 @@ fn client_and_server_exchange_plain_calls() {
         for era in ERAS {
             // A capacity of 7 bytes splits each message.
             for capacity in [7, 64 << 10] {
-                let (mut client, server) = pair(era, capacity, Tools::new().0);
+                let (client, server) = pair(era, capacity, Tools::new().0);
                 assert_eq!(client.list_tools().unwrap().len(), 1);
                 assert_eq!(
                     text(&client.call_tool("echo", &json!({"text": "hi \u{1f44b}\n"})).unwrap()),
@@ -50,7 +50,7 @@ fn client_and_server_exchange_plain_calls() {
 fn progress_reaches_client_in_order() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, server) = pair(era, 1 << 10, Tools::new().0);
+            let (client, server) = pair(era, 1 << 10, Tools::new().0);
             let mut seen = Vec::new();
             let result =
                 client.call_tool_with("count", &json!({"steps": 8}), &CallOptions::new(), &mut |progress| {
@@ -75,7 +75,7 @@ fn running_handler_notices_cancellation() {
     with_timeout(|| {
         for era in ERAS {
             let (tools, events) = Tools::new();
-            let (mut client, server) = pair(era, 1 << 10, tools);
+            let (client, server) = pair(era, 1 << 10, tools);
             for tool in ["endless", "stubborn", "endless"] {
                 let call = client.start_tool(tool, &json!({}), &CallOptions::new()).unwrap();
                 assert_eq!(events.recv_timeout(DEADLINE).unwrap(), "begun");
@@ -100,7 +100,7 @@ fn call_timeout_cancels_handler() {
     with_timeout(|| {
         for era in ERAS {
             let (tools, events) = Tools::new();
-            let (mut client, server) = pair(era, 1 << 10, tools);
+            let (client, server) = pair(era, 1 << 10, tools);
             let options = CallOptions::new().timeout(Duration::from_millis(50));
             let error = client.call_tool_with("endless", &json!({}), &options, &mut |_| {}).unwrap_err();
             assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
@@ -119,7 +119,7 @@ fn failing_handler_fails_only_its_call() {
     with_timeout(|| {
         for era in ERAS {
             let (tools, events) = Tools::new();
-            let (mut client, server) = pair(era, 1 << 10, tools);
+            let (client, server) = pair(era, 1 << 10, tools);
             for (tool, reason) in [("panics", "on purpose"), ("unwritable", "the secret reason")] {
                 match client.call_tool(tool, &json!({})) {
                     Err(Error::Call(CallError::Rpc(error))) => {
@@ -152,7 +152,7 @@ fn failing_handler_fails_only_its_call() {
 fn large_messages_pass_in_both_directions() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, server) = pair(era, 4 << 10, Tools::new().0);
+            let (client, server) = pair(era, 4 << 10, Tools::new().0);
             let large = "0123456789".repeat(LARGE_REPEATS);
             let calls = [0; 3]
                 .map(|_| client.start_tool("echo", &json!({"text": large}), &CallOptions::new()).unwrap());

@@ -3,7 +3,6 @@
 //! `crate::adapter` names the adapter under test.
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
-#![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
 
 use std::sync::mpsc;
 
@@ -108,8 +107,8 @@ fn router(failures: mpsc::Sender<String>) -> Router {
 #[test]
 fn router_serves_all_kinds_of_entries() -> Result<(), Error> {
     let (failures, failed) = mpsc::channel();
-    let (mut client, server) = serve(move || router(failures), options());
-    let mut call = |name: &str, arguments: Value| match client.call_tool(name, &arguments) {
+    let (client, server) = serve(move || router(failures), options());
+    let call = |name: &str, arguments: Value| match client.call_tool(name, &arguments) {
         Ok(result) => serde_json::to_string(&result).unwrap(),
         Err(error) => error.to_string(),
     };
@@ -130,11 +129,11 @@ fn router_serves_all_kinds_of_entries() -> Result<(), Error> {
     assert!(failed.recv().unwrap().contains("there is no structured result"));
     call("forget", json!({}));
     assert!(call("add", json!({"a": 1, "b": 2})).contains("unknown tool"));
-    let mut request =
-        |method: &str, params: Value| match client.request(method, &params, &CallOptions::default()) {
-            Ok(result) => result.as_str().to_owned(),
-            Err(error) => error.to_string(),
-        };
+    let request = |method: &str, params: Value| match client.request(method, &params, &CallOptions::default())
+    {
+        Ok(result) => result.as_str().to_owned(),
+        Err(error) => error.to_string(),
+    };
     let one = request("resources/read", json!({"uri": "note://one"}));
     assert!(
         one.contains(r#""contents":[{"uri":"note://one","text":"note://one","mimeType":"text/plain"}]"#),
@@ -184,7 +183,7 @@ fn panic_in_hook_fails_only_its_call() {
         router.tool("fine", handler!(|_: &mut Cx, ()| "fine")).description("Has one that does not");
         router
     };
-    let (mut client, server) = serve(build, options());
+    let (client, server) = serve(build, options());
     let error = client.call_tool("panics", &json!({})).unwrap_err().to_string();
     assert!(error.contains("-32603"), "{error}");
     // The call may be answered before its hook panics.
@@ -226,7 +225,7 @@ fn scheduled_updates_apply_despite_panics_and_nesting() {
         outer.on_failure(move |_, failure| drop(failures.send(failure.to_string())));
         outer
     };
-    let (mut client, server) = serve(build, options());
+    let (client, server) = serve(build, options());
     assert!(client.call_tool("m.i.ask", &json!({})).unwrap_err().to_string().contains("panicked"));
     assert_eq!(
         [failed.recv().unwrap(), failed.recv().unwrap()],
@@ -265,8 +264,8 @@ fn tool_accepts_arguments_of_std_types_or_unit() {
         router.prompt(Prompt::new("unit"), handler!(|_, ()| "said"));
         router
     };
-    let (mut client, server) = serve(build, options());
-    let mut call = |name: &str, arguments: Value| {
+    let (client, server) = serve(build, options());
+    let call = |name: &str, arguments: Value| {
         client.call_tool(name, &arguments).unwrap().content[0].as_text().unwrap().to_owned()
     };
     assert_eq!(call("files", json!({"root": "/r", "sizes": {"a": 1}})), "/r 1");
@@ -312,7 +311,7 @@ fn validator_checks_arguments_before_handler_runs() {
         router.tool_with(schema::tool::<Add>("add"), handler!(|_: &mut Cx, _: Value| "asked"));
         router
     };
-    let (mut client, server) = serve(build, options());
+    let (client, server) = serve(build, options());
     let result = client.call_tool("add", &json!({})).unwrap();
     assert!(result.is_failure() && result.content[0].as_text().unwrap().contains("/a: is missing"));
     let result = client.call_tool("add", &json!({"a": 1})).unwrap();

@@ -138,7 +138,7 @@ fn sleep_takes_no_real_time_and_ends_at_call_timeout() {
 #[test]
 fn progress_resets_call_timeout() {
     for era in ERAS {
-        let mut client = testing::pair(router(mpsc::channel().0), options(era)).unwrap();
+        let client = testing::pair(router(mpsc::channel().0), options(era)).unwrap();
         let mut seen = Vec::new();
         let mut strict = CallOptions::new();
         strict.progress_resets_timeout = false;
@@ -167,7 +167,7 @@ impl ClientHandler for AcceptElicitation {
 #[test]
 fn client_handler_answers_elicitation() {
     for era in ERAS {
-        let mut client =
+        let client =
             testing::pair(router(mpsc::channel().0), options(era).handler(AcceptElicitation)).unwrap();
         let result = client.call_tool("asks", &json!({})).unwrap();
         assert_eq!(text(&result), "booked", "{era:?}");

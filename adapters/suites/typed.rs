@@ -2,8 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#![allow(unused_mut, reason = "only some clients have methods that take `&mut self`")]
-
 #[path = "scripted_server.rs"]
 mod scripted_server;
 
@@ -64,7 +62,7 @@ fn client_decodes_each_kind_of_result() {
         for era in ERAS {
             let requests = Arc::new(Mutex::new(Vec::new()));
             let seen = Arc::clone(&requests);
-            let (mut client, serving) = connect_scripted(
+            let (client, serving) = connect_scripted(
                 era,
                 |o| o,
                 move |method, params| {
@@ -193,7 +191,7 @@ fn list_skips_unreadable_entry() {
 fn unreadable_result_is_reported_with_its_path() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, serving) = connect_scripted(
+            let (client, serving) = connect_scripted(
                 era,
                 |o| o,
                 |method, params| {
@@ -224,7 +222,7 @@ fn unreadable_result_is_reported_with_its_path() {
                 Error::UnexpectedResult(why) => why,
                 other => panic!("{other:?}"),
             };
-            let mut call = |name| why(client.call_tool(name, &json!({})).unwrap_err());
+            let call = |name| why(client.call_tool(name, &json!({})).unwrap_err());
             assert!(call("no content").contains("`tools/call` cannot be read: missing field `content`"));
             assert!(call("odd content").contains("`content.text`: invalid type"));
             assert!(call("odd flag").contains("`isError`: invalid type"));
@@ -266,7 +264,7 @@ impl RequestParams for UnwritableParams {
 fn unencodable_parameters_are_not_sent() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, serving) = connect_scripted(era, |o| o, |method, _| panic!("{method} was sent"));
+            let (client, serving) = connect_scripted(era, |o| o, |method, _| panic!("{method} was sent"));
             let refused = |error: Error| match error {
                 Error::Use(UseError::Encode(why)) => why.to_string(),
                 other => panic!("{other:?}"),
@@ -379,7 +377,7 @@ fn client_validates_results_against_listed_output_schemas() {
 fn built_in_validator_reports_path_of_violation() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, serving) = connect_scripted(
+            let (client, serving) = connect_scripted(
                 era,
                 |o| o,
                 |method, _| {
@@ -404,7 +402,7 @@ fn built_in_validator_reports_path_of_violation() {
 fn client_passes_on_error_codes_of_server() {
     with_timeout(|| {
         for era in ERAS {
-            let (mut client, serving) = connect_scripted(era, |o| o, |_, _| ScriptedReply::from(-32602));
+            let (client, serving) = connect_scripted(era, |o| o, |_, _| ScriptedReply::from(-32602));
             let code = |error: Error| match error {
                 Error::Call(CallError::Rpc(error)) => error.code,
                 other => panic!("{other:?}"),

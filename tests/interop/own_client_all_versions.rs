@@ -103,7 +103,7 @@ fn conversation_messages_are_valid_in_every_revision() {
             client::Config::new("talker", "1").versions(versions).limits(limits).capabilities(capabilities);
         let program =
             Program::new(probe()).args(["serve", "--everything", "--protocol-version", version.as_str()]);
-        let mut client: Client =
+        let client: Client =
             Options::new(config).handler(recorder.clone()).spawn(program).expect("a connection");
 
         client.set_log_level(Some(LoggingLevel::Debug)).expect("it logs");

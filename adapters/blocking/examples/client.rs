@@ -5,7 +5,7 @@ use mcp_blocking::{Client, Error, Program, Stderr};
 fn main() -> Result<(), Error> {
     let mut command = std::env::args().skip(1);
     let program = command.next().unwrap_or_else(|| "target/debug/examples/echo".into());
-    let mut client = Client::spawn(Program::new(program).args(command).stderr(Stderr::Capture))?;
+    let client = Client::spawn(Program::new(program).args(command).stderr(Stderr::Capture))?;
     for tool in client.list_tools()? {
         println!("{}: {}", tool.name, tool.description.unwrap_or_default());
     }

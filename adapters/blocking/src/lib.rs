@@ -95,7 +95,7 @@
 //! use mcp_blocking::{Client, Program, Stderr};
 //!
 //! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
-//! let mut client = Client::spawn(program)?;
+//! let client = Client::spawn(program)?;
 //! for tool in client.list_tools()? {
 //!     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 //! }
@@ -105,8 +105,9 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! - [`Client::send`] makes any typed request, [`Client::request`] any request with an untyped result.
-//! - [`Client::start`] and [`Client::wait`] run several calls at the same time.
+//! - [`Client::send`](BlockingCalls::send) makes any typed request, [`Client::request`](BlockingCalls::request) any request
+//!   with an untyped result.
+//! - [`Client::start`](BlockingCalls::start) and [`Client::wait`] run several calls at the same time.
 //! - [`Client::poll`] handles messages of the server between calls.
 //! - [`ClientHandler`] receives the requests and notifications of the server.
 //!
@@ -134,7 +135,7 @@
 //! # #[cfg(feature = "http")] {
 //! use mcp_blocking::Client;
 //!
-//! let mut client = Client::connect_url("http://localhost:8080/mcp")?;
+//! let client = Client::connect_url("http://localhost:8080/mcp")?;
 //! println!("{:?}", client.call_tool("time", &serde_json::json!({}))?.content[0].as_text());
 //! client.close()?;
 //! # }
@@ -216,7 +217,7 @@
 //!
 //! fn main() -> Result<(), mcp_blocking::Error> {
 //!     let config = Config::new("sailor", "1.0.0").capabilities(Capabilities::new().with(Capability::Elicitation));
-//!     let mut client = Client::options(config).handler(User).spawn(Program::new("harbour"))?;
+//!     let client = Client::options(config).handler(User).spawn(Program::new("harbour"))?;
 //!     client.subscribe(&SubscriptionFilter::new().resource_subscriptions(["harbour://berths".into()]))?;
 //!     println!("{:?}", client.call_tool("book", &serde_json::json!({}))?.content[0].as_text());
 //!     Ok(())
@@ -246,7 +247,7 @@
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
 //!     Ok::<_, RpcError>("tea")
 //! }).description("Makes tea");
-//! let mut client = testing::pair(router, Default::default())?;
+//! let client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
 //! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
 //! # Ok::<(), mcp_blocking::Error>(())
@@ -342,7 +343,7 @@ mod server;
 pub mod testing;
 
 pub use adapter_router::{Blocking, Router, RouterUpdates};
-pub use client::Client;
+pub use client::{Client, LocalBackend};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
@@ -351,7 +352,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure};

@@ -49,7 +49,7 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 ///         cx.complete(&CallToolResult::text(call.tool_call()?.name))
 ///     })
 /// });
-/// let mut client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), client_end)?;
+/// let client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), client_end)?;
 /// let result = client.call_tool("any", &serde_json::json!({}))?;
 /// assert_eq!(result.content[0].as_text(), Some("any"));
 /// client.close()?;

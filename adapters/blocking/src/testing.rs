@@ -37,7 +37,7 @@
 //!   the call a timeout. (Handlers of `mcp-smol` run concurrently, and their calls can be cancelled as usual: see
 //!   `mcp_smol::testing`.)
 //! - Computation takes no virtual time. Each look at the clock takes one microsecond.
-//! - [`Client::ping`] measures real time.
+//! - [`Client::ping`](crate::BlockingCalls::ping) measures real time.
 //! - The client must stay on the thread that created it. On another thread its calls fail.
 
 use alloc::boxed::Box;

@@ -120,7 +120,7 @@ fn handler_receives_progress_and_tapped_messages() {
         limits.tap_records = 8;
         let notes = NoteLog::default();
         let config = client_config(version_set(Era::Modern)).limits(limits).redact_in_tap("arguments");
-        let mut client = mcp_blocking::Options::new(config).handler(notes.clone()).connect(far).unwrap();
+        let client = mcp_blocking::Options::new(config).handler(notes.clone()).connect(far).unwrap();
         let opening = notes.take();
         assert!(
             opening[0].starts_with("Out {\"jsonrpc\":\"2.0\",\"id\":1,") && opening[1].starts_with("In "),
@@ -155,7 +155,7 @@ fn client_reports_end_by_server() {
                 server.shutdown(Duration::from_millis(20));
                 while server.poll(Duration::from_secs(1)).unwrap() {}
             });
-            let mut client = Client::connect(client_config(version_set(era)), far).unwrap();
+            let client = Client::connect(client_config(version_set(era)), far).unwrap();
             client.call_tool("echo", &json!({})).unwrap();
             stop.send(()).unwrap();
             serving.join().unwrap();
@@ -192,7 +192,7 @@ fn client_and_server_run_on_sockets() {
         for (near, far) in pairs {
             let serving =
                 std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
-            let mut client = Client::connect(client_config(VersionSet::ALL), far).unwrap();
+            let client = Client::connect(client_config(VersionSet::ALL), far).unwrap();
             let large = "x".repeat(1_000_000);
             assert!(text(&client.call_tool("echo", &json!({"text": large})).unwrap()) == large);
             client.close().unwrap();
@@ -220,7 +220,7 @@ fn list_follows_cursors_up_to_page_limit() {
             |cursor| Some(format!("{}", cursor.parse::<u32>().unwrap_or(0) + 1)),
         ];
         for (follow, pages) in follow.into_iter().zip([3, 3, 1_000]) {
-            let (mut client, serving) = pair(Era::Modern, 1 << 10, move |cx: &mut Cx<'_>, call: &Call| {
+            let (client, serving) = pair(Era::Modern, 1 << 10, move |cx: &mut Cx<'_>, call: &Call| {
                 let params: CursorParams = call.parse()?;
                 let next = follow(params.cursor.as_deref().unwrap_or("first"));
                 let mut page = json!({"tools": [{"name": "x", "inputSchema": {"type": "object"}}]});
@@ -233,7 +233,7 @@ fn list_follows_cursors_up_to_page_limit() {
             client.close().unwrap();
             serving.join().unwrap().unwrap();
         }
-        let (mut client, serving) =
+        let (client, serving) =
             pair(Era::Modern, 1 << 10, |cx: &mut Cx<'_>, _: &Call| cx.complete(&json!({"tools": 1})));
         let error = client.list_tools().unwrap_err();
         assert!(
@@ -274,5 +274,38 @@ fn tap_receives_message_when_it_is_sent() {
         assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
         drop(far);
         assert!(client.join().expect("no panic").is_err());
+    });
+}
+
+#[test]
+fn call_from_a_callback_is_busy_and_changes_nothing() {
+    with_timeout(|| {
+        let (near, far) = mcp_std::io::memory_pair(1 << 10);
+        let serving = std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
+        let client =
+            mcp_blocking::Options::new(client_config(version_set(Era::Modern))).connect(far).unwrap();
+        let other = client.start_tool("count", &json!({"steps": 1}), &CallOptions::new()).unwrap();
+        let (mut outcomes, mut eras) = (Vec::new(), Vec::new());
+        let counted = client.call_tool_with("count", &json!({"steps": 2}), &CallOptions::new(), &mut |_| {
+            eras.push(client.known_era());
+            outcomes.push(client.ping().map(drop));
+            outcomes.push(client.start("ping", &json!({}), &CallOptions::new()).map(drop));
+            outcomes.push(client.notify("notifications/mine", None::<&()>));
+            outcomes.push(client.list_tools().map(drop));
+            outcomes.push(client.wait(other).map(drop));
+            outcomes.push(client.cancel(other, None));
+            outcomes.push(client.poll(Duration::ZERO).map(drop));
+        });
+        assert_eq!(text(&counted.unwrap()), "counted");
+        assert_eq!((outcomes.len(), eras), (14, vec![None, None]), "two reports of progress");
+        for outcome in outcomes {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, Error::Busy) && !error.is_closed(), "{error:?}");
+            assert!(error.to_string().starts_with("a callback called the client"), "{error}");
+        }
+        client.wait(other).unwrap();
+        assert!(client.known_era().is_some());
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
     });
 }

@@ -111,7 +111,7 @@ fn closed_idle_connection_is_not_reused() {
             }
             calls
         });
-        let mut client =
+        let client =
             Options::new(client_config(version_set(Era::Modern))).connect_url(&url).expect("a server");
         for _ in 0..3 {
             closes.recv_timeout(DEADLINE).unwrap();

@@ -51,7 +51,7 @@ fn time_of_user_does_not_count_towards_call_timeout() {
                 .versions(VersionSet::ALL.era(era))
                 .capabilities(Capabilities::new().with(Capability::ElicitationForm))
                 .limits(limits);
-            let mut client = Client::options(config).handler(SlowElicitation).connect(far).unwrap();
+            let client = Client::options(config).handler(SlowElicitation).connect(far).unwrap();
             let booked =
                 client.call_tool("book", &json!({})).unwrap_or_else(|error| panic!("{era:?}: {error}"));
             assert_eq!(booked.content[0].as_text(), Some("booked"), "{era:?}");

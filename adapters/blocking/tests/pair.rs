@@ -22,7 +22,7 @@ fn calls_during_handler_are_answered_after_it() {
     with_timeout(|| {
         for era in ERAS {
             let (tools, events) = Tools::new();
-            let (mut client, server) = pair(era, 1 << 10, tools);
+            let (client, server) = pair(era, 1 << 10, tools);
             let endless = client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap();
             events.recv_timeout(DEADLINE).unwrap();
             // More than the pipe holds, so the waiting handler has to read it.

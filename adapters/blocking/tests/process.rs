@@ -36,7 +36,7 @@ fn client_calls_example_server() {
     with_timeout(|| {
         for era in ERAS {
             let program = Program::new(example("echo")).stderr(Stderr::Capture);
-            let mut client = Client::spawn_with(client_config(version_set(era)), &program).unwrap();
+            let client = Client::spawn_with(client_config(version_set(era)), &program).unwrap();
             assert_eq!(client.peer().era(), era);
             let tools = client.list_tools().unwrap();
             let names: Vec<_> = tools.into_iter().map(|tool| tool.name).collect();
@@ -58,7 +58,7 @@ fn client_calls_example_server() {
 #[test]
 fn large_messages_pass_through_pipes() {
     with_timeout(|| {
-        let mut client = Client::spawn(Program::new(example("echo"))).unwrap();
+        let client = Client::spawn(Program::new(example("echo"))).unwrap();
         let large = "0123456789".repeat(1_000_000);
         let calls =
             [0; 3].map(|_| client.start_tool("echo", &json!({"text": large}), &CallOptions::new()).unwrap());
@@ -78,7 +78,7 @@ fn server_that_exits_on_probe_is_started_again() {
             let _ = seen.send(());
             Ok(())
         });
-        let mut client = short_timeouts().spawn(&program).unwrap();
+        let client = short_timeouts().spawn(&program).unwrap();
         assert_eq!((client.peer().era(), client.known_era()), (Era::Legacy, Some(KnownEra::Legacy)));
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         client.close().unwrap();
@@ -116,18 +116,18 @@ fn config_with_known_era(known_era: KnownEra) -> mcp_proto::client::Config {
 fn client_tolerates_noise() {
     with_timeout(|| {
         // More stderr output than a pipe holds, before and during calls.
-        let mut client = Client::spawn(odd_server("floods-stderr")).unwrap();
+        let client = Client::spawn(odd_server("floods-stderr")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         let ended = client.close().unwrap().unwrap();
         assert!(ended.status.unwrap().success() && ended.stderr_tail.ends_with("!!!"));
 
         // Stdout output before the first message.
-        let mut client = Client::spawn(odd_server("banner")).unwrap();
+        let client = Client::spawn(odd_server("banner")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         client.close().unwrap();
 
         // Our own servers send prints of handlers to stderr.
-        let mut client = Client::spawn(odd_server("prints")).unwrap();
+        let client = Client::spawn(odd_server("prints")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         assert_eq!(client.close().unwrap().unwrap().stderr_tail, "a stray line of the handler's");
     });
@@ -137,7 +137,7 @@ fn client_tolerates_noise() {
 #[test]
 fn exit_is_reported_with_status_and_stderr() {
     with_timeout(|| {
-        let mut client = Client::spawn(odd_server("dies-mid-line")).unwrap();
+        let client = Client::spawn(odd_server("dies-mid-line")).unwrap();
         let calls = [0; 2].map(|_| client.start_tool("any", &json!({}), &CallOptions::new()).unwrap());
         for call in calls {
             let (end, shown) = closed_reason(client.wait(call));
@@ -161,7 +161,7 @@ fn exit_is_reported_with_status_and_stderr() {
 #[test]
 fn client_reports_server_that_exits() {
     with_timeout(|| {
-        let mut client = Client::spawn(odd_server("leaves-politely")).unwrap();
+        let client = Client::spawn(odd_server("leaves-politely")).unwrap();
         let (end, shown) = closed_reason(client.call_tool("any", &json!({})));
         assert!(end.exit_status.unwrap().success() && shown.contains("start it again"), "{shown}");
         assert!(client.poll(DEADLINE).unwrap_err().is_closed());
@@ -172,7 +172,7 @@ fn client_reports_server_that_exits() {
 #[test]
 fn server_that_ignores_end_of_input_is_terminated() {
     with_timeout(|| {
-        let mut client = short_timeouts().spawn(odd_server("ignores-eof")).unwrap();
+        let client = short_timeouts().spawn(odd_server("ignores-eof")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         assert_eq!(client.close().unwrap().unwrap().stage, ShutdownStage::Terminated);
 
@@ -193,7 +193,7 @@ fn call_to_server_that_never_reads_times_out() {
         let timeouts = ShutdownTimeouts::uniform(Duration::from_millis(200));
         let options =
             Client::options(client_config(VersionSet::ALL).limits(limits)).shutdown_timeouts(timeouts);
-        let mut client = options.spawn(odd_server("never-reads")).unwrap();
+        let client = options.spawn(odd_server("never-reads")).unwrap();
         let large = "x".repeat(10_000_000);
         let error = client.call_tool(&large, &json!({})).unwrap_err();
         assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
@@ -221,7 +221,7 @@ fn handshake_with_silent_server_times_out() {
 fn client_writes_only_complete_messages() {
     with_timeout(|| {
         // The server exits with status 99 at the first line that is not a message.
-        let mut client = short_timeouts().spawn(odd_server("asks")).unwrap();
+        let client = short_timeouts().spawn(odd_server("asks")).unwrap();
         let error = client.request("resources/list", &json!({}), &CallOptions::new()).unwrap_err();
         assert!(matches!(error, Error::Use(_)), "refused before it was sent: {error:?}");
         while client.poll(Duration::from_millis(20)).unwrap() {}

@@ -29,7 +29,7 @@ fn handler_holds_state_that_is_not_send() {
         });
         mcp_blocking::serve(router.config().unwrap(), near, router)
     });
-    let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
     for sum in ["1", "3", "6"] {
         assert_eq!(client.call_tool("count", &json!({})).unwrap().content[0].as_text(), Some(sum));
     }

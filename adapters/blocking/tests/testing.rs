@@ -20,14 +20,14 @@ use support::adapter;
 #[test]
 fn handler_may_own_test_client_but_other_threads_may_not_use_it() {
     let patient = options_with_timeout(NAP + Duration::from_secs(600));
-    let mut inner = testing::pair(router(mpsc::channel().0), Default::default()).unwrap();
+    let inner = testing::pair(router(mpsc::channel().0), Default::default()).unwrap();
     let mut outer = Router::new("front", "1.0");
     outer.tool_with(tool("sleep"), move |_: &mut Cx<'_>, arguments: Value| -> Result<String, RpcError> {
         let result = inner.call_tool_with("sleep", &arguments, &patient, &mut |_| {});
         let result = result.map_err(|error| RpcError::internal(error.to_string()))?;
         Ok(result.content[0].as_text().unwrap_or_default().into())
     });
-    let mut client = testing::pair(outer, Default::default()).unwrap();
+    let client = testing::pair(outer, Default::default()).unwrap();
     assert_eq!(client.call_tool("sleep", &json!({})).unwrap().content[0].as_text(), Some("rested"));
     let error = thread::spawn(move || client.call_tool("sleep", &json!({})).unwrap_err()).join().unwrap();
     assert!(

@@ -58,7 +58,7 @@ fn router_validates_arguments_and_results_by_default() {
         outer
     };
     for (name, made) in [("echo", router as fn() -> Router), ("in.echo", nested)] {
-        let (mut client, end) = connect(made, Options::no_validator);
+        let (client, end) = connect(made, Options::no_validator);
         let good = client.call_tool(name, &json!({"n": 1})).unwrap();
         assert_eq!(good.content[0].as_text(), Some("asked"));
         let bad = client.call_tool(name, &json!({"n": "one"})).unwrap();
@@ -81,7 +81,7 @@ fn client_validates_results_by_default() {
         router.clear_validator();
         router
     };
-    let (mut client, end) = connect(lenient, |options| options);
+    let (client, end) = connect(lenient, |options| options);
     client.list_tools().unwrap();
     let error = client.call_tool("echo", &json!({"n": "one"})).unwrap_err();
     assert!(
@@ -91,7 +91,7 @@ fn client_validates_results_by_default() {
     end(client);
 
     // With both validators disabled, nothing is checked.
-    let (mut client, end) = connect(lenient, Options::no_validator);
+    let (client, end) = connect(lenient, Options::no_validator);
     client.list_tools().unwrap();
     assert!(!client.call_tool("echo", &json!({"n": "one"})).unwrap().is_failure());
     end(client);

@@ -270,7 +270,9 @@ mod timer;
 
 pub use adapter_router::{Router, RouterUpdates, SendRouter, Smol};
 pub use block_on::block_on;
-pub use client::{AsyncClientHandler, Client, Connecting, PendingCall, Run, RunWith, async_handler};
+pub use client::{
+    AsyncClientHandler, Client, Connecting, PendingCall, Run, RunWith, SharedBackend, async_handler,
+};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
@@ -279,7 +281,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler};
 #[doc(inline)]
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{

@@ -229,7 +229,7 @@ fn faulty_response_fails_only_its_call() {
                 assert!(lost.is_err() && block_on(client.ping()).unwrap_err().is_closed(), "{lost:?}");
             }
             let _ = block_on(client.close());
-            let mut client = mcp_blocking::Options::new(config(era)).connect_url(&url).unwrap();
+            let client = mcp_blocking::Options::new(config(era)).connect_url(&url).unwrap();
             check(era, "blocking", |name| client.call_tool(name, &json!({})).map(|result| text(&result)));
             client.close().unwrap();
         }

@@ -58,7 +58,7 @@ fn client_operations_work_over_tls() {
 fn check_all_operations(address: SocketAddr) {
     // There are more connections than shards: the connections of a session must reach its shard.
     for era in ERAS.into_iter().cycle().take(6) {
-        let mut client = connect(address, era);
+        let client = connect(address, era);
         // More than any buffer holds, in both directions.
         for text_sent in ["hello".to_owned(), "0123456789abcdef".repeat(3 << 16)] {
             assert!(text(&client.call_tool("echo", &json!({"text": text_sent})).unwrap()) == text_sent);
@@ -75,7 +75,7 @@ fn plain_or_silent_connection_is_closed() {
     let mut limits = HttpLimits::default();
     limits.head_timeout = Duration::from_millis(200);
     with_tls_server(2, limits, |address| {
-        let mut client = connect(address, ERAS[1]);
+        let client = connect(address, ERAS[1]);
         for text_sent in ["GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", ""] {
             let mut plain = TcpStream::connect(address).unwrap();
             plain.set_read_timeout(Some(DEADLINE)).unwrap();

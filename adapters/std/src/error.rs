@@ -40,6 +40,8 @@ pub enum Error {
     },
     /// An entry could not be registered in a router; nothing was served.
     Register(RegisterErrors),
+    /// A callback called the client of `mcp-blocking` while a call of that client runs; nothing was sent.
+    Busy,
     /// The connection has ended.
     Closed(Arc<ConnectionClosed>),
 }
@@ -140,6 +142,10 @@ impl fmt::Display for Error {
             Self::OutputSchemaViolation(violation) => write!(Escaped(f), "{violation}"),
             Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
+            Self::Busy => f.write_str(
+                "a callback called the client while another call of the same client runs; make the call after that one, \
+                 or use `mcp-threads`, whose calls may overlap",
+            ),
             Self::Closed(closed) => closed.fmt(f),
         }
     }
@@ -238,6 +244,7 @@ impl core::error::Error for Error {
             | Self::OutputSchemaViolation(_)
             | Self::Url { .. }
             | Self::Register(_)
+            | Self::Busy
             | Self::Closed(_) => None,
         }
     }

@@ -240,7 +240,7 @@ pub mod testing;
 mod worker_pool;
 
 pub use adapter_router::{Router, RouterUpdates, Threads};
-pub use client::{Client, PendingCall};
+pub use client::{Client, LoopBackend, PendingCall};
 pub use handler::Handler;
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
@@ -250,7 +250,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};

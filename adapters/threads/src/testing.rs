@@ -15,7 +15,7 @@
 //!     Ok::<_, RpcError>("high")
 //! });
 //!
-//! let mut client = mcp_blocking::testing::pair(router, Default::default())?;
+//! let client = mcp_blocking::testing::pair(router, Default::default())?;
 //! let result = client.call_tool("tide", &serde_json::json!({}))?;
 //! assert_eq!(result.content[0].as_text(), Some("high"));
 //! # Ok::<(), mcp_threads::Error>(())

@@ -47,11 +47,11 @@ fn update_applies_while_removed_tool_still_runs() {
             .description("Takes `slow` away, and itself");
         router.serve(near)
     });
-    let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
     let slow = client.start_tool("slow", &json!({}), &CallOptions::default()).unwrap();
     client.poll(Duration::ZERO).unwrap();
     begins.recv_timeout(DEADLINE).unwrap();
-    let mut call = |name: &str| match client.call_tool(name, &json!({})) {
+    let call = |name: &str| match client.call_tool(name, &json!({})) {
         Ok(result) => result.content[0].as_text().unwrap().to_owned(),
         Err(error) => error.to_string(),
     };
@@ -87,7 +87,7 @@ fn concurrent_updates_are_all_applied() {
             .description("Adds a tool");
         router.serve(near)
     });
-    let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
     let calls: Vec<_> =
         (0..100).map(|_| client.start_tool("add", &json!({}), &CallOptions::default()).unwrap()).collect();
     for call in calls {

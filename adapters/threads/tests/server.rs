@@ -69,7 +69,7 @@ impl Gate {
 fn parallel_handlers_answer_in_order_of_completion() {
     let (meet, gate) = (Barrier::new(3), Gate::default());
     let opens = gate.clone();
-    let (mut client, _, server) = pair(4, move |cx: &mut Cx<'_>, call: &Call| {
+    let (client, _, server) = pair(4, move |cx: &mut Cx<'_>, call: &Call| {
         let tool = call.tool_call()?;
         match &*tool.name {
             "meet" => _ = meet.wait(),
@@ -94,7 +94,7 @@ fn parallel_handlers_answer_in_order_of_completion() {
 fn hanging_handler_costs_only_its_worker() {
     let gate = Gate::default();
     let opens = gate.clone();
-    let (mut client, handle, server) = pair(2, move |cx: &mut Cx<'_>, call: &Call| {
+    let (client, handle, server) = pair(2, move |cx: &mut Cx<'_>, call: &Call| {
         let name = call.tool_call()?.name;
         if name == "never" {
             gate.wait();
@@ -118,7 +118,7 @@ fn hanging_handler_costs_only_its_worker() {
 fn end_of_input_does_not_wait_for_hanging_handler() {
     let gate = Gate::default();
     let opens = gate.clone();
-    let (mut client, _, server) = pair(2, move |cx: &mut Cx<'_>, _: &Call| {
+    let (client, _, server) = pair(2, move |cx: &mut Cx<'_>, _: &Call| {
         gate.wait();
         cx.complete(&CallToolResult::text("late"))
     });
@@ -134,7 +134,7 @@ fn handlers_run_on_loop_without_workers() {
     for (workers, same) in [(0, true), (1, false)] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let notes = seen.clone();
-        let (mut client, _, server) = pair(workers, move |cx: &mut Cx<'_>, _: &Call| {
+        let (client, _, server) = pair(workers, move |cx: &mut Cx<'_>, _: &Call| {
             notes.lock().unwrap().push(thread::current().id());
             cx.complete(&CallToolResult::text("here"))
         });
@@ -166,7 +166,7 @@ impl Handler for FailureReporter {
 fn panic_becomes_internal_error_and_worker_survives() {
     for workers in [0, 1] {
         let (sender, receiver) = mpsc::channel();
-        let (mut client, _, server) = pair(workers, FailureReporter(sender));
+        let (client, _, server) = pair(workers, FailureReporter(sender));
         for _ in 0..3 {
             let error = client.call_tool("panics", &json!({})).unwrap_err().to_string();
             assert!(error.contains("-32603"), "{error}");
@@ -328,7 +328,7 @@ fn server_ends_without_error_when_client_disconnects() {
 #[test]
 fn shutdown_interrupts_handler_that_sleeps_on_loop() {
     let (begun, begins) = mpsc::channel();
-    let (mut client, handle, server) = pair(0, move |cx: &mut Cx<'_>, _: &Call| {
+    let (client, handle, server) = pair(0, move |cx: &mut Cx<'_>, _: &Call| {
         begun.send(()).unwrap();
         cx.sleep(DEADLINE * 2)?;
         cx.complete(&CallToolResult::text("late"))
@@ -350,7 +350,7 @@ fn resubmit_forever(handle: &Handle) {
 #[test]
 fn panicking_or_endless_commands_delay_nothing_else() {
     for workers in [0, 2] {
-        let (mut client, handle, server) =
+        let (client, handle, server) =
             pair(workers, |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("done")));
         handle.with_engine(|_, _| panic!("on purpose")).unwrap();
         resubmit_forever(&handle);
@@ -387,7 +387,7 @@ fn dropped_server_cancels_its_handlers() {
 // covers: PROG-005, TOOL-019
 #[test]
 fn progress_and_commands_take_effect() {
-    let (mut client, handle, server) = pair(2, |cx: &mut Cx<'_>, _: &Call| {
+    let (client, handle, server) = pair(2, |cx: &mut Cx<'_>, _: &Call| {
         cx.progress(mcp_proto::Progress::new(1.0).with_total(2.0))?;
         cx.complete(&CallToolResult::text("done"))
     });

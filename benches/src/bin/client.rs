@@ -56,7 +56,7 @@ fn run() -> Result<String, Box<dyn Error>> {
     mcp_smol::block_on(async {
         match runtime.as_str() {
             "blocking" => {
-                let mut client = mcp_blocking::Client::spawn_with(config, program)?;
+                let client = mcp_blocking::Client::spawn_with(config, program)?;
                 let figures =
                     calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT })?)).await;
                 client.close()?;

@@ -86,7 +86,7 @@ fn wait_for_event(told: &Mutex<Vec<String>>, what: &str) {
 fn it_serves_both_eras() {
     let (address, _) = start();
     for era in [Era::Modern, Era::Legacy] {
-        let mut client = connect(address, era);
+        let client = connect(address, era);
         assert_eq!(client.peer().era(), era);
         assert!(client.list_tools().unwrap().is_empty());
         for text in ["short", &"long".repeat(500_000)] {
@@ -104,7 +104,7 @@ fn it_serves_both_eras() {
 #[test]
 fn a_client_that_leaves_ends_its_modern_call() {
     let (address, told) = start();
-    let mut client = connect(address, Era::Modern);
+    let client = connect(address, Era::Modern);
     let call = client.start_tool("never", &json!({}), &CallOptions::new()).unwrap();
     client.poll(Duration::from_millis(1)).unwrap();
     wait_for_event(&told, "begun");

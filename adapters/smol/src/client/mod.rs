@@ -1,6 +1,7 @@
 //! An asynchronous client, driven by the tasks that await its calls.
 
 mod async_handler;
+mod backend;
 mod driver;
 mod leader;
 mod open;
@@ -10,38 +11,34 @@ mod wait;
 mod watch;
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::task::Wake;
-use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::future::{Future, poll_fn};
+use core::ops::Deref;
 use core::pin::Pin;
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
 
 use async_io::Timer;
 use futures_lite::future::or;
 use futures_lite::io::{AsyncRead, AsyncWrite};
-use mcp_proto::client::{Config, Engine, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
+use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
+use mcp_proto::{Progress, RawJson};
 use mcp_std::Error;
-use mcp_std::adapter::client::{
-    CallAnswer, Callback, ClientHandler, Connection, ConnectionHandle, HandlerSlot, OutcomeReceiver,
-    ResultCache,
-};
+use mcp_std::adapter::client::{AsyncCalls, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot};
 use mcp_std::process::{Program, ShutdownReport};
-use serde::Serialize;
 
 use crate::Options;
+use backend::ClientShared;
 use driver::ConnectionDriver;
 use leader::{LeaderQueue, WaiterGuard};
 use pending_call::{LeaveOnDrop, SubscribeGuard};
-use wait::{SlotFuture, poll_until};
+use wait::poll_until;
 
 pub use async_handler::{AsyncClientHandler, async_handler};
+pub use backend::SharedBackend;
 pub use open::Connecting;
 pub use pending_call::PendingCall;
 pub use run_with::RunWith;
@@ -62,6 +59,9 @@ pub use wait::Run;
 /// When the last handle is dropped, the server is shut down as by [`close`](Self::close), and the outcome is discarded.
 /// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends
 /// immediately.
+///
+/// The client dereferences to its [calls](AsyncCalls).
+///
 /// ```no_run
 /// use mcp_smol::{Client, Program};
 ///
@@ -76,33 +76,25 @@ pub use wait::Run;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Client(Arc<ClientHandle>);
-
-/// Closes the connection when the last handle is dropped.
-struct ClientHandle {
-    shared: Arc<ClientShared>,
+pub struct Client {
+    calls: AsyncCalls<SharedBackend>,
 }
 
-/// State shared by handles and [`Run`].
-struct ClientShared {
-    caller: ConnectionHandle,
-    leader_queue: Arc<LeaderQueue>,
-    /// Locked by the leader.
-    driver: Mutex<ConnectionDriver>,
-}
+impl Deref for Client {
+    type Target = AsyncCalls<SharedBackend>;
 
-impl ClientShared {
-    /// Returns whether the connection was closed by this side.
-    fn is_closed(&self) -> bool {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        driver.state_mut().is_none_or(|inner| inner.is_closing)
+    fn deref(&self) -> &Self::Target {
+        &self.calls
     }
 }
 
 impl Client {
     fn new(driver: ConnectionDriver, leader_queue: Arc<LeaderQueue>, caller: ConnectionHandle) -> Self {
-        let shared = ClientShared { caller, leader_queue, driver: Mutex::new(driver) };
-        Self(Arc::new(ClientHandle { shared: Arc::new(shared) }))
+        Self { calls: AsyncCalls::new(SharedBackend::new(driver, leader_queue, caller)) }
+    }
+
+    fn shared(&self) -> &Arc<ClientShared> {
+        self.backend().shared()
     }
 
     /// Starts a server process and waits until it is ready.
@@ -170,11 +162,10 @@ impl Client {
     /// Replaces the handler of the server's requests and notifications.
     ///
     /// The methods of a handler run in the leader's task and must be fast. For slow answers, use
-    /// [`async_handler`](crate::async_handler), or leave the request open and [answer](Self::answer) it later. Requests
+    /// [`async_handler`](crate::async_handler), or leave the request open and [answer](AsyncCalls::answer) it later. Requests
     /// that a replaced asynchronous handler has open are refused.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
-        self.0
-            .shared
+        self.shared()
             .caller
             .run_unbounded(move |connection| connection.set_handler(HandlerSlot::Local(Box::new(handler))));
     }
@@ -182,18 +173,18 @@ impl Client {
     /// Sets the validator of structured results. It applies to tools that are listed from now on; see
     /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
-        self.result_cache().set_schemas(Some(OutputSchemas::new(validator)));
+        self.backend().result_cache().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Discards the cached results of this server, also for other clients that share the cache.
     pub fn clear_cache(&self) {
-        self.result_cache().invalidate_server();
+        self.backend().result_cache().invalidate_server();
     }
 
     /// Returns the server's revision, identity, capabilities and instructions.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        self.0.shared.caller.peer()
+        self.shared().caller.peer()
     }
 
     /// Returns the era that the client found the server to have. Returns `None` after the server contradicted it, and
@@ -201,19 +192,8 @@ impl Client {
     ///
     /// Store it and pass it to [`Config::known_era`] for the next connection, which then needs no probe.
     pub async fn known_era(&self) -> Option<KnownEra> {
-        self.run_on_loop(|connection| Ok(connection.known_era)).await.ok().flatten()
+        self.backend().run_on_loop(|connection| Ok(connection.known_era)).await.ok().flatten()
     }
-
-    mcp_std::client_calls!(
-        self,
-        [&self],
-        [async],
-        [.await],
-        PendingCall,
-        (dyn FnMut(&Progress) + Send),
-        "# mcp_smol::block_on(async { let client = mcp_smol::Client::spawn(mcp_smol::Program::new(\"my-server\")).await?;",
-        "# Ok::<(), mcp_smol::Error>(()) })?; Ok::<(), mcp_smol::Error>(())"
-    );
 
     // ---- pending calls -----------------------------------------------------------------------------------------
 
@@ -221,7 +201,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`request`](Self::request), and errors that [`start`](Self::start) could not know yet: requests that this
+    /// As [`request`](AsyncCalls::request), and errors that [`start`](AsyncCalls::start) could not know yet: requests that this
     /// server does not support.
     pub async fn wait(&self, call: PendingCall) -> Result<RawJson, Error> {
         call.await
@@ -241,7 +221,7 @@ impl Client {
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<RawJson, Error> {
         call.slot.enable_progress();
-        self.result(call, Some(on_progress)).await.map(|(result, _)| result)
+        self.backend().result(call, on_progress).await.map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
@@ -249,7 +229,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait); [`UseError::Stale`] if the result was fetched before.
+    /// As [`wait`](Self::wait); [`UseError::Stale`](mcp_proto::UseError) if the result was fetched before.
     pub async fn wait_timeout(
         &self,
         call: &mut PendingCall,
@@ -269,7 +249,7 @@ impl Client {
     ///
     /// None at present; the type is that of other adapters.
     pub fn cancel(&self, call: PendingCall, reason: Option<&str>) -> Result<(), Error> {
-        self.0.shared.caller.cancel(&call.slot, reason);
+        self.shared().caller.cancel(&call.slot, reason);
         drop(call);
         Ok(())
     }
@@ -295,8 +275,8 @@ impl Client {
     ///
     /// [`Error::Closed`] if the connection ended without being closed by this side.
     pub fn run(&self) -> Run {
-        self.0.shared.leader_queue.wake_by_ref();
-        Run::new(self.0.shared.clone())
+        self.shared().leader_queue.wake_by_ref();
+        Run::new(self.shared().clone())
     }
 
     /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future.
@@ -338,7 +318,7 @@ impl Client {
     ///
     /// [`Error::Closed`] if the connection has ended.
     pub async fn poll(&self, timeout: Duration) -> Result<bool, Error> {
-        let shared = &*self.0.shared;
+        let shared = &**self.shared();
         let mut timer = Timer::after(timeout);
         let mut waiter = WaiterGuard::new(shared.leader_queue.clone(), true);
         let events_before = shared.leader_queue.events_seen();
@@ -369,14 +349,14 @@ impl Client {
     ///
     /// - [`Error::Use`] if there are too many subscriptions, or a URI is too long.
     /// - [`Error::Call`] if the server refuses or does not answer in time.
-    /// - Otherwise as [`start`](Self::start).
+    /// - Otherwise as [`start`](AsyncCalls::start).
     pub async fn subscribe(
         &self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        let caller = &self.0.shared.caller;
+        let caller = &self.shared().caller;
         let subscribing = SubscribeGuard { slot: caller.subscribe(filter.clone())?, caller };
-        self.wait_for(&subscribing.slot).await
+        self.backend().wait_for(&subscribing.slot).await
     }
 
     /// Closes the connection for all handles, and shuts the server process down if this client started it.
@@ -389,7 +369,7 @@ impl Client {
     ///
     /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
     pub async fn close(self) -> Result<Option<ShutdownReport>, Error> {
-        let _ = self.0.shared.caller.close();
+        let _ = self.shared().caller.close();
         let mut run = self.run();
         // If the connection ended by itself, the pending calls have received the error.
         let _ = (&mut run).await;
@@ -402,114 +382,13 @@ impl Client {
     ///
     /// [`Error::Closed`] with all known details if the connection has ended.
     pub fn check_open(&self) -> Result<(), Error> {
-        let caller = &self.0.shared.caller;
+        let caller = &self.shared().caller;
         if caller.is_over() { Err(caller.closed_error()) } else { Ok(()) }
-    }
-
-    // ---- callees of `client_calls!` ----------------------------------------------------------------------------
-
-    /// Starts a call immediately if no task drives the connection and no command is queued; otherwise returns `None`.
-    fn try_begin(
-        &self,
-        progress: bool,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
-    ) -> Option<Result<PendingCall, Error>> {
-        let shared = &*self.0.shared;
-        let mut driver = shared.driver.try_lock().ok()?;
-        let inner = driver.state_mut()?;
-        if !inner.is_idle() {
-            return None;
-        }
-        let (sender, slot) = OutcomeReceiver::new(progress);
-        inner.connection.begin_call(sender, command);
-        let waits = inner.send_queued(&shared.leader_queue);
-        drop(driver);
-        if !waits {
-            shared.leader_queue.wake_by_ref();
-        }
-        let waiter = WaiterGuard::new(shared.leader_queue.clone(), false);
-        Some(Ok(PendingCall { slot, client: self.clone(), waiter }))
-    }
-
-    fn begin(
-        &self,
-        progress: bool,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError> + Send + 'static,
-    ) -> Result<PendingCall, Error> {
-        let slot = self.0.shared.caller.call(progress, command)?;
-        let waiter = WaiterGuard::new(self.0.shared.leader_queue.clone(), false);
-        Ok(PendingCall { slot, client: self.clone(), waiter })
-    }
-
-    async fn command(
-        &self,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError> + Send + 'static,
-    ) -> Result<(), Error> {
-        self.run_on_loop(|connection| connection.command(command)).await
-    }
-
-    /// Runs a job on the connection, in the leader's task, and waits for its result.
-    async fn run_on_loop<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Connection) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let slot = self.0.shared.caller.run(job)?;
-        self.wait_for(&slot).await
-    }
-
-    async fn wait_for<T>(&self, slot: &OutcomeReceiver<T>) -> Result<T, Error> {
-        SlotFuture::new(&self.0.shared, slot, None).await
-    }
-
-    async fn result(
-        &self,
-        call: PendingCall,
-        on_progress: Option<&mut (dyn FnMut(&Progress) + Send)>,
-    ) -> Result<CallAnswer, Error> {
-        if call.slot.is_finished() {
-            return Err(Error::Use(UseError::Stale));
-        }
-        SlotFuture::new(&self.0.shared, &call.slot, on_progress).await
-    }
-
-    async fn catch_up(&self) -> Result<(), Error> {
-        self.run_on_loop(|connection| {
-            connection.catch_up();
-            Ok(())
-        })
-        .await
-    }
-
-    fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
-        self.0.shared.caller.encode_params(value)
-    }
-
-    fn name(name: &str) -> Box<str> {
-        name.into()
-    }
-
-    fn result_cache(&self) -> &ResultCache {
-        self.0.shared.caller.cache()
-    }
-
-    fn dispatch(&self, callback: Callback) {
-        self.0.shared.caller.run_unbounded(move |connection| connection.dispatch(callback));
-    }
-
-    fn max_list_bytes(&self) -> usize {
-        self.0.shared.caller.max_list_bytes()
-    }
-}
-
-impl Drop for ClientHandle {
-    fn drop(&mut self) {
-        // Fails if the connection has ended already.
-        let _ = self.shared.caller.close();
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("caller", &self.0.shared.caller).finish_non_exhaustive()
+        f.debug_struct("Client").field("caller", &self.shared().caller).finish_non_exhaustive()
     }
 }

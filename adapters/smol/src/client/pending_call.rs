@@ -7,21 +7,21 @@ use core::task::{Context, Poll};
 
 use mcp_proto::client::SubscriptionKey;
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallKey, RawJson, UseError};
-use mcp_std::Error;
+use mcp_proto::{CallKey, Progress, RawJson, UseError};
 use mcp_std::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
+use mcp_std::{Error, catch};
 
-use super::Client;
+use super::backend::SharedBackend;
 use super::leader::WaiterGuard;
 use super::wait::poll_until;
 
-/// A call that was started. Await it, or pass it to [`Client::wait`], to get its result.
+/// A call that was started. Await it, or pass it to [`Client::wait`](super::Client::wait), to get its result.
 ///
 /// Dropping it cancels the call and notifies the server.
 #[must_use = "dropping it cancels the call"]
 pub struct PendingCall {
     pub(super) slot: OutcomeReceiver<CallAnswer>,
-    pub(super) client: Client,
+    pub(super) backend: SharedBackend,
     pub(super) waiter: WaiterGuard,
 }
 
@@ -31,6 +31,30 @@ impl PendingCall {
     pub fn key(&self) -> Option<CallKey> {
         self.slot.call()
     }
+
+    /// Polls for the result, and passes progress to `on_progress`. The task drives the connection as its leader.
+    pub(super) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Poll<Result<CallAnswer, Error>> {
+        let Self { slot, backend, waiter } = self;
+        if slot.is_finished() {
+            return Poll::Ready(Err(Error::Use(UseError::Stale)));
+        }
+        poll_until(backend.shared(), waiter, cx, |cx| {
+            loop {
+                match slot.poll(cx.waker()) {
+                    Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
+                    Poll::Ready(OutcomeUpdate::Progress(progress)) => {
+                        // A panic ends only the callback. The panic hook has already reported it.
+                        let _ = catch(|| on_progress(&progress));
+                    }
+                    Poll::Pending => return None,
+                }
+            }
+        })
+    }
 }
 
 // Awaiting it is the same as `Client::wait`.
@@ -38,26 +62,13 @@ impl Future for PendingCall {
     type Output = Result<RawJson, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { slot, client, waiter } = &mut *self;
-        if slot.is_finished() {
-            return Poll::Ready(Err(Error::Use(UseError::Stale)));
-        }
-        let outcome = poll_until(&client.0.shared, waiter, cx, |cx| {
-            loop {
-                match slot.poll(cx.waker()) {
-                    Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(OutcomeUpdate::Progress(_)) => {}
-                    Poll::Pending => return None,
-                }
-            }
-        });
-        outcome.map_ok(|(result, _)| result)
+        self.poll_answer(cx, &mut |_| {}).map_ok(|(result, _)| result)
     }
 }
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.client.0.shared.caller.cancel(&self.slot, None);
+        self.backend.shared().caller.cancel(&self.slot, None);
     }
 }
 

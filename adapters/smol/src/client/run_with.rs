@@ -66,7 +66,7 @@ impl<H: ClientHandler> RunWith<H> {
         let queue =
             Arc::new(HandlerQueue { inbox, waiting: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });
         let sender_queue = queue.clone();
-        let caller = &client.0.shared.caller;
+        let caller = &client.shared().caller;
         caller.run_unbounded(move |connection| {
             let limits = connection.transport.engine().config().effective_limits();
             let (max_waiting, max_waiting_bytes) = (limits.max_waiting_requests, limits.max_waiting_bytes);

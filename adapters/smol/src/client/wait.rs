@@ -6,12 +6,11 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::PoisonError;
 
-use mcp_proto::Progress;
+use mcp_std::Error;
 use mcp_std::adapter::client::{OutcomeReceiver, OutcomeUpdate};
 use mcp_std::process::ShutdownReport;
-use mcp_std::{Error, catch};
 
-use super::ClientShared;
+use super::backend::ClientShared;
 use super::driver::MAX_TURNS_PER_POLL;
 use super::leader::WaiterGuard;
 
@@ -43,38 +42,28 @@ pub(super) fn poll_until<T>(
 }
 
 /// Future of an outcome.
-pub(super) struct SlotFuture<'a, 'p, T> {
+pub(super) struct SlotFuture<'a, T> {
     shared: &'a ClientShared,
     slot: &'a OutcomeReceiver<T>,
-    on_progress: Option<&'p mut (dyn FnMut(&Progress) + Send + 'p)>,
     waiter: WaiterGuard,
 }
 
-impl<'a, 'p, T> SlotFuture<'a, 'p, T> {
-    pub(super) fn new(
-        shared: &'a ClientShared,
-        slot: &'a OutcomeReceiver<T>,
-        on_progress: Option<&'p mut (dyn FnMut(&Progress) + Send + 'p)>,
-    ) -> Self {
-        Self { shared, slot, on_progress, waiter: WaiterGuard::new(shared.leader_queue.clone(), false) }
+impl<'a, T> SlotFuture<'a, T> {
+    pub(super) fn new(shared: &'a ClientShared, slot: &'a OutcomeReceiver<T>) -> Self {
+        Self { shared, slot, waiter: WaiterGuard::new(shared.leader_queue.clone(), false) }
     }
 }
 
-impl<T> Future for SlotFuture<'_, '_, T> {
+impl<T> Future for SlotFuture<'_, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, slot, on_progress, waiter } = &mut *self;
+        let Self { shared, slot, waiter } = &mut *self;
         poll_until(shared, waiter, cx, |cx| {
             loop {
                 match slot.poll(cx.waker()) {
                     Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(OutcomeUpdate::Progress(progress)) => {
-                        if let Some(on_progress) = on_progress {
-                            // A panic ends only the callback. The panic hook has already reported it.
-                            let _ = catch(|| on_progress(&progress));
-                        }
-                    }
+                    Poll::Ready(OutcomeUpdate::Progress(_)) => {}
                     Poll::Pending => return None,
                 }
             }

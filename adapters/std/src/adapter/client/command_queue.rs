@@ -8,12 +8,11 @@ use core::fmt;
 use core::task::Waker;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use mcp_proto::client::{Engine, Peer};
+use mcp_proto::client::Peer;
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::server::PreparedResult;
-use mcp_proto::{CallKey, Fault, Instant, Limit, RawJson, UseError};
-use serde::Serialize;
+use mcp_proto::{CallKey, Fault, Instant, Limit, UseError};
 
+use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
 use super::outcome::OutcomeReceiver;
 use super::result_cache::ResultCache;
@@ -232,33 +231,34 @@ impl ConnectionHandle {
         self.max_waiting
     }
 
-    /// Encodes parameters for the server's revision.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Use`] if `value` cannot be encoded.
-    pub fn encode_params<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
-        let encoded = PreparedResult::new(self.peer.version, value);
-        Ok(encoded.map_err(|why| Error::Use(why.into()))?.text().clone())
-    }
-
     /// Queues a call with the command that sends it. `progress` enables progress reports in the receiver.
     ///
     /// # Errors
     ///
-    /// - [`Error::Use`]: too many commands are queued ([`Limit::PendingCalls`]).
+    /// - [`Error::Use`]: the parameters cannot be encoded, or too many commands are queued ([`Limit::PendingCalls`]).
     /// - [`Error::Closed`] or [`Error::Io`]: the connection has ended.
     pub fn call(
         &self,
         progress: bool,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError> + Send + 'static,
+        command: impl EngineCommand<CallKey>,
     ) -> Result<OutcomeReceiver<CallAnswer>, Error> {
+        let command = command.detach(self.peer.version).map_err(Error::Use)?;
         let (sender, receiver) = OutcomeReceiver::new(progress);
         self.send(move |connection| match connection {
             Ok(connection) => connection.begin_call(sender, command),
             Err(error) => sender.send(Err(error)),
         })?;
         Ok(receiver)
+    }
+
+    /// Queues a command that starts no call.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub fn command(&self, command: impl EngineCommand<()>) -> Result<OutcomeReceiver<()>, Error> {
+        let command = command.detach(self.peer.version).map_err(Error::Use)?;
+        self.run(move |connection| connection.command(command))
     }
 
     /// Queues a subscription.

@@ -1,8 +1,10 @@
 //! Parts of a client that all adapters share: connecting, dispatch of events, callbacks, and shutdown.
 //!
-//! An adapter adds how its callers wait and how they make calls. Everything between these and the engine is here.
+//! An adapter adds how its callers wait and how commands reach the connection ([`ClientBackend`]). Everything between
+//! these and the engine is here.
 
 mod callback;
+mod calls;
 mod command_queue;
 mod connection;
 mod handler;
@@ -14,9 +16,9 @@ mod result_cache;
 mod server_io;
 mod testing;
 mod transport;
-mod typed;
 
 pub use callback::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
+pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
 pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
 pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};
 pub use handler::ClientHandler;
@@ -28,4 +30,3 @@ pub use result_cache::{CacheOptions, ResultCache};
 pub use server_io::ServerIo;
 pub use testing::{Inline, TestConnection, TestPeer, TestRouter, TestServer};
 pub use transport::{ClientTransport, CloseAction, ExitInfo, StreamTransport};
-pub use typed::{prompt_params, read};

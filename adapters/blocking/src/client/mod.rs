@@ -1,25 +1,27 @@
 //! A blocking client: each call returns when it has been answered.
 
+mod backend;
+
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::borrow::Borrow;
+use core::ops::Deref;
 use core::time::Duration;
 
 use mcp_proto::client::{Config, Engine, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallError, CallKey, Instant, Progress, RawJson, UseError};
+use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::io::Duplex;
 use mcp_std::process::{Program, ShutdownReport};
-use serde::Serialize;
 
 use mcp_std::Error;
 use mcp_std::adapter::client::{
-    CallAnswer, Callback, ClientHandler, ClientSetup, Connection, ConnectionTarget, Connector, HandlerSlot,
-    ReadyConnection, ResultCache, StreamConnector,
+    BlockingCalls, ClientBackend, ClientHandler, ClientSetup, ConnectionTarget, Connector, HandlerSlot,
+    ReadyConnection, StreamConnector,
 };
 
 use crate::Options;
+
+pub use backend::LocalBackend;
 
 /// A connection to one server, ready for calls.
 ///
@@ -31,22 +33,35 @@ use crate::Options;
 /// ```no_run
 /// use mcp_blocking::{Client, Program};
 ///
-/// let mut client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
+/// let client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
 /// let result = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22}))?;
 /// for block in result.content.iter() {
 ///     println!("{block:?}");
 /// }
 /// # Ok::<(), mcp_blocking::Error>(())
 /// ```
+///
+/// The client dereferences to its [calls](BlockingCalls).
+///
+/// The handler and progress callbacks run inside its methods. A callback that calls the client again gets
+/// [`Error::Busy`].
 #[derive(Debug)]
 pub struct Client {
-    connection: Connection,
+    calls: BlockingCalls<LocalBackend>,
     peer: Peer,
+}
+
+impl Deref for Client {
+    type Target = BlockingCalls<LocalBackend>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.calls
+    }
 }
 
 impl From<ReadyConnection> for Client {
     fn from(ReadyConnection { connection, peer }: ReadyConnection) -> Self {
-        Self { connection, peer }
+        Self { calls: BlockingCalls::new(LocalBackend::new(connection)), peer }
     }
 }
 
@@ -133,18 +148,18 @@ impl Client {
 
     /// Replaces the handler of the server's requests and notifications.
     pub fn set_handler(&mut self, handler: impl ClientHandler + Send + 'static) {
-        self.connection.handler = HandlerSlot::Local(Box::new(handler));
+        self.calls.backend_mut().connection().handler = HandlerSlot::Local(Box::new(handler));
     }
 
     /// Sets the validator of structured results. It applies to tools that are listed from now on; see
     /// [`Options::validator`].
-    pub fn set_validator(&mut self, validator: impl SchemaValidator + 'static) {
-        self.connection.cache.set_schemas(Some(OutputSchemas::new(validator)));
+    pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
+        self.backend().result_cache().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Discards the cached results of this server, also for other clients that share the cache.
-    pub fn clear_cache(&mut self) {
-        self.connection.cache.invalidate_server();
+    pub fn clear_cache(&self) {
+        self.backend().result_cache().invalidate_server();
     }
 
     /// Returns the server's revision, identity, capabilities and instructions.
@@ -153,95 +168,13 @@ impl Client {
         &self.peer
     }
 
-    /// Returns the era that the client found the server to have, or `None` after the server contradicted it.
+    /// Returns the era that the client found the server to have, or `None` after the server contradicted it and in a
+    /// callback.
     ///
     /// Store it and pass it to [`Config::known_era`] for the next connection, which then needs no probe.
     #[must_use]
     pub fn known_era(&self) -> Option<KnownEra> {
-        self.connection.known_era
-    }
-
-    mcp_std::client_calls!(
-        self,
-        [&mut self],
-        [],
-        [],
-        CallKey,
-        dyn FnMut(&Progress),
-        "# let mut client = mcp_blocking::Client::spawn(mcp_blocking::Program::new(\"my-server\"))?;",
-        "# Ok::<(), mcp_blocking::Error>(())"
-    );
-
-    // ---- callees of `client_calls!` ----------------------------------------------------------------------------
-
-    /// Starts a call, as [`begin`](Self::begin) does. Never returns `None`, because this client owns its engine.
-    fn try_begin(
-        &mut self,
-        progress: bool,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
-    ) -> Option<Result<CallKey, Error>> {
-        Some(self.begin(progress, command))
-    }
-
-    /// Starts a call. While the server is slow to read, blocks for up to [`call_timeout`](mcp_proto::Limits).
-    fn begin(
-        &mut self,
-        _progress: bool,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
-    ) -> Result<CallKey, Error> {
-        self.connection.start(command)
-    }
-
-    /// Runs a command of the engine that starts no call.
-    fn command(
-        &mut self,
-        command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
-    ) -> Result<(), Error> {
-        self.connection.command(command)
-    }
-
-    /// Waits for the result of a call. Also returns whether the call was retried after an input request.
-    fn result(
-        &mut self,
-        call: CallKey,
-        on_progress: Option<&mut dyn FnMut(&Progress)>,
-    ) -> Result<CallAnswer, Error> {
-        let mut watch = on_progress.map(|on_progress| (call, on_progress));
-        let result = self.connection.wait_outcome(call, None, &mut watch)?;
-        result.ok_or(Error::Call(CallError::TimedOut))
-    }
-
-    /// Handles input that has arrived, so that a cached result is not returned after the server invalidated it.
-    fn catch_up(&mut self) -> Result<(), Error> {
-        self.connection.check_open()?;
-        self.connection.catch_up();
-        self.connection.check_open()
-    }
-
-    /// Returns `value` unchanged: it is serialized directly into the output.
-    #[expect(clippy::unnecessary_wraps, reason = "the clients of other adapters encode here and may fail")]
-    fn encode<'a, T: Serialize + ?Sized>(&self, value: &'a T) -> Result<&'a T, Error> {
-        Ok(value)
-    }
-
-    /// Returns the method name unchanged: no command outlives this call.
-    const fn name(name: &str) -> &str {
-        name
-    }
-
-    /// Returns the cached results of the server.
-    const fn result_cache(&self) -> &ResultCache {
-        &self.connection.cache
-    }
-
-    /// Runs a callback now, or defers it (see [`HandlerSlot::dispatch`]).
-    fn dispatch(&mut self, callback: Callback) {
-        self.connection.dispatch(callback);
-    }
-
-    /// Returns the maximum size in bytes of a list of all pages.
-    fn max_list_bytes(&mut self) -> usize {
-        self.connection.transport.engine().config().effective_limits().max_frame.saturating_mul(4)
+        self.backend().try_connection().ok()?.known_era
     }
 
     // ---- pending calls -----------------------------------------------------------------------------------------
@@ -250,8 +183,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`request`](Self::request); [`UseError::Stale`] if the result was fetched before or the call was cancelled.
-    pub fn wait(&mut self, call: CallKey) -> Result<RawJson, Error> {
+    /// As [`request`](BlockingCalls::request); [`UseError::Stale`] if the result was fetched before or the call was cancelled.
+    pub fn wait(&self, call: CallKey) -> Result<RawJson, Error> {
         self.wait_with(call, &mut |_| {})
     }
 
@@ -262,12 +195,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_with(
-        &mut self,
-        call: CallKey,
-        on_progress: &mut dyn FnMut(&Progress),
-    ) -> Result<RawJson, Error> {
-        self.result(call, Some(on_progress)).map(|(result, _)| result)
+    pub fn wait_with(&self, call: CallKey, on_progress: &mut dyn FnMut(&Progress)) -> Result<RawJson, Error> {
+        self.backend().wait(call, on_progress).map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
@@ -276,9 +205,10 @@ impl Client {
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, call: CallKey, timeout: Duration) -> Result<Option<RawJson>, Error> {
-        let until = self.now() + timeout;
-        let outcome = self.connection.wait_outcome(call, Some(until), &mut None)?;
+    pub fn wait_timeout(&self, call: CallKey, timeout: Duration) -> Result<Option<RawJson>, Error> {
+        let mut connection = self.backend().try_connection()?;
+        let until = connection.transport.tick() + timeout;
+        let outcome = connection.wait_outcome(call, Some(until), &mut None)?;
         Ok(outcome.map(|(result, _)| result))
     }
 
@@ -287,11 +217,12 @@ impl Client {
     /// # Errors
     ///
     /// [`UseError::Stale`] if the result was fetched before or the call was cancelled.
-    pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> Result<(), Error> {
-        if !self.connection.cancel(call, reason) {
+    pub fn cancel(&self, call: CallKey, reason: Option<&str>) -> Result<(), Error> {
+        let mut connection = self.backend().try_connection()?;
+        if !connection.cancel(call, reason) {
             return Err(Error::Use(UseError::Stale));
         }
-        self.connection.flush();
+        connection.flush();
         Ok(())
     }
 
@@ -304,16 +235,17 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Closed`] if the connection has ended.
-    pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
-        let until = self.now() + timeout;
-        let events_before = self.connection.event_count;
+    pub fn poll(&self, timeout: Duration) -> Result<bool, Error> {
+        let mut connection = self.backend().try_connection()?;
+        let until = connection.transport.tick() + timeout;
+        let events_before = connection.event_count;
         loop {
-            self.connection.check_open()?;
-            self.connection.turn(Some(until), &mut None);
-            if self.connection.event_count != events_before {
-                return self.connection.check_open().map(|()| true);
+            connection.check_open()?;
+            connection.turn(Some(until), &mut None);
+            if connection.event_count != events_before {
+                return connection.check_open().map(|()| true);
             }
-            if self.connection.transport.now() >= until {
+            if connection.transport.now() >= until {
                 return Ok(false);
             }
         }
@@ -327,7 +259,7 @@ impl Client {
     /// returns. A legacy server may report fewer changes than it acknowledged.
     ///
     /// ```no_run
-    /// # fn example(client: &mut mcp_blocking::Client) -> Result<(), mcp_blocking::Error> {
+    /// # fn example(client: &mcp_blocking::Client) -> Result<(), mcp_blocking::Error> {
     /// use mcp_blocking::mcp_proto::model::SubscriptionFilter;
     ///
     /// let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(["file:///log".into()]);
@@ -343,12 +275,12 @@ impl Client {
     ///
     /// - [`Error::Use`] if there are too many subscriptions, or a URI is too long.
     /// - [`Error::Call`] if the server refuses or does not answer in time.
-    /// - Otherwise as [`start`](Self::start).
+    /// - Otherwise as [`start`](BlockingCalls::start).
     pub fn subscribe(
-        &mut self,
+        &self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        self.connection.subscribe(filter)
+        self.backend().try_connection()?.subscribe(filter)
     }
 
     /// Returns the engine, for operations that have no method here.
@@ -356,12 +288,12 @@ impl Client {
     /// Output of its commands is sent with the next [`poll`](Self::poll). The outcomes of calls that it starts are
     /// discarded.
     pub fn engine(&mut self) -> &mut Engine {
-        self.connection.transport.engine()
+        self.calls.backend_mut().connection().transport.engine()
     }
 
     /// Returns the current time, for commands of the engine.
     pub fn now(&mut self) -> Instant {
-        self.connection.transport.tick()
+        self.calls.backend_mut().connection().transport.tick()
     }
 
     /// Closes the connection, and shuts the server process down if this client started it.
@@ -373,6 +305,6 @@ impl Client {
     ///
     /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
     pub fn close(mut self) -> Result<Option<ShutdownReport>, Error> {
-        self.connection.finish()
+        self.calls.backend_mut().connection().finish()
     }
 }

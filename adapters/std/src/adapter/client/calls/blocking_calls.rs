@@ -1,0 +1,424 @@
+//! The calls of a client as plain functions.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::io;
+
+use mcp_proto::client::{InputId, SubscriptionKey};
+use mcp_proto::model::{
+    CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, LoggingLevel,
+    Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate, Tool,
+};
+use mcp_proto::{CallOptions, EntryKind, Progress, RawJson, RpcError};
+use serde::Serialize;
+
+use super::{AsyncCalls, ClientBackend};
+use crate::error::Error;
+
+/// The calls of a client that blocks, which dereferences to them.
+///
+/// They are those of [`AsyncCalls`], whose futures are ready at once because the backend blocks.
+#[derive(Clone, Debug)]
+pub struct BlockingCalls<B> {
+    calls: AsyncCalls<B>,
+}
+
+impl<B> BlockingCalls<B> {
+    /// Creates the calls over a connection whose operations block.
+    #[doc(hidden)]
+    pub const fn new(backend: B) -> Self {
+        Self { calls: AsyncCalls::new(backend) }
+    }
+
+    /// Returns the connection.
+    #[doc(hidden)]
+    pub const fn backend(&self) -> &B {
+        self.calls.backend()
+    }
+
+    /// Returns the connection.
+    #[doc(hidden)]
+    pub const fn backend_mut(&mut self) -> &mut B {
+        self.calls.backend_mut()
+    }
+}
+
+/// # One call at a time
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Sends a request and waits for its result, a JSON object that is returned unchanged.
+    ///
+    /// `params` must serialize to a JSON object. Use [`send`](Self::send) for typed parameters and results.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Call`]: the server answered with an error, or the call timed out.
+    /// - [`Error::Use`]: the call cannot be made.
+    /// - [`Error::Closed`]: the connection has ended.
+    pub fn request<T: Serialize + ?Sized>(
+        &self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<RawJson, Error> {
+        complete(self.calls.request(method, params, options))
+    }
+
+    /// Sends a request as [`request`](Self::request) does, with progress reported to `on_progress`.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub fn request_with<T: Serialize + ?Sized>(
+        &self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        complete(self.calls.request_reporting(method, params, options, on_progress))
+    }
+
+    /// Sends a `ping` and returns the time until its response.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub fn ping(&self) -> Result<Duration, Error> {
+        complete(self.calls.ping())
+    }
+}
+
+/// # Several calls at once
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Starts a request without waiting for its result.
+    ///
+    /// Take the outcome with one of the `wait` methods of the client, or cancel the call. Until then the call counts
+    /// against [`Limits::max_pending_calls`](mcp_proto::Limits). While the server is slow to read
+    /// ([`Limits::outbox_high_water`](mcp_proto::Limits)), the call is delayed for up to
+    /// [`call_timeout`](mcp_proto::Limits).
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Use`]: the call cannot be made.
+    /// - [`Error::Closed`]: the connection has ended.
+    pub fn start<T: Serialize + ?Sized>(
+        &self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<B::PendingCall, Error> {
+        self.calls.start(method, params, options)
+    }
+
+    /// Starts the call of a tool without waiting for its result; otherwise as [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_tool<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+    ) -> Result<B::PendingCall, Error> {
+        self.calls.start_tool(name, arguments, options)
+    }
+}
+
+/// # Commands
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Answers an input request that [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) left open.
+    ///
+    /// [`InputRequest::check_response`](mcp_proto::model::InputRequest) tells whether a response matches its form.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Use`]: the input request is gone or was answered before, or the response is invalid in itself. In
+    ///   the last case the input request stays open.
+    /// - Otherwise as [`start`](Self::start).
+    pub fn answer(&self, input: InputId, response: &InputResponse<'_>) -> Result<(), Error> {
+        complete(self.calls.answer(input, response))
+    }
+
+    /// Refuses an input request that [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) left open.
+    ///
+    /// See [`Engine::refuse`](mcp_proto::client::Engine::refuse).
+    ///
+    /// # Errors
+    ///
+    /// As [`answer`](Self::answer).
+    pub fn refuse(&self, input: InputId, error: &RpcError) -> Result<(), Error> {
+        complete(self.calls.refuse(input, error))
+    }
+
+    /// Ends a subscription. The handler gets no more callbacks for it.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Use`]: the subscription has ended already.
+    /// - Otherwise as [`start`](Self::start).
+    pub fn unsubscribe(&self, subscription: SubscriptionKey) -> Result<(), Error> {
+        complete(self.calls.unsubscribe(subscription))
+    }
+
+    /// Notifies the server that the result of [`ClientHandler::roots`](crate::adapter::client::ClientHandler::roots) has
+    /// changed.
+    ///
+    /// Does nothing unless the client declared [`Capability::RootsListChanged`](mcp_proto::Capability). Does nothing in
+    /// the modern era either, because servers ask for the roots whenever they need them (ROOT-004).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn roots_changed(&self) -> Result<(), Error> {
+        complete(self.calls.roots_changed())
+    }
+
+    /// Sets the minimum level of the server's log messages; `None` turns them off.
+    ///
+    /// In the modern era each later call carries the level. A legacy server is notified immediately. Before that it
+    /// chooses the level itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] if the server does not log.
+    pub fn set_log_level(&self, level: Option<LoggingLevel>) -> Result<(), Error> {
+        complete(self.calls.set_log_level(level))
+    }
+
+    /// Sends a notification of the application.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn notify<T: Serialize + ?Sized>(&self, method: &str, params: Option<&T>) -> Result<(), Error> {
+        complete(self.calls.notify(method, params))
+    }
+}
+
+/// # Typed calls
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Calls a tool and waits for its result.
+    ///
+    /// `arguments` must serialize to a JSON object. [`is_failure`](CallToolResult::is_failure) tells whether the tool
+    /// failed. Read a structured result with [`parse_structured`](CallToolResult::parse_structured).
+    ///
+    /// ```no_run
+    /// # use mcp_std::adapter::client::{BlockingCalls, ClientBackend};
+    /// #[derive(serde::Deserialize)]
+    /// struct Sum {
+    ///     sum: f64,
+    /// }
+    /// # fn example(client: &BlockingCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let arguments = serde_json::json!({"a": 20, "b": 22});
+    /// let result = client.call_tool("add", &arguments)?;
+    /// let Sum { sum } = result.parse_structured().expect("a sum");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Call`]: the server answered with an error, or the call timed out.
+    /// - [`Error::UnexpectedResult`]: the result cannot be read.
+    /// - [`Error::OutputSchemaViolation`]: the result violates the tool's output schema (checked with a
+    ///   [validator](crate::adapter::client::Options::validator)).
+    /// - [`Error::Use`]: the call cannot be made.
+    /// - [`Error::Closed`]: the connection has ended.
+    pub fn call_tool<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        complete(self.calls.call_tool(name, arguments))
+    }
+
+    /// Calls a tool as [`call_tool`](Self::call_tool) does, with options and with progress reported to `on_progress`.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn call_tool_with<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<CallToolResult<'static>, Error> {
+        complete(self.calls.call_tool_reporting(name, arguments, options, on_progress))
+    }
+
+    /// Reads a resource.
+    ///
+    /// As [`send`](Self::send), it returns a cached result if there is a fresh one.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn read_resource(&self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
+        complete(self.calls.read_resource(uri))
+    }
+
+    /// Gets a prompt, filled in with arguments.
+    ///
+    /// `arguments` must serialize to a JSON object of strings, or to `null` for none.
+    ///
+    /// ```no_run
+    /// # use mcp_std::adapter::client::{BlockingCalls, ClientBackend};
+    /// # fn example(client: &BlockingCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let today = client.get_prompt("today", &())?;
+    /// let arguments = serde_json::json!({"from": "Brest", "to": "Cork"});
+    /// let plan = client.get_prompt("plan", &arguments)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). `Use(Encode)` names an argument that is not a string.
+    pub fn get_prompt<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<GetPromptResult<'static>, Error> {
+        complete(self.calls.get_prompt(name, arguments))
+    }
+
+    /// Returns completions of `value` for an argument of a prompt or a variable of a resource template.
+    ///
+    /// `reference` is a [`PromptReference`](mcp_proto::model::PromptReference) or a
+    /// [`ResourceTemplateReference`](mcp_proto::model::ResourceTemplateReference). Since 2025-06-18 the request can
+    /// contain the arguments that are filled in already (COMP-006):
+    ///
+    /// ```no_run
+    /// use mcp_proto::model::{CompleteParams, CompletionArgument, CompletionContext, PromptReference};
+    ///
+    /// # use mcp_std::adapter::client::{BlockingCalls, ClientBackend};
+    /// # fn example(client: &BlockingCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let argument = CompletionArgument::new("to", "C");
+    /// let params = CompleteParams::new(PromptReference::new("plan"), argument)
+    ///     .context(CompletionContext::new().arguments([("from", "Brest".into())]));
+    /// let result = client.send(&params)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn complete<'a>(
+        &self,
+        reference: impl Into<CompletionReference<'a>>,
+        argument: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Result<CompleteResult, Error> {
+        complete(self.calls.complete(reference, argument, value))
+    }
+
+    /// Sends a typed request and waits for its typed result.
+    ///
+    /// Returns a cached result without a request if the server allowed caching and the result is still fresh
+    /// ([`Options::cache`](crate::adapter::client::Options::cache)).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), except for [`Error::OutputSchemaViolation`]: output schemas are checked by
+    /// the `call_tool` methods only.
+    pub fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
+        complete(self.calls.send(params))
+    }
+
+    /// Sends a typed request as [`send`](Self::send) does, with options and with progress reported to `on_progress`.
+    ///
+    /// The cache is neither read nor written, because the result may depend on the options.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_with<R: RequestParams>(
+        &self,
+        params: &R,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<R::Result, Error> {
+        complete(self.calls.send_reporting(params, options, on_progress))
+    }
+}
+
+/// # Lists
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Returns all tools of the server, from all pages of the list.
+    ///
+    /// A tool that cannot be read is left out and reported to
+    /// [`ClientHandler::diagnostic`](crate::adapter::client::ClientHandler::diagnostic), as
+    /// [`UnreadableEntry`](mcp_proto::Diagnostic::UnreadableEntry). [`list`](Self::list) describes the bounds of a list
+    /// and the use of the cache.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_tools(&self) -> Result<Vec<Tool>, Error> {
+        complete(self.calls.list_tools())
+    }
+
+    /// Returns all resources of the server; otherwise as [`list_tools`](Self::list_tools).
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_resources(&self) -> Result<Vec<Resource>, Error> {
+        complete(self.calls.list_resources())
+    }
+
+    /// Returns all resource templates of the server; otherwise as [`list_tools`](Self::list_tools).
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_resource_templates(&self) -> Result<Vec<ResourceTemplate>, Error> {
+        complete(self.calls.list_resource_templates())
+    }
+
+    /// Returns all prompts of the server; otherwise as [`list_tools`](Self::list_tools).
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_prompts(&self) -> Result<Vec<Prompt>, Error> {
+        complete(self.calls.list_prompts())
+    }
+
+    /// Returns all entries of a list of the server as raw JSON, from all pages.
+    ///
+    /// Stops at a list that looks endless, and returns the entries so far (PAGE-012). The bounds are a repeated cursor,
+    /// [`Paginator::MAX_PAGES`](mcp_proto::client::Paginator::MAX_PAGES) pages, and four times
+    /// [`Limits::max_frame`](mcp_proto::Limits) bytes.
+    ///
+    /// Fresh cached pages are used without a request ([`Options::cache`](crate::adapter::client::Options::cache)). If the
+    /// server refuses the cursor of a cached page, all pages are requested again (CACHE-018).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), and [`Error::UnexpectedResult`] if a result does not contain the list.
+    pub fn list(&self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
+        complete(self.calls.list(kind))
+    }
+}
+
+/// Returns the output of a future of a backend that blocks.
+///
+/// # Errors
+///
+/// [`Error::Io`] if the future is not ready, which is a bug of the backend: nothing would wake it.
+pub(super) fn complete<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => Err(Error::Io(io::Error::other(
+            "internal error: a blocking client returned from a call without its outcome",
+        ))),
+    }
+}

@@ -1,0 +1,123 @@
+//! Commands of the engine whose parameters are written directly into the outbox, or encoded for another thread.
+
+use alloc::boxed::Box;
+
+use mcp_proto::client::{Engine, InputId};
+use mcp_proto::model::InputResponse;
+use mcp_proto::server::PreparedResult;
+use mcp_proto::{CallKey, CallOptions, Instant, RawJson, UseError, Version};
+use serde::Serialize;
+
+/// A command of the engine, with borrowed parameters.
+///
+/// A closure that owns its values is a command, too.
+pub trait EngineCommand<T> {
+    /// Runs the command. Its parameters are serialized directly into the outbox.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the engine refuses the command.
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<T, UseError>;
+
+    /// Returns a copy that owns its parameters, to be run later or on another thread. They are encoded for `version`,
+    /// the revision of the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Encode`] or [`UseError::NotInVersion`] if the parameters cannot be encoded.
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<T>, UseError>;
+}
+
+/// A command that owns its parameters.
+pub trait DetachedCommand<T>: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static {}
+
+impl<T, F: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static> DetachedCommand<T> for F {}
+
+impl<T, F: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static> EngineCommand<T> for F {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<T, UseError> {
+        self(engine, now)
+    }
+
+    fn detach(self, _version: Version) -> Result<impl DetachedCommand<T>, UseError> {
+        Ok(self)
+    }
+}
+
+/// Sends a request.
+pub(super) struct Request<'a, P: ?Sized> {
+    pub(super) method: &'a str,
+    pub(super) params: &'a P,
+    pub(super) options: &'a CallOptions,
+}
+
+impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
+        engine.call(now, self.method, self.params, self.options)
+    }
+
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let (method, options) = (Box::<str>::from(self.method), self.options.clone());
+        let params = encode(version, self.params)?;
+        Ok(move |engine: &mut Engine, now| engine.call(now, &method, &params, &options))
+    }
+}
+
+/// Sends the call of a tool.
+pub(super) struct ToolCall<'a, P: ?Sized> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a P,
+    pub(super) options: &'a CallOptions,
+}
+
+impl<P: Serialize + ?Sized> EngineCommand<CallKey> for ToolCall<'_, P> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
+        engine.call_tool(now, self.name, self.arguments, self.options)
+    }
+
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let (name, options) = (Box::<str>::from(self.name), self.options.clone());
+        let arguments = encode(version, self.arguments)?;
+        Ok(move |engine: &mut Engine, now| engine.call_tool(now, &name, &arguments, &options))
+    }
+}
+
+/// Answers an input request.
+pub(super) struct Answer<'a> {
+    pub(super) input: InputId,
+    pub(super) response: &'a InputResponse<'a>,
+}
+
+impl EngineCommand<()> for Answer<'_> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<(), UseError> {
+        engine.answer(now, self.input, self.response)
+    }
+
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<()>, UseError> {
+        let input = self.input;
+        let response = encode(version, self.response)?;
+        Ok(move |engine: &mut Engine, now| engine.answer(now, input, &response))
+    }
+}
+
+/// Sends a notification.
+pub(super) struct Notify<'a, P: ?Sized> {
+    pub(super) method: &'a str,
+    pub(super) params: Option<&'a P>,
+}
+
+impl<P: Serialize + ?Sized> EngineCommand<()> for Notify<'_, P> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<(), UseError> {
+        engine.notify(now, self.method, self.params)
+    }
+
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<()>, UseError> {
+        let method = Box::<str>::from(self.method);
+        let params = self.params.map(|params| encode(version, params)).transpose()?;
+        Ok(move |engine: &mut Engine, now| engine.notify(now, &method, params.as_ref()))
+    }
+}
+
+/// Encodes parameters for a revision.
+fn encode<P: Serialize + ?Sized>(version: Version, params: &P) -> Result<RawJson, UseError> {
+    Ok(PreparedResult::new(version, params)?.text().clone())
+}

@@ -1,0 +1,18 @@
+//! The calls of a client, typed and untyped, for every adapter.
+//!
+//! [`AsyncCalls`] makes them over a [`ClientBackend`], which an adapter implements. [`BlockingCalls`] are the same calls
+//! as plain functions, for backends that block.
+
+mod async_calls;
+mod backend;
+mod blocking_calls;
+mod commands;
+mod lists;
+#[cfg(test)]
+mod tests;
+mod typed;
+
+pub use async_calls::AsyncCalls;
+pub use backend::ClientBackend;
+pub use blocking_calls::BlockingCalls;
+pub use commands::{DetachedCommand, EngineCommand};

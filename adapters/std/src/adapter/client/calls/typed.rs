@@ -1,0 +1,267 @@
+//! Typed calls: tools, resources, prompts, completions, and any request with its result.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+
+use mcp_proto::client::{CacheKey, CacheTicket, OutputMismatch};
+use mcp_proto::model::{
+    CallToolParams, CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference,
+    GetPromptParams, GetPromptResult, Map, ReadResourceParams, ReadResourceResult, RequestParams,
+};
+use mcp_proto::{CallOptions, EncodeError, Progress, RawJson, UseError};
+use serde::Serialize;
+
+use super::commands::ToolCall;
+use super::{AsyncCalls, ClientBackend};
+use crate::adapter::client::callback::Callback;
+use crate::error::{Error, OutputSchemaViolation};
+
+/// # Typed calls
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Calls a tool and waits for its result.
+    ///
+    /// `arguments` must serialize to a JSON object. [`is_failure`](CallToolResult::is_failure) tells whether the tool
+    /// failed. Read a structured result with [`parse_structured`](CallToolResult::parse_structured).
+    ///
+    /// ```no_run
+    /// # use mcp_std::adapter::client::{AsyncCalls, ClientBackend};
+    /// #[derive(serde::Deserialize)]
+    /// struct Sum {
+    ///     sum: f64,
+    /// }
+    /// # async fn example(client: &AsyncCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let arguments = serde_json::json!({"a": 20, "b": 22});
+    /// let result = client.call_tool("add", &arguments).await?;
+    /// let Sum { sum } = result.parse_structured().expect("a sum");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Call`]: the server answered with an error, or the call timed out.
+    /// - [`Error::UnexpectedResult`]: the result cannot be read.
+    /// - [`Error::OutputSchemaViolation`]: the result violates the tool's output schema (checked with a
+    ///   [validator](crate::adapter::client::Options::validator)).
+    /// - [`Error::Use`]: the call cannot be made.
+    /// - [`Error::Closed`]: the connection has ended.
+    pub async fn call_tool<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        let call = self.start_tool(name, arguments, &CallOptions::new())?;
+        let (result, _) = self.backend.result(call, |_| {}).await?;
+        self.read_tool_result(name, &result)
+    }
+
+    /// Calls a tool as [`call_tool`](Self::call_tool) does, with options and with progress reported to `on_progress`.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub async fn call_tool_with<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<CallToolResult<'static>, Error> {
+        self.call_tool_reporting(name, arguments, options, on_progress).await
+    }
+
+    pub(super) async fn call_tool_reporting<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: impl FnMut(&Progress),
+    ) -> Result<CallToolResult<'static>, Error> {
+        let options = &options.clone().with_progress();
+        let call = self.backend.begin(true, ToolCall { name, arguments, options })?;
+        let (result, _) = self.backend.result(call, on_progress).await?;
+        self.read_tool_result(name, &result)
+    }
+
+    /// Reads the result of a tool and checks it against the output schema, if that is known.
+    fn read_tool_result(&self, name: &str, result: &RawJson) -> Result<CallToolResult<'static>, Error> {
+        let read = read::<CallToolParams<'_>>(result)?;
+        match self.backend.result_cache().check_output(name, result) {
+            Ok(()) => {}
+            Err(OutputMismatch::Schema(why)) => {
+                self.backend.dispatch(Callback::UnusableSchema(name.into(), why));
+            }
+            Err(OutputMismatch::Result(violations)) => {
+                let violation = OutputSchemaViolation::new(name, read, violations);
+                return Err(Error::OutputSchemaViolation(violation.into()));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads a resource.
+    ///
+    /// As [`send`](Self::send), it returns a cached result if there is a fresh one.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
+        self.send(&ReadResourceParams::new(uri)).await
+    }
+
+    /// Gets a prompt, filled in with arguments.
+    ///
+    /// `arguments` must serialize to a JSON object of strings, or to `null` for none.
+    ///
+    /// ```no_run
+    /// # use mcp_std::adapter::client::{AsyncCalls, ClientBackend};
+    /// # async fn example(client: &AsyncCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let today = client.get_prompt("today", &()).await?;
+    /// let arguments = serde_json::json!({"from": "Brest", "to": "Cork"});
+    /// let plan = client.get_prompt("plan", &arguments).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). `Use(Encode)` names an argument that is not a string.
+    pub async fn get_prompt<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<GetPromptResult<'static>, Error> {
+        let params = prompt_params(name, arguments)?;
+        self.send(&params).await
+    }
+
+    /// Returns completions of `value` for an argument of a prompt or a variable of a resource template.
+    ///
+    /// `reference` is a [`PromptReference`](mcp_proto::model::PromptReference) or a
+    /// [`ResourceTemplateReference`](mcp_proto::model::ResourceTemplateReference). Since 2025-06-18 the request can
+    /// contain the arguments that are filled in already (COMP-006):
+    ///
+    /// ```no_run
+    /// use mcp_proto::model::{CompleteParams, CompletionArgument, CompletionContext, PromptReference};
+    ///
+    /// # use mcp_std::adapter::client::{AsyncCalls, ClientBackend};
+    /// # async fn example(client: &AsyncCalls<impl ClientBackend>) -> Result<(), mcp_std::Error> {
+    /// let argument = CompletionArgument::new("to", "C");
+    /// let params = CompleteParams::new(PromptReference::new("plan"), argument)
+    ///     .context(CompletionContext::new().arguments([("from", "Brest".into())]));
+    /// let result = client.send(&params).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub async fn complete<'a>(
+        &self,
+        reference: impl Into<CompletionReference<'a>>,
+        argument: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Result<CompleteResult, Error> {
+        let params = CompleteParams::new(reference, CompletionArgument::new(argument, value));
+        self.send(&params).await
+    }
+
+    /// Sends a typed request and waits for its typed result.
+    ///
+    /// Returns a cached result without a request if the server allowed caching and the result is still fresh
+    /// ([`Options::cache`](crate::adapter::client::Options::cache)).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), except for [`Error::OutputSchemaViolation`]: output schemas are checked by
+    /// the `call_tool` methods only.
+    pub async fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
+        let mut ticket = None;
+        if let Some(key) = CacheKey::from_request(R::METHOD, params) {
+            match self.lookup_cached(key).await? {
+                Ok(cached) => return read::<R>(&cached),
+                Err(permission) => ticket = permission,
+            }
+        }
+        let call = self.start(R::METHOD, params, &CallOptions::new())?;
+        let (result, retried) = self.backend.result(call, |_| {}).await?;
+        let read = read::<R>(&result)?;
+        // A retried call depends on input responses of this user at this time, so it is never cached (CACHE-011).
+        self.backend.result_cache().insert(ticket.filter(|_| !retried), &result);
+        Ok(read)
+    }
+
+    /// Sends a typed request as [`send`](Self::send) does, with options and with progress reported to `on_progress`.
+    ///
+    /// The cache is neither read nor written, because the result may depend on the options.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_with<R: RequestParams>(
+        &self,
+        params: &R,
+        options: &CallOptions,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<R::Result, Error> {
+        self.send_reporting(params, options, on_progress).await
+    }
+
+    pub(super) async fn send_reporting<R: RequestParams>(
+        &self,
+        params: &R,
+        options: &CallOptions,
+        on_progress: impl FnMut(&Progress),
+    ) -> Result<R::Result, Error> {
+        let result = self.request_reporting(R::METHOD, params, options, on_progress).await?;
+        read::<R>(&result)
+    }
+
+    /// Returns a fresh cached result, or the ticket for its result.
+    pub(super) async fn lookup_cached(
+        &self,
+        key: CacheKey,
+    ) -> Result<Result<RawJson, Option<CacheTicket>>, Error> {
+        let found = self.backend.result_cache().lookup(key.clone());
+        if found.is_err() {
+            return Ok(found);
+        }
+        // A change notification that invalidates the entry may have arrived unread.
+        self.backend.catch_up().await?;
+        Ok(self.backend.result_cache().lookup(key))
+    }
+}
+
+/// Reads a result as the type that its request declares.
+///
+/// # Errors
+///
+/// [`Error::UnexpectedResult`] if the result does not have that type.
+fn read<R: RequestParams>(result: &RawJson) -> Result<R::Result, Error> {
+    R::read(result).map_err(|why| {
+        Error::UnexpectedResult(format!("the result of `{}` cannot be read: {why}", R::METHOD))
+    })
+}
+
+/// Creates the parameters of `prompts/get`.
+///
+/// `arguments` must serialize to a JSON object of strings, or to `null` for none.
+///
+/// # Errors
+///
+/// [`Error::Use`] if `arguments` cannot be serialized or an argument is not a string.
+fn prompt_params<'a, T: Serialize + ?Sized>(
+    name: &'a str,
+    arguments: &T,
+) -> Result<GetPromptParams<'a>, Error> {
+    let encoded = RawJson::encode(arguments).map_err(|e| Error::Use(e.into()))?;
+    let arguments: Option<Map<String>> = encoded.parse().map_err(|e| {
+        Error::Use(UseError::Encode(EncodeError::Custom(format!("arguments of a prompt: {e}"))))
+    })?;
+    let mut params = GetPromptParams::new(name);
+    params.arguments = arguments;
+    Ok(params)
+}
