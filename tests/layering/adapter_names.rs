@@ -27,6 +27,9 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ),
     ("smol", "block_on", "the others need no executor"),
     ("smol", "SendRouter", "the handlers of the others are functions"),
+    ("blocking", "LocalBackend", "how calls reach the connection of this client"),
+    ("threads", "LoopBackend", "how calls reach the connection of this client"),
+    ("smol", "SharedBackend", "how calls reach the connection of this client"),
     ("blocking", "Blocking", "the adapter in the type of its routers"),
     ("threads", "Threads", "the adapter in the type of its routers"),
     ("smol", "Smol", "the adapter in the type of its routers"),
@@ -57,8 +60,14 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
 /// Aliases: names of adapters, and the type in `mcp-std` that has their methods.
 const ALIASES: &[(&str, &str)] = &[("Cx", "CallCx"), ("AsyncCx", "CallCx"), ("Router", "Router")];
 
-/// Names of `mcp-std` that an adapter re-exports under another one.
-const RENAMED: &[(&str, &str, &str)] = &[("smol", "AsyncCx", "Cx"), ("smol", "AsyncHandler", "Handler")];
+/// Names of `mcp-std` that differ between adapters, and what they are compared as.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("smol", "AsyncCx", "Cx"),
+    ("smol", "AsyncHandler", "Handler"),
+    ("smol", "AsyncCalls", "Calls"),
+    ("blocking", "BlockingCalls", "Calls"),
+    ("threads", "BlockingCalls", "Calls"),
+];
 
 /// A public item at the root of an adapter.
 struct RootItem {

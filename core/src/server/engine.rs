@@ -525,11 +525,6 @@ impl Engine {
         }
     }
 
-    #[cfg(all(test, feature = "http"))]
-    pub(super) fn parked_calls(&self) -> usize {
-        self.parked.as_ref().map_or(0, |parked| parked.len())
-    }
-
     fn trim(&mut self) {
         if self.endpoint.trim() {
             self.request_check.trim();

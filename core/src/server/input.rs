@@ -62,45 +62,7 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
-        self.begin_round(now, call, requests, state, &[])
-    }
-
-    /// Does what [`need_input`](Self::need_input) does, and keeps values for the next delivery.
-    pub(super) fn begin_round(
-        &mut self,
-        now: Instant,
-        call: &Call,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-        kept: &[(Box<str>, RawJson)],
-    ) -> Result<(), UseError> {
-        self.endpoint.tick(now);
-        if self.endpoint.inbound.calls.get(call.id.0).is_none() {
-            return Err(UseError::Stale);
-        }
-        if !methods::may_need_input(&call.method) || (requests.is_empty() && state.is_empty()) {
-            return Err(UseError::ReservedMethod(call.method().into()));
-        }
-        if call.attempt() >= self.endpoint.limits.max_input_rounds {
-            return Err(UseError::Full(Limit::InputRounds));
-        }
-        let answers = carried_answers(call, requests, kept);
-        if requests.len() + answers.len() > self.endpoint.limits.max_inputs {
-            return Err(UseError::Full(Limit::Inputs));
-        }
-        let declared = Capabilities::read(self.peer(call).capabilities.as_bytes());
-        for (key, request) in requests.iter() {
-            check_input_request(key, request, &declared, call.version)?;
-        }
-        match call.version.era() {
-            Era::Modern => self.answer_input_required(call, requests, state, &answers),
-            Era::Legacy => {
-                let parked = self.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
-                let resumed = parked.park(&mut self.endpoint, call, requests, state, answers)?;
-                self.events.extend(resumed);
-                Ok(())
-            }
-        }
+        begin_round(self, now, call, requests, state, &[])
     }
 
     /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
@@ -174,6 +136,44 @@ impl Engine {
         endpoint.commit_answer(call.id.0, mark);
         self.close_if_finished(channel);
         Ok(())
+    }
+}
+
+/// Does what [`Engine::need_input`] does, and keeps values for the next delivery.
+pub(super) fn begin_round(
+    engine: &mut Engine,
+    now: Instant,
+    call: &Call,
+    requests: &InputRequests<'_>,
+    state: &[u8],
+    kept: &[(Box<str>, RawJson)],
+) -> Result<(), UseError> {
+    engine.endpoint.tick(now);
+    if engine.endpoint.inbound.calls.get(call.id.0).is_none() {
+        return Err(UseError::Stale);
+    }
+    if !methods::may_need_input(&call.method) || (requests.is_empty() && state.is_empty()) {
+        return Err(UseError::ReservedMethod(call.method().into()));
+    }
+    if call.attempt() >= engine.endpoint.limits.max_input_rounds {
+        return Err(UseError::Full(Limit::InputRounds));
+    }
+    let answers = carried_answers(call.retry.as_deref(), requests, kept);
+    if requests.len() + answers.len() > engine.endpoint.limits.max_inputs {
+        return Err(UseError::Full(Limit::Inputs));
+    }
+    let declared = Capabilities::read(engine.peer(call).capabilities.as_bytes());
+    for (key, request) in requests.iter() {
+        check_input_request(key, request, &declared, call.version)?;
+    }
+    match call.version.era() {
+        Era::Modern => engine.answer_input_required(call, requests, state, &answers),
+        Era::Legacy => {
+            let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
+            let resumed = parked.park(&mut engine.endpoint, call, requests, state, answers)?;
+            engine.events.extend(resumed);
+            Ok(())
+        }
     }
 }
 

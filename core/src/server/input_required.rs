@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Engine;
 use super::event::Call;
+use super::input::begin_round;
 use super::retry::kept_key;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
@@ -89,7 +90,7 @@ impl InputCollector for CollectedInput {
     }
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
-        let outcome = engine.begin_round(now, call, &self.requests, &self.state, &self.kept);
+        let outcome = begin_round(engine, now, call, &self.requests, &self.state, &self.kept);
         if let Err(refused) = &outcome {
             // The call may have ended meanwhile, so nothing has to be answered.
             let _ = engine.fail(now, call.id(), &refusal_error(refused));

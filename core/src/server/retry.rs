@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::event::Call;
 use crate::calls::inbound::InputOutcome;
 use crate::model::InputRequests;
 use crate::raw::RawJson;
@@ -30,12 +29,12 @@ pub(super) fn kept_key(key: &str) -> Box<str> {
 /// Returns what is carried into the next round of a call: the responses that are not requested again, and the values
 /// that its handler keeps.
 pub(super) fn carried_answers(
-    call: &Call,
+    retry: Option<&RetryContext>,
     requests: &InputRequests<'_>,
     kept: &[(Box<str>, RawJson)],
 ) -> Vec<(Box<str>, InputOutcome)> {
     let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
-    let earlier = call.retry.iter().flat_map(|round| &round.answers);
+    let earlier = retry.into_iter().flat_map(|round| &round.answers);
     let carried = earlier.filter(|(key, _)| !is_requested(key)).cloned();
     carried.chain(kept.iter().map(|(key, value)| (key.clone(), Ok(value.clone())))).collect()
 }
