@@ -356,9 +356,10 @@ impl HttpServerRun {
 
     fn check_diagnostic(&mut self, session: Key, diagnostic: Diagnostic) {
         match diagnostic {
-            // Only sessions: outside a session a cancellation cannot overtake its request.
+            // Only sessions, with or without a handshake (HTTP+SSE opens one before it): outside a session a
+            // cancellation cannot overtake its request.
             Diagnostic::UnknownCancellation(id)
-                if self.server.engine().session_version(session).is_some() =>
+                if self.server.engine().streams().session_of(session).is_some() =>
             {
                 self.was_cancelled(session, &id);
                 let mut own = self.early.iter().enumerate().filter(|(_, (owner, ..))| *owner == session);
