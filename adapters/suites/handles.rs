@@ -185,7 +185,7 @@ fn stdio_server() {
     let mut server = make_stdio_server(config(), handler);
     let handle = server_handle!(server);
     thread::spawn(move || {
-        // Until the session is open, nobody is told of a change.
+        // A change before the session is open has no receiver.
         while count_subscribers(&handle) == 0 {
             thread::sleep(PAUSE);
         }

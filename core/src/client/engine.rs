@@ -35,7 +35,7 @@ use crate::version::{Era, KnownEra, Version};
 /// of the [`outbox`](Self::outbox). For a byte stream, [`pipe::Client`](crate::pipe::Client) does this.
 #[derive(Debug)]
 pub struct Engine {
-    /// What all parts use: the endpoint with the channel, the events, the server.
+    /// State that all parts share: the endpoint with the channel, the events, the server.
     pub(super) common: CommonState,
     pub(super) negotiation: Negotiation,
     /// Queued calls, rounds of calls, and input requests.

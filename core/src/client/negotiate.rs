@@ -44,7 +44,7 @@ pub(super) struct Negotiation {
     known_era: Option<KnownEra>,
 }
 
-/// What is to be done after an input of the negotiation.
+/// Next step after an input of the negotiation.
 #[derive(Debug)]
 pub(super) enum NegotiationStep {
     /// Nothing yet: an answer or a deadline will follow.

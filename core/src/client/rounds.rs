@@ -41,7 +41,7 @@ pub(super) struct Rounds {
     open_inputs: BTreeMap<u64, OpenInput>,
 }
 
-/// What a deadline of a call that is in a round means.
+/// Meaning of a deadline of a call that is in a round.
 pub(super) enum RoundDeadline {
     /// The call is sent again.
     Retry,
@@ -459,7 +459,7 @@ mod tests {
         assert!(rounds.is_empty() && rounds.open_inputs.is_empty() && common.retained_bytes == 0);
     }
 
-    // covers: MRTR-013, DEC-030
+    // covers: MRTR-013
     #[test]
     fn empty_rounds_are_repeated_at_once_and_then_after_a_pause() {
         let (mut common, mut rounds) = (connected(), Rounds::default());

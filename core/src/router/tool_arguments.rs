@@ -28,25 +28,6 @@ use crate::raw::RawJson;
 /// # let Tide { harbour } = serde_json::from_str(r#"{"harbour":"Cork"}"#).unwrap();
 /// # assert_eq!(harbour, "Cork");
 /// ```
-#[cfg_attr(
-    feature = "schemars",
-    diagnostic::on_unimplemented(
-        message = "the schema of `{Self}` is not known, so it cannot be the arguments of a tool",
-        label = "the arguments are decoded as `{Self}`",
-        note = "add `#[derive(serde::Deserialize, schemars::JsonSchema)]` to the type",
-        note = "a tool whose schema is known only at run time is added by `tool_with`"
-    )
-)]
-#[cfg_attr(
-    not(feature = "schemars"),
-    diagnostic::on_unimplemented(
-        message = "the schema of `{Self}` is not known, so it cannot be the arguments of a tool",
-        label = "the arguments are decoded as `{Self}`",
-        note = "enable the feature `schemars` and add `#[derive(serde::Deserialize, schemars::JsonSchema)]` to the type",
-        note = "without the feature, implement `ToolArguments` for the type",
-        note = "a tool whose schema is known only at run time is added by `tool_with`"
-    )
-)]
 pub trait ToolArguments: DeserializeOwned {
     /// Returns a tool of this name with the schema of the type, and with a description if the type has one.
     fn tool(name: &str) -> Tool;

@@ -59,7 +59,7 @@ pub(super) struct LogOutput {
     pub(super) has_no_reader: bool,
 }
 
-/// What becomes of a log message.
+/// Outcome of a log message.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum LogOutcome {
     /// It is to be sent now.

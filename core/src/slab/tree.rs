@@ -1,7 +1,7 @@
 //! Tree: an ordered index over values of a slab, whose links are in the values.
 //!
-//! It is a splay tree: a search moves what it finds to the root. A search costs O(log n) amortised, whatever the order
-//! of the values is and whoever chooses it, and O(1) for the ends of a sequence that grows or shrinks at its ends.
+//! It is a splay tree: a search moves what it finds to the root. A search costs O(log n) amortised in any order of the
+//! values, also in one that a peer chooses, and O(1) for the ends of a sequence that grows or shrinks at its ends.
 //! Invariant: the nodes are those values that were inserted and not removed; no link names another slot.
 
 use alloc::vec::Vec;

@@ -197,7 +197,7 @@ impl Entry {
     }
 }
 
-/// What the binding knows of a request of the engine.
+/// State of a request of the engine in the binding.
 #[derive(Clone, Copy, Debug, Default)]
 enum RequestState {
     #[default]

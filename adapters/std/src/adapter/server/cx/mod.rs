@@ -60,7 +60,7 @@ pub type AsyncCx = CallCx<OwnedCall>;
 #[derive(Debug)]
 pub struct CallCx<B>(B);
 
-/// What a handler has done for its call so far.
+/// State of a call while its handler runs.
 #[derive(Debug)]
 pub struct CallState {
     /// A result that was encoded away from the event loop.

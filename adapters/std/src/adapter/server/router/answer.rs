@@ -20,7 +20,7 @@ use crate::catch;
 /// Outcome of a handler: the answer and whether it reports a tool failure.
 pub type HandlerResult = Result<(Answered, bool), RpcError>;
 
-/// What remains to be done for a call.
+/// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Step<'a, F: Flavor> {
     Answered(Result<Answered, RpcError>),
@@ -68,10 +68,10 @@ impl<F: FunctionFlavor> Router<F> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
             Step::Run(handler, target, guard) => {
-                let result = F::run(handler, cx, target);
+                let result = handler(cx, target);
                 guard.finish(cx, result)
             }
-            Step::Fallback(fallback) => F::run_fallback(fallback, cx, call),
+            Step::Fallback(fallback) => fallback(cx, call),
         }
     }
 }

@@ -50,12 +50,12 @@ pub trait Flavor: Sized + 'static {
 }
 
 /// A flavour whose handlers are functions.
-pub trait FunctionFlavor: Flavor {
-    /// Runs the handler of an entry.
-    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult;
-
-    /// Runs the handler of requests that no entry takes.
-    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError>;
+pub trait FunctionFlavor:
+    Flavor<
+        Handler: Deref<Target: Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>,
+        Fallback: Deref<Target: Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>,
+    >
+{
 }
 
 /// A flavour whose handlers are futures.
@@ -196,25 +196,9 @@ impl<R: 'static> Flavor for SendFutures<R> {
     }
 }
 
-impl<R: 'static> FunctionFlavor for Functions<R> {
-    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult {
-        handler(cx, target)
-    }
+impl<R: 'static> FunctionFlavor for Functions<R> {}
 
-    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        fallback(cx, call)
-    }
-}
-
-impl<R: 'static> FunctionFlavor for SharedFunctions<R> {
-    fn run(handler: &Self::Handler, cx: &mut Cx<'_>, target: CallTarget<'_>) -> HandlerResult {
-        handler(cx, target)
-    }
-
-    fn run_fallback(fallback: &Self::Fallback, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        fallback(cx, call)
-    }
-}
+impl<R: 'static> FunctionFlavor for SharedFunctions<R> {}
 
 impl<R: 'static> FutureFlavor for LocalFutures<R> {
     type Future<'a, T: 'a> = LocalFuture<'a, T>;
