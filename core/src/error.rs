@@ -104,6 +104,12 @@ pub enum Fault {
         /// Attempts in order, each with its outcome.
         attempts: Vec<String>,
     },
+    /// The transport has failed. Reported by bindings outside of this crate (`client::Exchanges::close`).
+    #[error("the transport failed: {reason}")]
+    Transport {
+        /// Reason, in the words of the binding.
+        reason: String,
+    },
 }
 
 impl Fault {
@@ -179,6 +185,13 @@ pub enum CallError {
     /// The HTTP exchange failed before the answer arrived.
     #[error("{0}")]
     Http(Arc<HttpError>),
+    /// The exchange failed before the answer arrived. Reported by bindings outside of this crate
+    /// (`client::Exchanges::fail_request`).
+    #[error("the exchange of the call failed: {reason}")]
+    Transport {
+        /// Reason, in the words of the binding.
+        reason: String,
+    },
 }
 
 impl From<HttpError> for CallError {

@@ -243,7 +243,7 @@ impl Outbox {
     }
 
     /// Drops all bytes, keeps a small buffer and resets the counter.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(crate) fn clear_for_reuse(&mut self) {
         self.consume(usize::MAX);
         self.segments.clear();

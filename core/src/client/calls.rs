@@ -411,7 +411,7 @@ impl Calls {
     }
 
     /// Sends a call again whose answer was lost. Returns the retry, if there is one.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) fn resend_lost(&mut self, common: &mut CommonState, key: Key) -> Option<Key> {
         let call = common.original_call(key);
         match self.inputs.get_or_insert_default().rounds.resend_lost(common, key) {

@@ -1,5 +1,6 @@
-//! The interface for transports with separate exchanges, which report the outcome of each request.
+//! Exchanges: the interface for bindings that carry each message to the server in an exchange of its own.
 
+#[cfg(feature = "http")]
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,236 +11,370 @@ use bytes::Bytes;
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallPurpose, EndedRequests, OutboundCalls, ResponseMatch};
+#[cfg(feature = "http")]
+use crate::calls::outbound::EndedRequests;
+use crate::calls::outbound::{CallPurpose, OutboundCalls, ResponseMatch};
+#[cfg(feature = "http")]
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
+#[cfg(feature = "http")]
 use crate::frame::line::Oversize;
-use crate::json::object_members;
+use crate::json::{object_members, string};
+use crate::methods;
 use crate::rpc::RequestId;
 use crate::slab::Key;
+#[cfg(feature = "http")]
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
+/// A message to send, with what decides on its exchange.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OutgoingMessage {
+    /// The message, without a newline.
+    pub text: Bytes,
+    /// Id of the request, if the message is one: its exchange ends with the answer.
+    pub request: Option<RequestId>,
+    /// Id of the request that the message cancels.
+    ///
+    /// Towards a modern server the message is not sent: the client ends the exchange of that request instead (CANC-016).
+    /// Towards a legacy server it is sent like any notification.
+    pub cancels: Option<RequestId>,
+}
+
+impl OutgoingMessage {
+    fn parse(text: Bytes) -> Self {
+        let (mut has_method, mut id, mut is_cancellation, mut params) = (false, None, false, None);
+        // Otherwise it is a batch of responses.
+        if text.first() == Some(&b'{') {
+            object_members(&text, |name, value| match name {
+                b"id" => id = RequestId::from_json(value, value.len()),
+                b"method" => {
+                    has_method = true;
+                    is_cancellation = string(value).as_deref() == Some(methods::CANCELLED);
+                }
+                b"params" => params = Some(value),
+                _ => {}
+            });
+        }
+        let mut cancels = None;
+        if let Some(params) = params.filter(|_| is_cancellation) {
+            object_members(params, |name, value| {
+                if name == b"requestId" {
+                    cancels = RequestId::from_json(value, value.len());
+                }
+            });
+        }
+        Self { request: id.filter(|_| has_method), cancels, text }
+    }
+}
+
+/// The exchanges of a client engine, which was created by [`Engine::with_exchanges`].
+///
+/// An exchange is a message to the server with all that comes back for it: an HTTP request and its response, a request
+/// topic of MQTT and its response topic, a numbered stream over WebSocket. A binding whose server answers on one ordered
+/// stream needs no exchanges: it uses [`Engine::handle_message`] and [`Engine::outbox`].
+///
+/// A binding keeps a table of its exchanges with the id of the request in each:
+///
+/// 1. After input, after commands and after [`Engine::handle_timeout`]: take the events, then
+///    [`poll_message`](Self::poll_message) until it returns `None`, and open an exchange for each message.
+/// 2. A message arrives: [`handle_message`](Self::handle_message), with the request of its exchange. One that arrives
+///    apart from any exchange, a change notification of a legacy server for example, has no request.
+/// 3. An exchange ends: if [`Engine::awaits_response`] still returns true for its request, there was no answer.
+///    [`resend_request`](Self::resend_request) may repeat it if [`Engine::is_idempotent`] returns true; otherwise
+///    [`fail_request`](Self::fail_request) reports the failure. Silence fails nothing before the timeouts: say what the
+///    transport knows.
+/// 4. The server has lost the session: [`handle_session_lost`](Self::handle_session_lost), and after a new `initialize`
+///    of the binding [`handle_session_renewed`](Self::handle_session_renewed).
+/// 5. The server is gone: [`close`](Self::close).
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcp_proto::client::{Config, Engine, KnownEra};
+/// use mcp_proto::{CallError, Instant};
+///
+/// let now = Instant::ZERO;
+/// let config = Config::new("demo", "1.0").known_era(KnownEra::Modern);
+/// let mut engine = Engine::with_exchanges(Arc::new(config));
+/// engine.open_channel(now);
+///
+/// let message = engine.exchanges().poll_message().expect("the request for `server/discover`");
+/// let request = message.request.expect("it is a request");
+/// // … send `message.text` in a new exchange; it ended without an answer:
+/// assert!(engine.awaits_response(&request));
+/// engine.exchanges().fail_request(now, &request, CallError::Transport { reason: "no answer".into() });
+/// ```
+#[derive(Debug)]
+pub struct Exchanges<'e> {
+    engine: &'e mut Engine,
+}
+
 impl Engine {
-    /// Creates an engine for a transport with separate exchanges.
-    pub(crate) fn with_exchanges(config: Arc<Config>) -> Self {
+    /// Creates an engine for a binding that carries each message in an exchange of its own.
+    ///
+    /// It waits longer for the answer to the first request than on a byte stream: the transport tells of a server that
+    /// does not answer (VER-021). It also retains calls that may be repeated ([`CallOptions::idempotent`]).
+    ///
+    /// [`CallOptions::idempotent`]: crate::CallOptions::idempotent
+    #[must_use]
+    pub fn with_exchanges(config: Arc<Config>) -> Self {
         let mut engine = Self::new(config);
         engine.common.uses_exchanges = true;
         engine
     }
 
-    fn pending_call(&self, channel: ChannelId, id: &RequestId) -> Option<Key> {
-        match self.common.endpoint.match_response(channel.0, id) {
+    /// Returns the exchanges, for a binding that carries each message in an exchange of its own.
+    pub const fn exchanges(&mut self) -> Exchanges<'_> {
+        Exchanges { engine: self }
+    }
+
+    fn pending_call(&self, id: &RequestId) -> Option<Key> {
+        match self.common.endpoint.match_response(self.common.main_channel?, id) {
             ResponseMatch::Live(key) => Some(key),
             _ => None,
         }
     }
 
-    /// Takes one message. With `own`, it may answer only that request.
-    ///
-    /// `ended` then holds the calls whose requests ended.
-    pub(crate) fn handle_exchange_message(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        message: Bytes,
-        own: Option<&RequestId>,
-        ended: &mut Option<Box<EndedRequests>>,
-    ) {
-        self.common.endpoint.tick(now);
-        self.common.endpoint.record_activity();
-        self.common.endpoint.record_received(channel.0, &message);
-        self.begin_record(ended);
-        if self.common.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
-            self.receive(channel.0, message, own);
-        }
-        *ended = self.common.endpoint.outbound.calls.record_ended(None);
+    /// Returns whether a request waits for its answer.
+    #[must_use]
+    pub fn awaits_response(&self, id: &RequestId) -> bool {
+        self.pending_call(id).is_some()
     }
 
-    fn begin_record(&mut self, ended: &mut Option<Box<EndedRequests>>) {
-        let mut record = ended.take().unwrap_or_default();
-        record.calls.clear();
-        self.common.endpoint.outbound.calls.record_ended(Some(record));
-    }
-
-    /// Handles a message that exceeded the frame limit; `ended` then holds the calls whose requests ended.
-    pub(crate) fn handle_exchange_oversize(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        oversize: Oversize,
-        ended: &mut Option<Box<EndedRequests>>,
-    ) {
-        self.begin_record(ended);
-        self.handle_oversize(now, channel, oversize);
-        *ended = self.common.endpoint.outbound.calls.record_ended(None);
-    }
-
-    /// Returns whether an outbound request waits for its answer.
-    pub(crate) fn awaits_response(&self, channel: ChannelId, id: &RequestId) -> bool {
-        self.pending_call(channel, id).is_some()
-    }
-
-    /// Returns whether a request is repeated by the engine in the next session anyway.
-    pub(crate) fn is_internal_request(&self, channel: ChannelId, id: &RequestId) -> bool {
-        let call =
-            self.pending_call(channel, id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
-        call.is_some_and(|call| {
-            matches!(call.purpose, CallPurpose::Internal | CallPurpose::Subscribe(_) | CallPurpose::KeepAlive)
-        })
-    }
-
-    /// Returns whether a request may be executed twice.
-    pub(crate) fn is_idempotent(&self, channel: ChannelId, id: &RequestId) -> bool {
-        let call = self.pending_call(channel, id).map(|key| self.common.original_call(key));
+    /// Returns whether a request may be executed twice ([`CallOptions::idempotent`](crate::CallOptions::idempotent)).
+    #[must_use]
+    pub fn is_idempotent(&self, id: &RequestId) -> bool {
+        let call = self.pending_call(id).map(|key| self.common.original_call(key));
         call.and_then(|key| self.common.endpoint.outbound.calls.get(key)).is_some_and(|c| c.idempotent)
     }
-
-    /// Returns whether there are subscriptions.
-    pub(crate) fn has_subscriptions(&self) -> bool {
-        self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
-    }
-
-    /// Ends the subscriptions, because the GET stream with their change notifications is unavailable.
-    pub(crate) fn handle_get_stream_lost(&mut self, now: Instant, error: &CallError) {
-        self.common.endpoint.tick(now);
-        if let Some(subscriptions) = &mut self.subscriptions {
-            subscriptions.end_all(&mut self.common, error);
+}
+impl Exchanges<'_> {
+    /// Returns the next message to send.
+    ///
+    /// Requests that were cancelled or timed out in the outbox are skipped: a server must not execute them.
+    pub fn poll_message(&mut self) -> Option<OutgoingMessage> {
+        let main = self.engine.common.main_channel?;
+        loop {
+            let outbox = &mut self.engine.common.endpoint.channels.get_mut(main)?.outbox;
+            let message = OutgoingMessage::parse(outbox.pop_message()?);
+            if message.request.as_ref().is_none_or(|id| self.engine.awaits_response(id)) {
+                return Some(message);
+            }
         }
     }
 
-    /// Fails a request whose exchange gave no answer.
-    pub(crate) fn fail_request(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        id: &RequestId,
-        error: CallError,
-    ) {
-        self.common.endpoint.tick(now);
-        if let Some(key) = self.pending_call(channel, id) {
-            self.finish_outbound(key, Err(error));
+    /// Takes one message of the server.
+    ///
+    /// `request` is the request whose exchange the message arrived in. A response to any other request is refused then
+    /// ([`Diagnostic::UnknownResponse`](crate::Diagnostic::UnknownResponse)). With `None` it may be that of any request.
+    pub fn handle_message(&mut self, now: Instant, message: Bytes, request: Option<&RequestId>) {
+        let Some(main) = self.record_message(now, &message) else { return };
+        self.engine.receive(main, message, request);
+    }
+
+    /// Records that a message arrived. Returns the channel, if it is open.
+    fn record_message(&mut self, now: Instant, message: &[u8]) -> Option<Key> {
+        let common = &mut self.engine.common;
+        let main = common.main_channel?;
+        common.endpoint.tick(now);
+        common.endpoint.record_activity();
+        common.endpoint.record_received(main, message);
+        common.endpoint.channels.get(main).filter(|c| !c.closed).map(|_| main)
+    }
+
+    /// Fails a request whose exchange gave no answer. The failure of a request that waits for none has no effect.
+    ///
+    /// A failed request of the negotiation is taken for the answer of a server that does not know it: after
+    /// `server/discover` the client tries `initialize`. If no server was reached, [`close`](Self::close) instead.
+    pub fn fail_request(&mut self, now: Instant, id: &RequestId, error: CallError) {
+        self.engine.common.endpoint.tick(now);
+        if let Some(key) = self.engine.pending_call(id) {
+            self.engine.finish_outbound(key, Err(error));
         }
     }
 
-    /// Sends a request again. Returns its new id, or `None` if it cannot be repeated.
-    pub(crate) fn resend_request(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        id: &RequestId,
-    ) -> Option<RequestId> {
-        self.common.endpoint.tick(now);
-        let key = self.pending_call(channel, id)?;
-        let retry = match self.common.endpoint.outbound.calls.get(key)?.purpose {
-            CallPurpose::Application | CallPurpose::Retry(_) => self.calls.resend_lost(&mut self.common, key),
-            CallPurpose::Listen(_) => self.subscriptions.as_mut()?.renew_listen(&mut self.common, key),
+    /// Sends a request again: it follows from [`poll_message`](Self::poll_message). Returns its new id.
+    ///
+    /// Returns `None` if it cannot be repeated. Only calls that are
+    /// [idempotent](crate::CallOptions::idempotent), calls of the modern era that may ask for input, and subscriptions
+    /// are retained for this.
+    pub fn resend_request(&mut self, now: Instant, id: &RequestId) -> Option<RequestId> {
+        let engine = &mut *self.engine;
+        engine.common.endpoint.tick(now);
+        let key = engine.pending_call(id)?;
+        let retry = match engine.common.endpoint.outbound.calls.get(key)?.purpose {
+            CallPurpose::Application | CallPurpose::Retry(_) => {
+                engine.calls.resend_lost(&mut engine.common, key)
+            }
+            CallPurpose::Listen(_) => engine.subscriptions.as_mut()?.renew_listen(&mut engine.common, key),
             _ => None,
         };
         retry.map(|key| RequestId::int(OutboundCalls::wire_id(key)))
     }
 
-    /// Suspends the timeouts of a request while its exchange is held.
-    pub(crate) fn pause_request(&mut self, now: Instant, channel: ChannelId, id: &RequestId) {
-        self.common.endpoint.tick(now);
-        let Some(key) = self.pending_call(channel, id) else { return };
-        let Some(call) = self.common.endpoint.outbound.calls.get_mut(key) else { return };
+    /// Suspends the timeouts of a request while its exchange is held, for a user who logs in for example.
+    ///
+    /// It may be held for [`Limits::input_timeout`](crate::Limits::input_timeout).
+    pub fn pause_request(&mut self, now: Instant, id: &RequestId) {
+        let common = &mut self.engine.common;
+        common.endpoint.tick(now);
+        let Some(key) = self.engine.pending_call(id) else { return };
+        let common = &mut self.engine.common;
+        let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { return };
         if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
-            self.common.endpoint.negotiation_generation += 1;
+            common.endpoint.negotiation_generation += 1;
             return;
         }
-        let time = self.common.endpoint.limits.input_timeout;
-        call.idle_deadline = self.common.endpoint.now + time;
+        let time = common.endpoint.limits.input_timeout;
+        call.idle_deadline = common.endpoint.now + time;
         self.shift_total_deadline(key, |total_at| total_at + time);
+    }
+
+    /// Resumes the timeouts of a request whose exchange was held for this time.
+    pub fn resume_request(&mut self, now: Instant, id: &RequestId, held_for: Duration) {
+        self.engine.common.endpoint.tick(now);
+        let Some(key) = self.engine.pending_call(id) else { return };
+        let common = &mut self.engine.common;
+        let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { return };
+        if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
+            let wait = common.endpoint.limits.init_timeout;
+            return common.arm_negotiation_timeout(wait);
+        }
+        call.idle_deadline = common.endpoint.now + call.timeout;
+        let time = common.endpoint.limits.input_timeout;
+        self.shift_total_deadline(key, |total_at| total_at - time + held_for);
     }
 
     /// Moves the total deadline of a request and of its original call, unless it was set by the application.
     fn shift_total_deadline(&mut self, key: Key, shift: impl Fn(Instant) -> Instant) {
-        let call = self.common.original_call(key);
+        let common = &mut self.engine.common;
+        let call = common.original_call(key);
         let keys = [Some(key), Some(call).filter(|call| *call != key)];
         for key in keys.into_iter().flatten() {
-            let Some(call) = self.common.endpoint.outbound.calls.get_mut(key) else { continue };
+            let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
             if !call.has_explicit_total {
                 call.total_deadline = shift(call.total_deadline);
             }
             let deadline = call.deadline();
-            self.common.endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+            common.endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
         }
-    }
-
-    /// Resumes the timeouts of a request whose exchange was held for this time.
-    pub(crate) fn resume_request(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        id: &RequestId,
-        held_for: Duration,
-    ) {
-        self.common.endpoint.tick(now);
-        let Some(key) = self.pending_call(channel, id) else { return };
-        let Some(call) = self.common.endpoint.outbound.calls.get_mut(key) else { return };
-        if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
-            let wait = self.common.endpoint.limits.init_timeout;
-            return self.common.arm_negotiation_timeout(wait);
-        }
-        call.idle_deadline = self.common.endpoint.now + call.timeout;
-        let time = self.common.endpoint.limits.input_timeout;
-        self.shift_total_deadline(key, |total_at| total_at - time + held_for);
-    }
-
-    /// Closes the connection with a fault of the transport.
-    pub(crate) fn close_with_fault(&mut self, now: Instant, fault: Fault) {
-        self.common.endpoint.tick(now);
-        self.close_with(fault);
     }
 
     /// Handles the end of the session at the server: its requests need no answers any more.
-    pub(crate) fn handle_session_lost(&mut self, now: Instant) {
-        self.common.endpoint.tick(now);
-        let inbound =
-            self.common.main_channel.map(|main| self.common.endpoint.live_calls(main)).unwrap_or_default();
-        for key in inbound {
-            if self.common.endpoint.drop_call(key).is_some() {
-                self.calls.end_server_request(&mut self.common, key);
+    ///
+    /// The calls of this client stay open: fail them, or send them again in the next session.
+    pub fn handle_session_lost(&mut self, now: Instant) {
+        let engine = &mut *self.engine;
+        engine.common.endpoint.tick(now);
+        let Some(main) = engine.common.main_channel else { return };
+        for key in engine.common.endpoint.live_calls(main) {
+            if engine.common.endpoint.drop_call(key).is_some() {
+                engine.calls.end_server_request(&mut engine.common, key);
             }
         }
-        let Some(outbox) = self
-            .common
-            .main_channel
-            .and_then(|m| self.common.endpoint.channels.get_mut(m))
-            .map(|c| &mut c.outbox)
-        else {
-            return;
-        };
+        let Some(c) = engine.common.endpoint.channels.get_mut(main) else { return };
         // Unsent answers are removed as well, because their ids may be reused in the next session.
-        let mut requests = Vec::new();
-        while let Some(message) = outbox.pop_message() {
-            let mut has_method = false;
-            if message.first() == Some(&b'{') {
-                object_members(&message, |name, _| has_method |= name == b"method");
-            }
-            if has_method {
-                requests.push(message);
-            }
-        }
-        for message in requests {
-            outbox.push(&message);
-            outbox.push(b"\n");
+        let messages: Vec<Bytes> = core::iter::from_fn(|| c.outbox.pop_message()).collect();
+        for message in messages.iter().filter(|message| has_method(message)) {
+            c.outbox.push_bytes(message);
+            c.outbox.push_bytes(&Bytes::from_static(b"\n"));
         }
     }
 
     /// Restores subscriptions and log level in a new session.
-    pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
-        self.common.endpoint.tick(now);
-        if let Some(main) = self.common.main_channel {
-            if let Some(subscriptions) = &mut self.subscriptions {
-                subscriptions.renew_resources(&mut self.common, main);
+    pub fn handle_session_renewed(&mut self, now: Instant) {
+        let common = &mut self.engine.common;
+        common.endpoint.tick(now);
+        if let Some(main) = common.main_channel {
+            if let Some(subscriptions) = &mut self.engine.subscriptions {
+                subscriptions.renew_resources(common, main);
             }
-            if let Some(level) = self.common.log.as_ref().map(|log| log.level().cloned()) {
+            if let Some(level) = common.log.as_ref().map(|log| log.level().cloned()) {
                 // It was accepted before, so it can fail only because the outbox is full.
-                let _ = self.set_log_level(now, level);
+                let _ = self.engine.set_log_level(now, level);
             }
         }
+    }
+
+    /// Ends the subscriptions: the stream with the change notifications of a legacy session is not available.
+    pub fn handle_change_stream_lost(&mut self, now: Instant, error: &CallError) {
+        self.engine.common.endpoint.tick(now);
+        if let Some(subscriptions) = &mut self.engine.subscriptions {
+            subscriptions.end_all(&mut self.engine.common, error);
+        }
+    }
+
+    /// Closes the connection with a fault of the transport. Every open call ends with [`CallError::Closed`].
+    pub fn close(&mut self, now: Instant, fault: Fault) {
+        self.engine.common.endpoint.tick(now);
+        self.engine.close_with(fault);
+    }
+}
+
+/// Returns whether a message is a request or a notification.
+fn has_method(message: &[u8]) -> bool {
+    let mut has_method = false;
+    if message.first() == Some(&b'{') {
+        object_members(message, |name, _| has_method |= name == b"method");
+    }
+    has_method
+}
+
+/// What only the HTTP binding uses.
+#[cfg(feature = "http")]
+impl Exchanges<'_> {
+    /// Takes one message, like [`handle_message`](Self::handle_message).
+    ///
+    /// `ended` then holds the calls whose requests ended.
+    pub(crate) fn handle_recorded_message(
+        &mut self,
+        now: Instant,
+        message: Bytes,
+        request: Option<&RequestId>,
+        ended: &mut Option<Box<EndedRequests>>,
+    ) {
+        let main = self.record_message(now, &message);
+        self.begin_record(ended);
+        if let Some(main) = main {
+            self.engine.receive(main, message, request);
+        }
+        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None);
+    }
+
+    /// Handles a message that exceeded the frame limit; `ended` then holds the calls whose requests ended.
+    pub(crate) fn handle_oversize(
+        &mut self,
+        now: Instant,
+        oversize: Oversize,
+        ended: &mut Option<Box<EndedRequests>>,
+    ) {
+        let Some(main) = self.engine.common.main_channel else { return };
+        self.begin_record(ended);
+        self.engine.handle_oversize(now, ChannelId(main), oversize);
+        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None);
+    }
+
+    fn begin_record(&mut self, ended: &mut Option<Box<EndedRequests>>) {
+        let mut record = ended.take().unwrap_or_default();
+        record.calls.clear();
+        self.engine.common.endpoint.outbound.calls.record_ended(Some(record));
+    }
+}
+
+#[cfg(feature = "http")]
+impl Engine {
+    /// Returns whether a request is repeated by the engine in the next session anyway.
+    pub(crate) fn is_internal_request(&self, id: &RequestId) -> bool {
+        let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| {
+            matches!(call.purpose, CallPurpose::Internal | CallPurpose::Subscribe(_) | CallPurpose::KeepAlive)
+        })
+    }
+
+    /// Returns whether there are subscriptions.
+    pub(crate) fn has_subscriptions(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
     }
 
     /// Returns whether all events were polled.

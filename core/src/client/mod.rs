@@ -12,7 +12,7 @@ mod config;
 mod engine;
 mod event;
 mod event_queue;
-#[cfg(feature = "http")]
+#[cfg(feature = "exchanges")]
 mod exchanges;
 mod input;
 mod legacy_inputs;
@@ -34,6 +34,8 @@ pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};
+#[cfg(feature = "exchanges")]
+pub use exchanges::{Exchanges, OutgoingMessage};
 pub use input::{Input, InputId, RefuseTarget};
 pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;

@@ -148,7 +148,7 @@ impl Rounds {
     /// # Errors
     ///
     /// The outcome of the call, if it cannot be sent.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) fn resend_lost(
         &mut self,
         common: &mut CommonState,

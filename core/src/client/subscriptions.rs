@@ -305,7 +305,7 @@ impl Subscriptions {
     /// Renews a subscription whose request was lost (SUB-016). Returns the new request.
     ///
     /// The subscription will be acknowledged again, because changes may have been missed.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
         let main = common.main_channel?;
         let (key, sub) = self.find_by_listen(common, request)?;
@@ -351,7 +351,7 @@ impl Subscriptions {
     /// Renews the resource subscriptions in a new session of a legacy server.
     ///
     /// The subscriptions will be acknowledged again, because changes may have been missed.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
         for (uri, resource) in &self.by_uri {
             // It was sent before, so it can fail only because of a limit.

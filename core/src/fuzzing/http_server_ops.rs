@@ -336,7 +336,7 @@ impl HttpServerRun {
                     let arguments: BTreeMap<String, i64> =
                         call.tool_call().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
                     let stream = call.channel().0;
-                    let session = self.server.engine().streams().parent_of(stream).unwrap_or(stream);
+                    let session = self.server.engine().exchanges().parent_of(stream).unwrap_or(stream);
                     if let Some(id) = arguments.get("id") {
                         assert!(
                             !self.was_cancelled(session, &RequestId::int(*id)),
@@ -359,7 +359,7 @@ impl HttpServerRun {
             // Only sessions, with or without a handshake (HTTP+SSE opens one before it): outside a session a
             // cancellation cannot overtake its request.
             Diagnostic::UnknownCancellation(id)
-                if self.server.engine().streams().session_of(session).is_some() =>
+                if self.server.engine().exchanges().session_of(session).is_some() =>
             {
                 self.was_cancelled(session, &id);
                 let mut own = self.early.iter().enumerate().filter(|(_, (owner, ..))| *owner == session);

@@ -65,7 +65,7 @@ pub(super) fn mark_request_refused(endpoint: &mut ServerEndpoint, key: Key) {
 
 /// Returns whether a channel carries one exchange.
 pub(super) fn is_exchange(endpoint: &ServerEndpoint, key: Key) -> bool {
-    endpoint.channels.get(key).is_some_and(|c| c.role.stream.owner().is_some())
+    endpoint.channels.get(key).is_some_and(|c| c.role.stream.is_exchange())
 }
 
 /// Queues the owner of a stream that has no more output.

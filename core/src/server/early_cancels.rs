@@ -134,7 +134,7 @@ impl EarlyCancels {
     /// Records a cancellation of an unknown request, if the request may still arrive.
     pub(super) fn record(&mut self, endpoint: &ServerEndpoint, session: Key, id: &RequestId) {
         let c = endpoint.channels.get(session);
-        if c.is_some_and(|c| c.role.stream.http_session().is_some()) {
+        if c.is_some_and(|c| c.role.stream.session().is_some()) {
             self.insert(endpoint.now, session, id.clone(), &endpoint.limits);
         }
     }

@@ -54,7 +54,7 @@ pub struct Engine {
     pub(super) parked: Option<Box<ParkedCalls>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) early_cancels: super::early_cancels::EarlyCancels,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
@@ -73,7 +73,7 @@ impl Engine {
             backlog: None,
             shutting_down: false,
             parked: None,
-            #[cfg(feature = "http")]
+            #[cfg(feature = "exchanges")]
             early_cancels: super::early_cancels::EarlyCancels::new(),
             changes: Changes::default(),
             request_check: RequestCheck::default(),
@@ -536,7 +536,7 @@ impl Engine {
                 parked.trim();
             }
             self.changes.trim();
-            #[cfg(feature = "http")]
+            #[cfg(feature = "exchanges")]
             self.early_cancels.trim(self.endpoint.now);
         }
     }

@@ -6,14 +6,16 @@ mod changes;
 mod channel;
 mod config;
 mod custom_method;
-#[cfg(feature = "http")]
+#[cfg(feature = "exchanges")]
 mod early_cancels;
 mod engine;
 mod event;
-#[cfg(feature = "http")]
-pub(crate) mod exchange;
+#[cfg(feature = "exchanges")]
+mod exchanges;
 mod handshake;
 pub(crate) mod header_check;
+#[cfg(feature = "http")]
+mod http_exchanges;
 mod input;
 mod input_required;
 mod keep_alive;
@@ -27,10 +29,13 @@ mod retry;
 #[cfg(feature = "crypto")]
 mod sealer;
 mod sealing;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "a byte stream is no stream of a transport"))]
+#[cfg_attr(
+    not(feature = "exchanges"),
+    allow(dead_code, reason = "a byte stream is no stream of a transport")
+)]
 mod stream;
 mod subscriptions;
-#[cfg(all(test, feature = "http"))]
+#[cfg(all(test, feature = "exchanges"))]
 mod sums_tests;
 
 pub(crate) use arguments::read_arguments;
@@ -38,7 +43,9 @@ pub use config::Config;
 pub use custom_method::CustomMethod;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
+#[cfg(feature = "http")]
+pub(crate) use exchanges::ExchangeBuffers;
+#[cfg(feature = "exchanges")]
+pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges};
 pub use input_required::{InputError, InputRequired};
 pub use reply::PreparedResult;
-#[cfg(feature = "http")]
-pub(crate) use stream::StreamStatus;

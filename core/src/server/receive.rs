@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use bytes::Bytes;
 
 use super::backlog::Backlog;
-use super::channel::{mark_request_refused, session};
+use super::channel::{is_exchange, mark_request_refused, session};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
@@ -153,7 +153,7 @@ impl Engine {
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
         };
-        #[cfg(feature = "http")]
+        #[cfg(feature = "exchanges")]
         if self.early_cancels.cancels(&mut self.endpoint, source.channel, source.root, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
@@ -161,15 +161,16 @@ impl Engine {
             Ok(token) => token,
             Err(error) => return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error),
         };
-        let is_full = self.is_full();
+        let (is_full, is_exchange) = (self.is_full(), is_exchange(&self.endpoint, source.channel));
         let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
         let backlog = self.backlog.as_deref_mut();
         let is_empty = backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
-        // The members of a batch share one answer, so they cannot be queued one by one.
         if is_full || (!is_empty && !source.waited && source.batch.is_none()) {
             let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
             let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
-            if backlog.is_full(*waiting, limits) || source.batch.is_some() {
+            // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait:
+            // its binding and its client have better means than a queue.
+            if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
                 let error = RpcError::internal("too many requests in work");
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
@@ -252,7 +253,7 @@ impl Engine {
             let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
             self.events.extend(unsubscribed);
         } else {
-            #[cfg(feature = "http")]
+            #[cfg(feature = "exchanges")]
             self.early_cancels.record(&self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }

@@ -14,7 +14,7 @@ enum Place {
     /// A channel of its own: a byte stream, or a modern exchange.
     #[default]
     Alone,
-    /// A session over HTTP, with the transport's key for it.
+    /// A session, with the binding's key for it.
     Session(Key),
     /// A stream of the session with this channel.
     StreamOf(Key),
@@ -40,27 +40,6 @@ pub(super) struct StreamState {
     last_error_code: i32,
 }
 
-/// Progress of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StreamStatus {
-    /// More output will follow.
-    pub(crate) is_open: bool,
-    /// The channel is closed: nothing more can be sent on it.
-    pub(crate) closed: bool,
-    /// The request was refused before it was delivered.
-    pub(crate) refused: bool,
-    /// An early cancellation ended the request.
-    pub(crate) cancelled: bool,
-    /// Code of the last answer, if it was an error.
-    pub(crate) error_code: Option<i64>,
-}
-
-impl StreamStatus {
-    /// The status of a stream that does not exist.
-    pub(super) const ENDED: Self =
-        Self { is_open: false, closed: true, refused: false, cancelled: false, error_code: None };
-}
-
 /// Owners of streams with output, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue(VecDeque<Key>);
@@ -78,8 +57,8 @@ impl StreamState {
         self.owner = Some(owner);
     }
 
-    /// Makes the channel a session of the transport. Its own messages need a GET stream, which may be absent.
-    pub(super) const fn mark_http_session(&mut self, session: Key) {
+    /// Makes the channel a session. Its own messages need a stream with an owner, which may be absent.
+    pub(super) const fn mark_session(&mut self, session: Key) {
         self.place = Place::Session(session);
     }
 
@@ -92,13 +71,19 @@ impl StreamState {
     }
 
     /// Returns the transport's key of the session.
-    pub(super) const fn http_session(&self) -> Option<Key> {
+    pub(super) const fn session(&self) -> Option<Key> {
         match self.place {
             Place::Session(session) => Some(session),
             _ => None,
         }
     }
 
+    /// Returns whether the channel carries one exchange.
+    pub(super) const fn is_exchange(&self) -> bool {
+        self.owner.is_some() && !matches!(self.place, Place::Session(_))
+    }
+
+    #[cfg(feature = "http")]
     pub(super) const fn owner(&self) -> Option<Key> {
         self.owner
     }
@@ -125,7 +110,7 @@ impl StreamState {
 
     /// Returns whether this is a session without a GET stream. Most clients never open one.
     pub(super) const fn has_no_get_stream(&self) -> bool {
-        self.http_session().is_some() && self.owner.is_none()
+        self.session().is_some() && self.owner.is_none()
     }
 
     /// Returns whether messages that are sent from now on cannot reach the client.
@@ -143,7 +128,7 @@ impl StreamState {
     }
 
     /// Records that an early cancellation ended the request.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "exchanges")]
     pub(super) const fn mark_cancelled(&mut self) {
         self.request_cancelled = true;
     }
@@ -167,15 +152,19 @@ impl StreamState {
         self.last_error_code = i32::try_from(code).unwrap_or(-1);
     }
 
-    /// Returns the progress of a stream that is `closed`, and on which requests listen for changes or not.
-    pub(super) fn status(&self, closed: bool, has_listeners: bool) -> StreamStatus {
-        StreamStatus {
-            is_open: self.owes_answers() || has_listeners,
-            closed,
-            refused: self.request_refused,
-            cancelled: self.request_cancelled,
-            error_code: (self.last_error_code != 0).then_some(i64::from(self.last_error_code)),
-        }
+    /// Returns whether the request was refused before it was delivered.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.request_refused
+    }
+
+    /// Returns whether an early cancellation ended the request.
+    pub(super) const fn is_cancelled(&self) -> bool {
+        self.request_cancelled
+    }
+
+    /// Returns the code of the last answer, if it was an error.
+    pub(super) fn error_code(&self) -> Option<i64> {
+        (self.last_error_code != 0).then_some(i64::from(self.last_error_code))
     }
 }
 
@@ -198,20 +187,20 @@ mod tests {
         stream.rearm();
         stream.queue(&mut ready);
         assert_eq!(ready.pop(), Some(OWNER));
-        assert!(!stream.owes_answers() && !stream.status(false, false).is_open);
+        assert!(!stream.owes_answers());
     }
 
     #[test]
     fn session_without_an_owner_has_no_get_stream() {
         let mut stream = StreamState::default();
         assert!(!stream.has_no_get_stream());
-        stream.mark_http_session(OWNER);
-        assert!(stream.has_no_get_stream() && stream.http_session() == Some(OWNER));
+        stream.mark_session(OWNER);
+        assert!(stream.has_no_get_stream() && stream.session() == Some(OWNER));
         stream.set_owner(Some(OWNER));
         assert!(!stream.has_no_get_stream() && stream.parent().is_none());
         stream.open(Some(OWNER), OWNER);
-        assert_eq!((stream.parent(), stream.http_session()), (Some(OWNER), None));
+        assert_eq!((stream.parent(), stream.session()), (Some(OWNER), None));
         stream.record_error(-32_601);
-        assert_eq!(stream.status(true, true).error_code, Some(-32_601));
+        assert_eq!(stream.error_code(), Some(-32_601));
     }
 }

@@ -82,7 +82,7 @@ impl Simulation {
                 let Some((at, _)) = self.pick() else { return };
                 let (root, streams) = &mut self.sessions[at];
                 let owner = Key { slot: 0, generation: 0 };
-                let key = self.engine.streams().open(self.now, Some(root.0), owner, <_>::default());
+                let key = self.engine.exchanges().open_channel(self.now, Some(root.0), owner, <_>::default());
                 streams.push(ChannelId(key));
             }
             3..=7 => {
@@ -158,18 +158,18 @@ impl Simulation {
         if self.sessions[at].0 != channel {
             self.sessions[at].1.retain(|other| *other != channel);
             if self.rng.percent(50) {
-                self.engine.streams().mark_unreachable(self.now, channel.0, true);
+                self.engine.exchanges().set_unreachable(self.now, channel.0, true);
             }
-            self.engine.streams().drop(self.now, channel.0);
+            self.engine.exchanges().remove(self.now, channel.0);
         } else {
             let (session, streams) = self.sessions.swap_remove(at);
             if self.rng.percent(50) {
                 self.engine.close_channel(self.now, session, &Fault::Closed);
             }
             for stream in streams {
-                self.engine.streams().drop(self.now, stream.0);
+                self.engine.exchanges().remove(self.now, stream.0);
             }
-            self.engine.streams().drop(self.now, session.0);
+            self.engine.exchanges().remove(self.now, session.0);
         }
     }
 
@@ -208,9 +208,9 @@ fn sums_equal_a_recomputation_after_every_step() {
         redelivered += simulation.redelivered;
         while let Some((session, streams)) = simulation.sessions.pop() {
             for stream in streams {
-                simulation.engine.streams().drop(simulation.now, stream.0);
+                simulation.engine.exchanges().remove(simulation.now, stream.0);
             }
-            simulation.engine.streams().drop(simulation.now, session.0);
+            simulation.engine.exchanges().remove(simulation.now, session.0);
             simulation.engine.check_sums();
         }
         assert_eq!((simulation.parked_calls(), simulation.engine.live_calls()), (0, 0));

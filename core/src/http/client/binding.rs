@@ -241,7 +241,7 @@ impl Client {
             held.retries.credentials += 1;
             if let Some(id) = held.request_id() {
                 let time = self.now.saturating_duration_since(since);
-                self.engine.resume_request(self.now, self.channel, id, time);
+                self.engine.exchanges().resume_request(self.now, id, time);
             }
             self.resend(held);
         }
@@ -414,7 +414,7 @@ impl Client {
 
     /// Returns whether the request of an exchange no longer waits for its answer.
     pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
-        x.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
+        x.request_id().is_some_and(|id| !self.engine.awaits_response(id))
     }
 
     /// Records that the request of an exchange was not executed: it was never sent, or was refused.
@@ -447,7 +447,7 @@ impl Client {
             return Some(x);
         }
         if let Some(id) = x.request_id() {
-            self.engine.pause_request(self.now, self.channel, id);
+            self.engine.exchanges().pause_request(self.now, id);
         }
         // The application may have to ask a user.
         let due = self.now + self.engine.config().effective_limits().input_timeout;

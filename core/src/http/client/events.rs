@@ -78,9 +78,8 @@ impl Client {
                                 }
                             }
                             _ => {
-                                self.engine.handle_exchange_oversize(
+                                self.engine.exchanges().handle_oversize(
                                     self.now,
-                                    self.channel,
                                     oversize,
                                     &mut self.ended_requests,
                                 );
@@ -161,7 +160,7 @@ impl Client {
     /// Processes a message on the stream of a request.
     fn receive_message(&mut self, key: Key, data: Bytes, id: &RequestId) {
         self.deliver(data, Some(id));
-        if !self.engine.awaits_response(self.channel, id) {
+        if !self.engine.awaits_response(id) {
             self.session.renewals = 0;
             self.conclude(key); // SSE-011: later events are ignored.
         }
@@ -170,7 +169,7 @@ impl Client {
     /// Passes a message to the engine.
     pub(super) fn deliver(&mut self, data: Bytes, own: Option<&RequestId>) {
         let ended = &mut self.ended_requests;
-        self.engine.handle_exchange_message(self.now, self.channel, data, own, ended);
+        self.engine.exchanges().handle_recorded_message(self.now, data, own, ended);
         self.release_answered();
     }
 
@@ -196,7 +195,7 @@ impl Client {
         let reason = how.err().unwrap_or_else(|| ended.into());
         match x.purpose() {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
-                if !self.engine.awaits_response(self.channel, id) {
+                if !self.engine.awaits_response(id) {
                     return;
                 }
                 let is_negotiation = matches!(
@@ -233,7 +232,7 @@ impl Client {
             self.session.get_stream_error.as_ref().filter(|_| self.engine.has_subscriptions())
         {
             let error = HttpError::GetStreamUnavailable { reason: reason.clone() };
-            self.engine.handle_get_stream_lost(self.now, &error.into());
+            self.engine.exchanges().handle_change_stream_lost(self.now, &error.into());
         }
     }
 

@@ -45,7 +45,7 @@ impl Client {
             return self.engine.handle_eof(self.now, self.channel);
         }
         if !is_evidence(&error) && !matches!(x.purpose(), ExchangePurpose::HttpSse) {
-            return self.engine.close_with_fault(self.now, Fault::Http(error.into()));
+            return self.engine.exchanges().close(self.now, Fault::Http(error.into()));
         }
         self.attempts.push(format!("{}: {error}", attempt_name(x.purpose())));
         let rpc_error = match &error {
@@ -61,11 +61,11 @@ impl Client {
                 }
                 // VER-019, VER-030
                 let error = rpc_error.map_or_else(|| error.into(), CallError::Rpc);
-                self.engine.fail_request(self.now, self.channel, id, error);
+                self.engine.exchanges().fail_request(self.now, id, error);
             }
             ExchangePurpose::Call { id, .. } => {
                 if let Some(error) = rpc_error.filter(is_modern_error) {
-                    return self.engine.fail_request(self.now, self.channel, id, CallError::Rpc(error));
+                    return self.engine.exchanges().fail_request(self.now, id, CallError::Rpc(error));
                 }
                 let status = match &error {
                     HttpError::Response(answer) => answer.status,
@@ -97,7 +97,7 @@ impl Client {
                 if !self.session.was_probed && modern && self.session.message_endpoint.is_none() =>
             {
                 let reason = "the handshake failed".into();
-                self.engine.fail_request(self.now, self.channel, &id, HttpError::Lost { reason }.into());
+                self.engine.exchanges().fail_request(self.now, &id, HttpError::Lost { reason }.into());
             }
             _ => self.fail_no_server(),
         }
@@ -105,7 +105,7 @@ impl Client {
 
     fn fail_no_server(&mut self) {
         let attempts = core::mem::take(&mut self.attempts);
-        self.engine.close_with_fault(self.now, Fault::NoServer { attempts });
+        self.engine.exchanges().close(self.now, Fault::NoServer { attempts });
     }
 
     /// Handles the first event of HTTP+SSE, which names the URL for messages (HTTPSSE-002, HTTPSSE-013).

@@ -362,7 +362,7 @@ impl Client {
                 let body = if x.purpose().lists_tools() { self.learn_tools(body) } else { body };
                 self.session.renewals = 0;
                 self.deliver(body, Some(id));
-                if self.engine.awaits_response(self.channel, id) {
+                if self.engine.awaits_response(id) {
                     self.exchange_failed(x, HttpError::Unanswered { status });
                 }
             }
@@ -391,7 +391,7 @@ impl Client {
     pub(super) fn fail_too_large(&mut self, x: ClientExchange) {
         let limit = self.max_frame();
         match x.request_id() {
-            Some(id) => self.engine.fail_request(self.now, self.channel, id, CallError::TooLarge { limit }),
+            Some(id) => self.engine.exchanges().fail_request(self.now, id, CallError::TooLarge { limit }),
             None => self.exchange_failed(
                 x,
                 HttpError::Lost { reason: "the response is longer than the limit".into() },

@@ -21,11 +21,10 @@ impl Client {
             }
             ExchangePurpose::Call { id, method } => {
                 let id = id.clone();
-                if !self.engine.awaits_response(self.channel, &id) {
+                if !self.engine.awaits_response(&id) {
                     return;
                 }
-                let may_repeat =
-                    *method == CallMethod::Listen || self.engine.is_idempotent(self.channel, &id);
+                let may_repeat = *method == CallMethod::Listen || self.engine.is_idempotent(&id);
                 let policy = &self.config.reconnect;
                 if *method == CallMethod::Listen {
                     let stream_yield = x.events.as_mut().map(|e| e.take_yield(self.now, policy));
@@ -101,33 +100,31 @@ impl Client {
             }
             error => error.into(),
         };
-        self.engine.fail_request(self.now, self.channel, id, error);
+        self.engine.exchanges().fail_request(self.now, id, error);
     }
 
     /// Retries a call whose stream cannot be resumed, or ends it with `error`.
     pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
-        if self.engine.is_idempotent(self.channel, id)
-            && x.retries.repeats < self.config.reconnect.max_attempts
-        {
+        if self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
             x.events = None;
             self.insert_exchange(x.scheduled(NextStep::RetryWithNewId, until));
         } else {
-            self.engine.fail_request(self.now, self.channel, id, error.into());
+            self.engine.exchanges().fail_request(self.now, id, error.into());
         }
     }
 
     /// Sends a request again under a new id.
     pub(super) fn retry_with_new_id(&mut self, x: &ClientExchange) {
         let Some(id) = x.request_id() else { return };
-        match self.engine.resend_request(self.now, self.channel, id) {
+        match self.engine.exchanges().resend_request(self.now, id) {
             Some(again) => {
                 let tries = RetryCounts { repeats: x.retries.repeats + 1, ..x.retries };
                 self.exchanges.record_repeat(&again, tries);
             }
             None => {
                 let reason = "the exchange failed and the request could not be sent again".into();
-                self.engine.fail_request(self.now, self.channel, id, HttpError::Lost { reason }.into());
+                self.engine.exchanges().fail_request(self.now, id, HttpError::Lost { reason }.into());
             }
         }
     }

@@ -114,7 +114,7 @@ impl Client {
         };
         let retries = purpose.request_id().map(|id| self.exchanges.take_repeat(id)).unwrap_or_default();
         drop(parts);
-        if let Some(id) = purpose.request_id().filter(|id| !self.engine.awaits_response(self.channel, id)) {
+        if let Some(id) = purpose.request_id().filter(|id| !self.engine.awaits_response(id)) {
             // Cancelled or expired before it was sent, so it must not be executed.
             return self.exchanges.record_unsent(id);
         }
@@ -198,7 +198,7 @@ impl Client {
             | ExchangePurpose::ConfirmSession
             | ExchangePurpose::RefreshTools(_) => true,
             ExchangePurpose::Message { .. } => is_protocol_message(&x.body),
-            ExchangePurpose::Call { id, .. } => self.engine.is_idempotent(self.channel, id),
+            ExchangePurpose::Call { id, .. } => self.engine.is_idempotent(id),
             _ => !with_body,
         };
         let key = self.insert_exchange(x);

@@ -129,7 +129,7 @@ impl Client {
         match x.purpose() {
             ExchangePurpose::Message { initialized: true } => self.open_get_stream(),
             ExchangePurpose::ConfirmSession => {
-                self.engine.handle_session_renewed(self.now);
+                self.engine.exchanges().handle_session_renewed(self.now);
                 self.open_get_stream();
             }
             _ => {}
@@ -197,16 +197,16 @@ impl Client {
         if current && self.session.renewals > 0 && lasted < self.config.reconnect.max_delay {
             // The new session was lost before its first answer.
             if let Some(id) = x.request_id() {
-                self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
+                self.engine.exchanges().fail_request(self.now, id, HttpError::SessionLost.into());
             }
-            return self.engine.close_with_fault(self.now, Fault::Http(HttpError::SessionLost.into()));
+            return self.engine.exchanges().close(self.now, Fault::Http(HttpError::SessionLost.into()));
         }
         if current {
             self.renew_session();
         }
         match x.purpose() {
             ExchangePurpose::Call { id, .. }
-                if x.retries.sessions == 0 && !self.engine.is_internal_request(self.channel, id) =>
+                if x.retries.sessions == 0 && !self.engine.is_internal_request(id) =>
             {
                 x.retries.sessions += 1;
                 self.send_when_open(x);
@@ -234,7 +234,7 @@ impl Client {
         self.session.renewed_at = self.now;
         self.session.gate = SendGate::RenewingSession;
         self.session.gate_deadline = None;
-        self.engine.handle_session_lost(self.now);
+        self.engine.exchanges().handle_session_lost(self.now);
         let is_lost = |x: &ClientExchange| match x.purpose() {
             ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } => !x.is_draining(),
             ExchangePurpose::Call { .. } => matches!(
@@ -281,10 +281,10 @@ impl Client {
     pub(super) fn fail_renewal(&mut self) {
         for x in core::mem::take(&mut self.session.waiting_exchanges) {
             if let Some(id) = x.request_id() {
-                self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
+                self.engine.exchanges().fail_request(self.now, id, HttpError::SessionLost.into());
             }
         }
-        self.engine.close_with_fault(self.now, Fault::Http(HttpError::SessionLost.into()));
+        self.engine.exchanges().close(self.now, Fault::Http(HttpError::SessionLost.into()));
     }
 
     // ---- end -------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ impl Client {
                 self.engine.report_diagnostic(Diagnostic::InvalidTool { name: refresh.tool.into(), reason });
                 self.fail_tool_refresh(x);
             }
-            (Some(Ok(())), _) => match self.engine.resend_request(self.now, self.channel, &refresh.call) {
+            (Some(Ok(())), _) => match self.engine.exchanges().resend_request(self.now, &refresh.call) {
                 Some(again) => self.exchanges.record_repeat(&again, refresh.retries),
                 None => self.fail_tool_refresh(x),
             },
@@ -235,7 +235,7 @@ impl Client {
             .ok()
             .and_then(|envelope| envelope.outcome(&refresh.refusal).err());
         if let Some(error) = error {
-            self.engine.fail_request(self.now, self.channel, &refresh.call, CallError::Rpc(error));
+            self.engine.exchanges().fail_request(self.now, &refresh.call, CallError::Rpc(error));
         }
     }
 }

@@ -139,7 +139,7 @@ impl Server {
         if self.exchanges.len() > self.config.max_exchanges {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
-        if self.engine.streams().is_shutting_down() && head.method != "DELETE" {
+        if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
         self.check_token(key, headers.token)

@@ -10,7 +10,7 @@ use super::request_headers::RequestHeaders;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
-use crate::server::exchange::StreamBuffers;
+use crate::server::ExchangeBuffers;
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
@@ -120,7 +120,7 @@ pub(super) struct ServerExchange {
     /// Memory for the fields of the response.
     spare_fields: Fields,
     /// Memory for a stream of the engine.
-    pub(super) spare: StreamBuffers,
+    pub(super) spare: ExchangeBuffers,
     /// Counted in `call_count` of the session.
     pub(super) counts_as_call: bool,
     /// Nothing will be added to `out`.
@@ -218,7 +218,7 @@ pub(super) struct SpareBuffers {
     header_buffer: Vec<u8>,
     out: Outbox,
     fields: Fields,
-    stream: StreamBuffers,
+    stream: ExchangeBuffers,
 }
 
 impl SpareBuffers {

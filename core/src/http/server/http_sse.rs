@@ -27,7 +27,7 @@ impl Server {
         }
         let channel = self.engine.open_channel(self.now);
         self.engine.set_principal(channel, principal.as_deref());
-        self.engine.streams().set_owner(channel.0, Some(key));
+        self.engine.exchanges().set_owner(channel.0, Some(key));
         let session = self.begin_session(channel.0, principal);
         self.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);

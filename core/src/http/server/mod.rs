@@ -269,7 +269,7 @@ impl Server {
     /// An exchange is returned again if more output appears after the caller took all of it.
     pub fn poll_ready(&mut self, now: Instant) -> Option<ExchangeId> {
         self.tick(now);
-        while let Some(owner) = self.engine.streams().next_ready() {
+        while let Some(owner) = self.engine.exchanges().next_ready() {
             self.fill_response(owner);
         }
         while let Some(key) = self.ready.pop_front() {

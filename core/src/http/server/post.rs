@@ -85,7 +85,7 @@ impl Server {
             None => frame,
         };
         match frame.iter().find(|b| !b.is_ascii_whitespace()) {
-            _ if self.engine.streams().has_event_backlog() => {
+            _ if self.engine.exchanges().has_event_backlog() => {
                 self.refuse(key, &overloaded("too much waits for the application"));
             }
             None => {
@@ -142,7 +142,7 @@ impl Server {
             served_versions: self.engine.config().advertised_versions(),
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);
-        self.engine.streams().handle_message(self.now, stream, frame, envelope, &check);
+        self.engine.exchanges().handle_message(self.now, stream, frame, envelope, &check);
         self.finish_post(key, stream, route, is_request, reason);
     }
 
@@ -190,7 +190,7 @@ impl Server {
             return self
                 .refuse(key, &Refusal::new(400, "a batch has no single method that a field could repeat"));
         }
-        let (needs_answer, has_live_id) = self.engine.streams().inspect_batch(parent, frame);
+        let (needs_answer, has_live_id) = self.engine.exchanges().inspect_batch(parent, frame);
         if has_live_id {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
             return self.refuse(key, &repeated_id());
@@ -199,18 +199,14 @@ impl Server {
             return self.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
-        self.engine.streams().handle_batch(self.now, stream, frame);
+        self.engine.exchanges().handle_batch(self.now, stream, frame);
         self.finish_post(key, stream, route, false, None);
     }
 
     /// Finds the destination of a message (DEC-006, DEC-007, HTTP-069, HTTP-071, HTTP-078).
     fn route_message(&mut self, key: Key, envelope: &Envelope<'_>) -> Result<PostRoute, Refusal> {
-        let config = self.engine.config();
-        let (modern, legacy) = (!config.modern_versions().is_empty(), !config.legacy_versions().is_empty());
-        let names_modern =
-            modern && (!envelope.params.meta.version.is_empty() || envelope.params.meta.has_reserved);
         // DEC-029: `_meta` has precedence.
-        if !legacy || names_modern {
+        if self.engine.is_modern_message(envelope) {
             return Ok(PostRoute::Standalone);
         }
         let is_request = envelope.kind == envelope::Kind::Request;
@@ -220,7 +216,8 @@ impl Server {
         }
         let named = self.exchanges.get(key).and_then(|x| x.headers.version().ok().flatten());
         let named = named.and_then(Version::from_name);
-        if modern && named.is_some_and(|v| v.era() == Era::Modern) {
+        let modern = self.engine.config().modern_versions();
+        if !modern.is_empty() && named.is_some_and(|v| v.era() == Era::Modern) {
             return Ok(PostRoute::Standalone);
         }
         match self.find_session(key) {
@@ -288,12 +285,12 @@ impl Server {
             PostRoute::Standalone | PostRoute::PresumedVersion(_) => None,
         };
         let spare = self.exchanges.get_mut(key).map(|x| core::mem::take(&mut x.spare)).unwrap_or_default();
-        let stream = self.engine.streams().open(now, parent, key, spare);
+        let stream = self.engine.exchanges().open_channel(now, parent, key, spare);
         if principal.is_some() {
             self.engine.set_principal(ChannelId(parent.unwrap_or(stream)), principal.as_deref());
         }
         if let PostRoute::PresumedVersion(version) = route {
-            self.engine.streams().begin_stateless_session(stream, version);
+            self.engine.exchanges().begin_stateless_session(stream, version);
         }
         let x = self.exchanges.get_mut(key)?;
         x.stream = Some(stream);
@@ -314,7 +311,7 @@ impl Server {
         needs_answer: bool,
         reason: Option<MalformedMessage>,
     ) {
-        let progress = self.engine.stream_status(stream);
+        let progress = self.engine.exchange_status(ChannelId(stream));
         if let PostRoute::Handshake = route {
             self.begin_handshake_session(key, stream);
         }
@@ -325,11 +322,11 @@ impl Server {
                 session.call_count += 1;
                 self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = true);
             }
-        } else if silent && progress.cancelled {
+        } else if silent && progress.is_cancelled {
             return self.finish(key);
         } else if silent {
             x.stream = None;
-            x.spare = self.engine.streams().drop(self.now, stream);
+            x.spare = self.engine.exchanges().remove(self.now, stream);
             match (reason, needs_answer) {
                 (Some(reason), _) => self.refuse(key, &malformed(reason)),
                 // Only an exchange of its own can refuse a duplicate id without ending the first call (DESIGN-09).
@@ -343,9 +340,9 @@ impl Server {
 
     /// Creates the session of an answered handshake, if the handshake succeeded.
     fn begin_handshake_session(&mut self, key: Key, stream: Key) {
-        let Some(parent) = self.engine.streams().parent_of(stream) else { return };
-        if self.engine.session_version(parent).is_none() {
-            self.engine.streams().drop(self.now, parent);
+        let Some(parent) = self.engine.exchanges().parent_of(stream) else { return };
+        if self.engine.session_state(parent).is_none() {
+            self.engine.exchanges().remove(self.now, parent);
             return;
         }
         let principal = self.exchanges.get(key).and_then(|x| x.principal.clone());

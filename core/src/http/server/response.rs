@@ -13,7 +13,7 @@ use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::rpc::code;
-use crate::server::StreamStatus;
+use crate::server::ExchangeStatus;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -30,8 +30,8 @@ impl Server {
             return;
         }
         let Some(stream) = x.stream else { return };
-        self.engine.streams().rearm(stream);
-        let progress = self.engine.stream_status(stream);
+        self.engine.exchanges().rearm(stream);
+        let progress = self.engine.exchange_status(ChannelId(stream));
         let before = x.out.len();
         if x.form == ResponseForm::Undecided {
             let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
@@ -57,7 +57,7 @@ impl Server {
         let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let over = match self.exchanges.get(key).map(|x| x.kind) {
             Some(Kind::Post) => !progress.is_open,
-            Some(Kind::HttpSse) => progress.closed,
+            Some(Kind::HttpSse) => progress.is_closed,
             _ => false,
         };
         if over && drained {
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Sends the only message as the body (HTTP-023).
-    fn answer_single_message(&mut self, key: Key, stream: Key, progress: StreamStatus) {
+    fn answer_single_message(&mut self, key: Key, stream: Key, progress: ExchangeStatus) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = ResponseForm::Json;
         if x.announces_session && x.session.is_none_or(|session| self.sessions.get(session).is_none()) {
@@ -128,7 +128,7 @@ impl Server {
 
     /// Moves messages from a stream to the response, as events.
     fn move_events(&mut self, key: Key, stream: Key) {
-        let open = self.engine.stream_status(stream).is_open;
+        let open = self.engine.exchange_status(ChannelId(stream)).is_open;
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
         let session = x.session.and_then(|s| self.sessions.get_mut(s));
@@ -185,7 +185,7 @@ impl Server {
         }
         match (stream, kind) {
             (Some(stream), Kind::Post) => {
-                let spare = self.engine.streams().drop(self.now, stream);
+                let spare = self.engine.exchanges().remove(self.now, stream);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     x.spare = spare;
                 }
@@ -193,7 +193,7 @@ impl Server {
             (Some(channel), _) => {
                 let newest =
                     session.and_then(|s| self.sessions.get(s)).and_then(|s| s.open_get_streams().next_back());
-                self.engine.streams().set_owner(channel, newest);
+                self.engine.exchanges().set_owner(channel, newest);
             }
             (None, _) => {}
         }
@@ -227,7 +227,7 @@ impl Server {
             let can_resume = numbered && begun && (events > 0 || primed());
             if let Some(stream) = stream.filter(|_| !can_resume) {
                 let discard = !begun || (numbered && events == 0);
-                self.engine.streams().mark_unreachable(self.now, stream, discard);
+                self.engine.exchanges().set_unreachable(self.now, stream, discard);
             }
             return self.fill_response(key);
         }
@@ -283,7 +283,7 @@ impl Server {
             self.sessions.update_exchange(&mut self.exchanges, from, |x| x.counts_as_call = false);
         }
         if let Some(stream) = stream {
-            self.engine.streams().set_owner(stream, Some(to));
+            self.engine.exchanges().set_owner(stream, Some(to));
         }
         self.sessions.update_exchange(&mut self.exchanges, to, |x| {
             x.kind = Kind::Post;
@@ -304,7 +304,7 @@ impl Server {
     /// or if replay is disabled.
     pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
         self.tick(now);
-        let Some(key) = self.engine.streams().call_owner(call) else { return false };
+        let Some(key) = self.engine.exchanges().call_owner(call) else { return false };
         let Some(x) =
             self.exchanges.get(key).filter(|x| !x.client_gone && !x.output_complete && x.kind == Kind::Post)
         else {
@@ -360,16 +360,16 @@ pub(super) fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
 }
 
 /// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).
-fn status(x: &ServerExchange, progress: StreamStatus) -> u16 {
+fn status(x: &ServerExchange, progress: ExchangeStatus) -> u16 {
     let Some(code) = progress.error_code else { return 200 };
     if !x.is_modern {
-        let unreadable = progress.refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
+        let unreadable = progress.is_refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
         return if unreadable || code == code::HEADER_MISMATCH { 400 } else { 200 };
     }
     match code {
         code::METHOD_NOT_FOUND => 404, // HTTP-024
         code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION => 400,
-        code::PARSE_ERROR | code::INVALID_REQUEST | code::INVALID_PARAMS if progress.refused => 400, // HTTP-028
+        code::PARSE_ERROR | code::INVALID_REQUEST | code::INVALID_PARAMS if progress.is_refused => 400, // HTTP-028
         _ => 200, // DEC-021
     }
 }

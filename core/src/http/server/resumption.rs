@@ -208,7 +208,7 @@ impl Server {
         let Some(record) = self.sessions.get_mut(session) else { return };
         record.add_get_stream(number, last_event, key);
         let channel = record.channel;
-        self.engine.streams().set_owner(channel, Some(key));
+        self.engine.exchanges().set_owner(channel, Some(key));
         self.sessions.update_exchange(&mut self.exchanges, key, |x| {
             (x.session, x.stream) = (Some(session), Some(channel));
             (x.stream_number, x.last_event) = (number, last_event);
@@ -228,8 +228,8 @@ impl Server {
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
     fn fill_get_streams(&mut self, session: Key) {
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
-        self.engine.streams().rearm(channel);
-        let is_closed = self.engine.stream_status(channel).closed;
+        self.engine.exchanges().rearm(channel);
+        let is_closed = self.engine.exchange_status(ChannelId(channel)).is_closed;
         loop {
             let Some(record) = self.sessions.get_mut(session) else { return };
             let has_room = |key: &Key| {

@@ -320,8 +320,8 @@ impl Server {
         match self.sessions.get_mut(key) {
             // SEC-005: the session id alone does not authenticate.
             Some(session) if session.principal == principal && !session.is_http_sse => {
-                if !self.engine.streams().is_shutting_down()
-                    && self.engine.stream_status(session.channel).closed
+                if !self.engine.exchanges().is_shutting_down()
+                    && self.engine.exchange_status(ChannelId(session.channel)).is_closed
                 {
                     // The application closed the channel (HTTP-070).
                     self.end_session(key);
@@ -366,20 +366,20 @@ impl Server {
 
     fn is_uninitialized(&self, key: Key) -> bool {
         let channel = self.sessions.get(key).map(|s| s.channel);
-        channel.and_then(|c| self.engine.session_version(c)).is_some_and(|(_, initialized)| !initialized)
+        channel.and_then(|c| self.engine.session_state(c)).is_some_and(|(_, initialized)| !initialized)
     }
 
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.schedule_session_check();
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
-        self.engine.streams().mark_session(channel, session);
+        self.engine.exchanges().mark_session(channel, session);
         session
     }
 
     /// Returns the revision of a session.
     pub(super) fn session_version(&self, key: Key) -> Option<Version> {
         let channel = self.sessions.get(key)?.channel;
-        self.engine.session_version(channel).map(|(version, _)| version)
+        self.engine.session_state(channel).map(|(version, _)| version)
     }
 
     /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
@@ -396,7 +396,7 @@ impl Server {
             self.finish(exchange);
         }
         // With its channel all calls of the session end. One after the other, their streams would look for them.
-        self.engine.streams().drop(self.now, session.channel);
+        self.engine.exchanges().remove(self.now, session.channel);
         for exchange in calls {
             if self.exchanges.get(exchange).is_some_and(|x| x.counts_as_call) {
                 self.finish(exchange);
@@ -406,7 +406,7 @@ impl Server {
 
     /// Ends the session whose messages the engine has on this channel.
     pub(super) fn end_session_of(&mut self, channel: Key) {
-        if let Some(session) = self.engine.streams().session_of(channel) {
+        if let Some(session) = self.engine.exchanges().session_of(channel) {
             self.end_session(session);
         }
     }

@@ -1,0 +1,392 @@
+//! Exchanges: the interface for bindings that carry each message of a client in an exchange of its own.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::channel::{is_exchange, session};
+use super::engine::Engine;
+use super::event::{CancelReason, Event};
+use super::header_check::HeaderCheck;
+use super::request_check::MessageSource;
+use super::stream::StreamState;
+use crate::calls::endpoint::{FrameContent, classify_frame};
+use crate::calls::inbound::CallId;
+use crate::error::{CallError, Fault};
+use crate::outbox::Outbox;
+use crate::rpc::envelope::{Envelope, RejectedMessage};
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+use crate::version::Version;
+
+/// A number by which a binding knows an exchange, or the stream for the own messages of a session.
+///
+/// The binding chooses it; the engine stores it and returns it from [`Exchanges::poll_ready`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ExchangeToken(pub u64);
+
+impl ExchangeToken {
+    /// Stored as a key, which has a smaller alignment.
+    pub(super) const fn to_key(self) -> Key {
+        Key { slot: self.0 as u32, generation: (self.0 >> 32) as u32 }
+    }
+
+    pub(super) const fn from_key(key: Key) -> Self {
+        Self((key.generation as u64) << 32 | key.slot as u64)
+    }
+}
+
+/// Progress of an exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ExchangeStatus {
+    /// More output will follow: an answer is owed, or a subscription is open.
+    pub is_open: bool,
+    /// Nothing more can be sent: the exchange or its session has ended.
+    pub is_closed: bool,
+    /// The message was refused before it was delivered to the application.
+    pub is_refused: bool,
+    /// A cancellation that overtook the request ended it, so it has no answer (CANC-010).
+    pub is_cancelled: bool,
+    /// Code of the last answer, if it was an error.
+    pub error_code: Option<i64>,
+}
+
+impl ExchangeStatus {
+    /// The status of an exchange that does not exist.
+    const ENDED: Self =
+        Self { is_open: false, is_closed: true, is_refused: false, is_cancelled: false, error_code: None };
+}
+
+/// Output of an exchange.
+#[derive(Debug)]
+pub struct ExchangeOutput<'e> {
+    /// Progress of the exchange. If it is not open, the outbox holds its last messages.
+    pub status: ExchangeStatus,
+    /// Messages to send, to be taken with [`Outbox::pop_message`].
+    pub outbox: &'e mut Outbox,
+}
+
+/// The exchanges of a server engine.
+///
+/// An exchange is a message of a client with all that is sent back for it: an HTTP request and its response, a request
+/// topic of MQTT and its response topic, a numbered stream over WebSocket. A binding whose peers share one ordered
+/// stream for all messages needs no exchanges: it uses [`Engine::open_channel`] and [`Engine::handle_message`].
+///
+/// A binding keeps a table of its exchanges, and a session for each client that may be a legacy one:
+///
+/// 1. A client appears: [`open_session`](Self::open_session).
+/// 2. A message arrives: [`open`](Self::open). The engine finds its era. A modern message is independent of the
+///    session. A legacy message belongs to it, and `initialize` begins it.
+/// 3. After input, after commands and after [`Engine::handle_timeout`]: take the events, then
+///    [`poll_ready`](Self::poll_ready) until it returns `None`, and send the [`output`](Self::output) of each.
+/// 4. An exchange is not open and its output is sent: [`close`](Self::close) it, and end it at the client.
+/// 5. The client ends an exchange before its answer: [`handle_disconnect`](Self::handle_disconnect).
+/// 6. The client is gone: close its exchanges and its session.
+///
+/// The binding bounds the number of its exchanges and sessions, and the size of a message
+/// ([`Limits::max_frame`](crate::Limits::max_frame)). It pauses reading while [`Engine::is_stalled`] returns true for
+/// the session. While [`Engine::is_full`] returns true, a further call is answered with an error immediately: requests
+/// of exchanges do not wait.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcp_proto::server::{Config, Engine, Event, ExchangeToken};
+/// use mcp_proto::{Capabilities, Instant};
+///
+/// let now = Instant::ZERO;
+/// let mut engine = Engine::new(Arc::new(Config::new("demo", "1.0")));
+/// let session = engine.exchanges().open_session(now, None);
+///
+/// let message = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+/// let exchange = engine.exchanges().open(now, Some(session), ExchangeToken(7), message.as_slice().into());
+/// while let Some(event) = engine.poll_event(now) {
+///     // … calls, as with any other binding
+/// }
+/// assert_eq!(engine.exchanges().poll_ready(), Some(ExchangeToken(7)));
+/// let output = engine.exchanges().output(exchange).expect("the exchange is there");
+/// assert!(!output.status.is_open);
+/// assert_eq!(output.outbox.pop_message().unwrap(), br#"{"jsonrpc":"2.0","id":1,"result":{}}"#.as_slice());
+/// engine.exchanges().close(now, exchange);
+/// ```
+#[derive(Debug)]
+pub struct Exchanges<'e> {
+    pub(super) engine: &'e mut Engine,
+}
+
+impl Engine {
+    /// Returns the exchanges, for a binding that carries each message in an exchange of its own.
+    pub const fn exchanges(&mut self) -> Exchanges<'_> {
+        Exchanges { engine: self }
+    }
+
+    /// Returns the progress of an exchange.
+    #[must_use]
+    pub fn exchange_status(&self, exchange: ChannelId) -> ExchangeStatus {
+        let channel = self.endpoint.channels.get(exchange.0);
+        channel
+            .map_or(ExchangeStatus::ENDED, |c| status(&c.role.stream, c.closed, !c.role.listeners.is_empty()))
+    }
+
+    /// Returns the revision of a legacy session, once `initialize` was accepted.
+    #[must_use]
+    pub fn session_version(&self, session: ChannelId) -> Option<Version> {
+        self.session_state(session.0).map(|(version, _)| version)
+    }
+
+    /// Returns the revision of the session of a channel, and whether its handshake has finished.
+    pub(crate) fn session_state(&self, key: Key) -> Option<(Version, bool)> {
+        session(&self.endpoint, key).map(|s| (s.version, s.initialized))
+    }
+}
+
+fn status(stream: &StreamState, is_closed: bool, has_listeners: bool) -> ExchangeStatus {
+    ExchangeStatus {
+        is_open: stream.owes_answers() || has_listeners,
+        is_closed,
+        is_refused: stream.is_refused(),
+        is_cancelled: stream.is_cancelled(),
+        error_code: stream.error_code(),
+    }
+}
+
+impl Exchanges<'_> {
+    /// Opens a session: the scope of a client.
+    ///
+    /// In a legacy revision `initialize` begins it, and request ids are unique in it. For a modern client it only holds
+    /// the principal, which is set with [`Engine::set_principal`] and applies to all exchanges of the session.
+    ///
+    /// The token names the stream for those messages of the session that belong to no exchange; see
+    /// [`set_session_token`](Self::set_session_token).
+    pub fn open_session(&mut self, now: Instant, token: Option<ExchangeToken>) -> ChannelId {
+        let channel = self.engine.open_channel(now);
+        self.mark_session(channel.0, channel.0);
+        self.set_session_token(channel, token);
+        channel
+    }
+
+    /// Sets the stream for the own messages of a session: notifications of changes, log messages, pings.
+    ///
+    /// `None` if there is no such stream at present. Log messages are dropped then, no pings are sent, and everything
+    /// else waits in the outbox of the session. [`poll_ready`](Self::poll_ready) returns the token when there are
+    /// messages, also those that waited.
+    pub fn set_session_token(&mut self, session: ChannelId, token: Option<ExchangeToken>) {
+        let Some(c) = self.engine.endpoint.channels.get_mut(session.0) else { return };
+        c.role.stream.set_owner(token.map(ExchangeToken::to_key));
+        if !c.outbox.is_empty() {
+            c.role.stream.queue(&mut self.engine.endpoint.shared);
+        }
+    }
+
+    /// Opens an exchange with its message, a batch included, and processes the message.
+    ///
+    /// A modern message shares only the principal of `session`. A legacy message belongs to the session; without one,
+    /// `initialize` is answered and other requests are refused.
+    ///
+    /// An exchange that is neither open nor has output needs no answer: its message was a notification, a response or
+    /// blank, or it repeated the id of a request in flight
+    /// ([`Diagnostic::DuplicateId`](crate::Diagnostic::DuplicateId), DESIGN-09). The exchange exists in any case, until
+    /// [`close`](Self::close).
+    pub fn open(
+        &mut self,
+        now: Instant,
+        session: Option<ChannelId>,
+        token: ExchangeToken,
+        message: Bytes,
+    ) -> ChannelId {
+        let (content, message) = classify_frame(message);
+        let envelope = match content {
+            FrameContent::Message => Some(self.engine.parse(&message)),
+            FrameContent::Array | FrameContent::Blank => None,
+        };
+        let is_modern = matches!(&envelope, Some(Ok(envelope)) if self.engine.is_modern_message(envelope));
+        let root = session.map(|session| session.0).filter(|_| !is_modern);
+        let key = self.open_channel(now, root, token.to_key(), ExchangeBuffers::default());
+        if let Some(session) = session.filter(|_| is_modern) {
+            let principal = self.engine.principal(session).map(Into::into);
+            if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+                c.role.principal = principal;
+            }
+        }
+        self.record_message(now, key, &message);
+        match (content, envelope) {
+            (FrameContent::Array, _) => self.engine.receive_batch(key, &message),
+            (_, Some(envelope)) => self.receive(key, &message, envelope, None),
+            (_, None) => {}
+        }
+        ChannelId(key)
+    }
+
+    /// Returns the token of an exchange or session that has output or has ended since it was returned last.
+    ///
+    /// The exchange may have been closed by the binding meanwhile.
+    pub fn poll_ready(&mut self) -> Option<ExchangeToken> {
+        self.next_ready().map(ExchangeToken::from_key)
+    }
+
+    /// Handles that the client ended an exchange before its answer. Returns whether the exchange continues.
+    ///
+    /// In the modern era this cancels the call and closes the exchange (CANC-016). In a legacy session only a
+    /// notification cancels (HTTP-062): the call continues, unless it has to ask for input. Take its output and drop it
+    /// until the exchange has ended.
+    pub fn handle_disconnect(&mut self, now: Instant, exchange: ChannelId) -> bool {
+        let is_legacy = self.engine.endpoint.root_channel(exchange.0) != exchange.0;
+        if is_legacy && self.engine.exchange_status(exchange).is_open {
+            self.set_unreachable(now, exchange.0, false);
+            return true;
+        }
+        self.close(now, exchange);
+        false
+    }
+
+    /// Closes an exchange or a session immediately: cancels its calls and drops its output.
+    ///
+    /// All calls of a session are cancelled with it ([`Event::Cancelled`]), and [`Event::Closed`] follows if it had
+    /// begun. Its exchanges then have ended and are still to be closed.
+    pub fn close(&mut self, now: Instant, exchange: ChannelId) {
+        self.remove(now, exchange.0);
+    }
+}
+
+impl<'e> Exchanges<'e> {
+    /// Returns the output of an exchange or of a session, whose token is returned again for further output.
+    ///
+    /// Returns `None` if it was closed. The bytes of an outbox that is not emptied are bounded by
+    /// [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) and one message.
+    pub fn output(self, exchange: ChannelId) -> Option<ExchangeOutput<'e>> {
+        let status = self.engine.exchange_status(exchange);
+        let c = self.engine.endpoint.channels.get_mut(exchange.0)?;
+        c.role.stream.rearm();
+        Some(ExchangeOutput { status, outbox: &mut c.outbox })
+    }
+}
+
+/// Buffers of an exchange that has ended, for reuse.
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeBuffers {
+    pub(super) outbox: Outbox,
+}
+
+impl Engine {
+    /// Returns whether a message belongs to the modern era (DEC-029).
+    pub(crate) fn is_modern_message(&self, envelope: &Envelope<'_>) -> bool {
+        let meta = &envelope.params.meta;
+        let is_named = !meta.version.is_empty() || meta.has_reserved;
+        self.config.legacy_versions().is_empty() || is_named && !self.config.modern_versions().is_empty()
+    }
+}
+
+/// The primitives, which bindings of this crate use with keys of their own tables.
+impl Exchanges<'_> {
+    /// Opens the channel of an exchange: of the session `root`, or with request ids of its own.
+    pub(crate) fn open_channel(
+        &mut self,
+        now: Instant,
+        root: Option<Key>,
+        owner: Key,
+        buffers: ExchangeBuffers,
+    ) -> Key {
+        let key = self.engine.open_channel(now).0;
+        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+            c.outbox = buffers.outbox;
+            // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
+            c.allows_idless_errors = true;
+            c.role.stream.open(root, owner);
+        }
+        key
+    }
+
+    /// Marks the channel as a session, with the binding's key for it.
+    pub(crate) fn mark_session(&mut self, channel: Key, session: Key) {
+        if let Some(c) = self.engine.endpoint.channels.get_mut(channel) {
+            c.role.stream.mark_session(session);
+        }
+    }
+
+    /// Returns the next owner of an exchange that has output or has ended.
+    pub(crate) fn next_ready(&mut self) -> Option<Key> {
+        self.engine.endpoint.shared.pop()
+    }
+
+    /// Records that a message arrived in an exchange.
+    pub(super) fn record_message(&mut self, now: Instant, key: Key, message: &[u8]) {
+        self.engine.endpoint.tick(now);
+        self.engine.endpoint.record_activity();
+        self.engine.endpoint.record_received(key, message);
+    }
+
+    /// Processes the message of an exchange.
+    pub(super) fn receive(
+        &mut self,
+        key: Key,
+        message: &Bytes,
+        envelope: Result<Envelope<'_>, RejectedMessage>,
+        header_check: Option<&dyn HeaderCheck>,
+    ) {
+        match envelope {
+            Ok(envelope) => {
+                let root = self.engine.endpoint.root_channel(key);
+                let source = MessageSource { channel: key, root, batch: None, waited: false, header_check };
+                self.engine.receive_parsed(source, message, envelope);
+            }
+            Err(rejected) => self.engine.reject(key, None, rejected),
+        }
+    }
+
+    /// Marks an exchange as unreachable: its client cannot receive what is sent from now on.
+    ///
+    /// `nothing_sent`: nothing that was sent before has left either. The calls of the exchange continue (HTTP-062), but
+    /// cannot request input any more.
+    pub(crate) fn set_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
+        self.engine.endpoint.tick(now);
+        let Some(c) = self.engine.endpoint.channels.get_mut(key) else { return };
+        c.role.stream.mark_unreachable();
+        // Input requests that wait for `notifications/initialized` have not been sent either.
+        if nothing_sent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
+            self.engine.fail_parked(key, "the client went away before it was asked");
+        }
+    }
+
+    /// Removes an exchange or a session and cancels its calls. Returns its buffers.
+    pub(crate) fn remove(&mut self, now: Instant, key: Key) -> ExchangeBuffers {
+        self.engine.endpoint.tick(now);
+        let root = self.engine.endpoint.root_channel(key);
+        // An exchange that owes no answer has no calls; the others of its session are not looked at then.
+        let owes_answers =
+            self.engine.endpoint.channels.get(key).is_some_and(|c| c.role.stream.owes_answers());
+        let mut calls =
+            if root == key || owes_answers { self.engine.endpoint.live_calls(root) } else { Vec::new() };
+        calls.retain(|call| {
+            root == key
+                || self.engine.endpoint.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
+        });
+        for call in calls {
+            let parked = self.engine.unpark(call, "the call is over");
+            if self.engine.endpoint.drop_call(call).is_some() && !parked {
+                let reason = CancelReason::Disconnected;
+                self.engine.events.push_back(Event::Cancelled { call: CallId(call), reason });
+            }
+        }
+        let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
+        self.engine.events.extend(unsubscribed);
+        if let (Some(backlog), Some(c)) = (&mut self.engine.backlog, self.engine.endpoint.channels.get(key)) {
+            backlog.remove_all(c.role.waiting);
+        }
+        if root == key && session(&self.engine.endpoint, key).is_some() {
+            for request in self.engine.endpoint.requests_of(key) {
+                self.engine.finish_outbound(request, Err(CallError::Closed(Fault::Eof)));
+            }
+            // `Closed` is reported once for a session, and never for a single exchange.
+            let is_reported = is_exchange(&self.engine.endpoint, key)
+                || self.engine.endpoint.channels.get(key).is_none_or(|c| c.closed);
+            if !is_reported {
+                self.engine.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
+            }
+        }
+        let Some(c) = self.engine.endpoint.channels.remove(key) else { return ExchangeBuffers::default() };
+        let mut outbox = c.outbox;
+        outbox.clear_for_reuse();
+        ExchangeBuffers { outbox }
+    }
+}
