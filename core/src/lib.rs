@@ -149,7 +149,8 @@
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
-//! | `http` | yes | [`h1`] and [`http`]; enables `crypto` |
+//! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
+//! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
 //!

@@ -244,6 +244,14 @@ impl Config {
         &self.limits
     }
 
+    /// Returns whether a message belongs to the modern era here (DEC-029).
+    #[cfg(feature = "exchanges")]
+    pub(crate) fn is_modern_message(&self, envelope: &crate::rpc::envelope::Envelope<'_>) -> bool {
+        let meta = &envelope.params.meta;
+        let is_named = !meta.version.is_empty() || meta.has_reserved;
+        self.legacy_versions().is_empty() || is_named && !self.modern_versions().is_empty()
+    }
+
     /// Returns the revisions that are served.
     #[must_use]
     pub const fn effective_versions(&self) -> VersionSet {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{is_exchange, session};
+use super::channel::{self, is_exchange, session};
 use super::engine::Engine;
 use super::event::{CancelReason, Event};
 use super::header_check::HeaderCheck;
@@ -57,6 +57,16 @@ impl ExchangeStatus {
     /// The status of an exchange that does not exist.
     const ENDED: Self =
         Self { is_open: false, is_closed: true, is_refused: false, is_cancelled: false, error_code: None };
+}
+
+/// Progress of a legacy session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SessionStatus {
+    /// The negotiated revision.
+    pub version: Version,
+    /// The client has confirmed the handshake (`notifications/initialized`).
+    pub is_initialized: bool,
 }
 
 /// Output of an exchange.
@@ -129,15 +139,11 @@ impl Engine {
             .map_or(ExchangeStatus::ENDED, |c| status(&c.role.stream, c.closed, !c.role.listeners.is_empty()))
     }
 
-    /// Returns the revision of a legacy session, once `initialize` was accepted.
+    /// Returns the progress of a legacy session; `None` before `initialize` was accepted.
     #[must_use]
-    pub fn session_version(&self, session: ChannelId) -> Option<Version> {
-        self.session_state(session.0).map(|(version, _)| version)
-    }
-
-    /// Returns the revision of the session of a channel, and whether its handshake has finished.
-    pub(crate) fn session_state(&self, key: Key) -> Option<(Version, bool)> {
-        session(&self.endpoint, key).map(|s| (s.version, s.initialized))
+    pub fn session_status(&self, session: ChannelId) -> Option<SessionStatus> {
+        let session = channel::session(&self.endpoint, session.0)?;
+        Some(SessionStatus { version: session.version, is_initialized: session.initialized })
     }
 }
 
@@ -200,7 +206,8 @@ impl Exchanges<'_> {
             FrameContent::Message => Some(self.engine.parse(&message)),
             FrameContent::Array | FrameContent::Blank => None,
         };
-        let is_modern = matches!(&envelope, Some(Ok(envelope)) if self.engine.is_modern_message(envelope));
+        let is_modern =
+            matches!(&envelope, Some(Ok(envelope)) if self.engine.config.is_modern_message(envelope));
         let root = session.map(|session| session.0).filter(|_| !is_modern);
         let key = self.open_channel(now, root, token.to_key(), ExchangeBuffers::default());
         if let Some(session) = session.filter(|_| is_modern) {
@@ -266,15 +273,6 @@ impl<'e> Exchanges<'e> {
 #[derive(Debug, Default)]
 pub(crate) struct ExchangeBuffers {
     pub(super) outbox: Outbox,
-}
-
-impl Engine {
-    /// Returns whether a message belongs to the modern era (DEC-029).
-    pub(crate) fn is_modern_message(&self, envelope: &Envelope<'_>) -> bool {
-        let meta = &envelope.params.meta;
-        let is_named = !meta.version.is_empty() || meta.has_reserved;
-        self.config.legacy_versions().is_empty() || is_named && !self.config.modern_versions().is_empty()
-    }
 }
 
 /// The primitives, which bindings of this crate use with keys of their own tables.

@@ -46,6 +46,6 @@ pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;
 #[cfg(feature = "exchanges")]
-pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges};
+pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use input_required::{InputError, InputRequired};
 pub use reply::PreparedResult;

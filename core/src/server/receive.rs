@@ -168,8 +168,8 @@ impl Engine {
         if is_full || (!is_empty && !source.waited && source.batch.is_none()) {
             let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
             let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
-            // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait:
-            // its binding and its client have better means than a queue.
+            // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
+            // (DESIGN-40).
             if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
                 let error = RpcError::internal("too many requests in work");
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);

@@ -206,7 +206,7 @@ impl Server {
     /// Finds the destination of a message (DEC-006, DEC-007, HTTP-069, HTTP-071, HTTP-078).
     fn route_message(&mut self, key: Key, envelope: &Envelope<'_>) -> Result<PostRoute, Refusal> {
         // DEC-029: `_meta` has precedence.
-        if self.engine.is_modern_message(envelope) {
+        if self.engine.config().is_modern_message(envelope) {
             return Ok(PostRoute::Standalone);
         }
         let is_request = envelope.kind == envelope::Kind::Request;
@@ -341,7 +341,7 @@ impl Server {
     /// Creates the session of an answered handshake, if the handshake succeeded.
     fn begin_handshake_session(&mut self, key: Key, stream: Key) {
         let Some(parent) = self.engine.exchanges().parent_of(stream) else { return };
-        if self.engine.session_state(parent).is_none() {
+        if self.engine.session_status(ChannelId(parent)).is_none() {
             self.engine.exchanges().remove(self.now, parent);
             return;
         }

@@ -366,7 +366,9 @@ impl Server {
 
     fn is_uninitialized(&self, key: Key) -> bool {
         let channel = self.sessions.get(key).map(|s| s.channel);
-        channel.and_then(|c| self.engine.session_state(c)).is_some_and(|(_, initialized)| !initialized)
+        channel
+            .and_then(|c| self.engine.session_status(ChannelId(c)))
+            .is_some_and(|status| !status.is_initialized)
     }
 
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
@@ -379,7 +381,7 @@ impl Server {
     /// Returns the revision of a session.
     pub(super) fn session_version(&self, key: Key) -> Option<Version> {
         let channel = self.sessions.get(key)?.channel;
-        self.engine.session_state(channel).map(|(version, _)| version)
+        self.engine.session_status(ChannelId(channel)).map(|status| status.version)
     }
 
     /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
