@@ -66,6 +66,11 @@ impl Server {
         id
     }
 
+    /// Returns whether the server has no connection, and the engine nothing of one.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.engine.live_calls() == 0
+    }
+
     /// Returns whether reading from a connection should pause.
     pub fn is_stalled(&self, id: ConnectionId) -> bool {
         self.connections.get(&id).is_none_or(|connection| self.engine.is_stalled(connection.session))
