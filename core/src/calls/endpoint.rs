@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -15,9 +14,10 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{InboundCalls, InboundIndex};
-use super::keep_alive::{KeepAlive, KeepAlivePing, KeepAlivePings};
+use super::keep_alive::{KeepAlive, KeepAlivePings};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
+use super::settings::Settings;
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -117,10 +117,12 @@ pub(crate) struct Endpoint<R: Role> {
 }
 
 impl<R: Role> Endpoint<R> {
-    pub(crate) fn new(limits: Arc<Limits>, redacted: &[String], keep_alive: Option<KeepAlivePing>) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let keep_alive =
-            keep_alive.map(|settings| Box::new(KeepAlivePings { settings, input_held_at: None }));
-        let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted.to_vec())));
+            settings.keep_alive.map(|settings| Box::new(KeepAlivePings { settings, input_held_at: None }));
+        let limits = Arc::clone(&settings.limits);
+        let redacted = || settings.redacted_members.clone();
+        let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted())));
         Self {
             limits,
             channels: Slab::new(),

@@ -104,7 +104,7 @@ impl Calls {
             }
             return Ok(CallKey(key));
         }
-        let params = VersionedParams::encode(params, common.config.versions)?;
+        let params = VersionedParams::encode(params, common.config.effective_versions())?;
         let total = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
         let queued =
             QueuedCall { method: method.into(), params, meta: options.meta.clone(), total_timeout: total };

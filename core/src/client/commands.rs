@@ -107,7 +107,9 @@ impl Engine {
     pub fn notify_roots_changed(&mut self, now: Instant) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
         let (main, _) = self.common.ready_channel()?;
-        if !self.common.is_modern() && self.common.config.capabilities.has(Capability::RootsListChanged) {
+        if !self.common.is_modern()
+            && self.common.config.settings.capabilities.has(Capability::RootsListChanged)
+        {
             self.common.check_capacity(1)?;
             self.common.endpoint.send(main, |out| {
                 encode::notification_head(out, methods::ROOTS_CHANGED);

@@ -47,7 +47,7 @@ pub(super) struct CommonState {
 
 impl CommonState {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
+        let endpoint = Endpoint::new(&config.settings);
         Self {
             endpoint,
             events: EventQueue::default(),

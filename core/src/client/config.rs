@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::settings::Settings;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
-use crate::methods;
-use crate::version::{Era, KnownEra, Version, VersionSet};
+use crate::version::{KnownEra, Version, VersionSet};
 
 /// The configuration of a client.
 ///
@@ -23,16 +23,10 @@ use crate::version::{Era, KnownEra, Version, VersionSet};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub(crate) info: Arc<Implementation>,
-    pub(crate) capabilities: Arc<Capabilities>,
-    pub(crate) versions: VersionSet,
+    pub(crate) settings: Settings,
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) keep_alive: Option<KeepAlivePing>,
     pub(crate) custom_methods: Vec<String>,
-    pub(crate) accepts_any_custom_method: bool,
-    pub(crate) redacted_members: Vec<String>,
     /// Members of `_meta` in every modern request (META-009, META-010, META-011).
     pub(crate) request_meta: Vec<u8>,
 }
@@ -41,21 +35,11 @@ impl Config {
     /// Creates the configuration of a client with all revisions of both eras and no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self::from_info(Implementation::new(name, version))
-    }
-
-    fn from_info(info: Implementation) -> Self {
         Self {
-            info: Arc::new(info),
-            capabilities: Arc::default(),
-            versions: VersionSet::ALL,
+            settings: Settings::new(name, version),
             known_era: None,
             send_info: true,
-            limits: Arc::new(Limits::default()),
-            keep_alive: None,
             custom_methods: Vec::new(),
-            accepts_any_custom_method: false,
-            redacted_members: Vec::new(),
             request_meta: Vec::new(),
         }
         .rebuild_request_meta()
@@ -64,7 +48,7 @@ impl Config {
     /// Sets the identity.
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = Arc::new(info.without_forbidden_icons());
+        self.settings.set_info(info);
         self.rebuild_request_meta()
     }
 
@@ -80,14 +64,14 @@ impl Config {
     /// Requests that need others are refused before the application sees them.
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = Arc::new(capabilities);
+        self.settings.capabilities = Arc::new(capabilities);
         self.rebuild_request_meta()
     }
 
     /// Restricts the revisions that are used. An empty set means all.
     #[must_use]
     pub fn versions(mut self, versions: VersionSet) -> Self {
-        self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
+        self.settings.set_versions(versions);
         self
     }
 
@@ -101,7 +85,7 @@ impl Config {
     /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Arc::new(limits);
+        self.settings.limits = Arc::new(limits);
         self
     }
 
@@ -115,14 +99,13 @@ impl Config {
     /// Accepts requests of legacy servers with any method that the protocol does not define. For proxies and bridges.
     #[must_use]
     pub const fn any_custom_method(mut self) -> Self {
-        self.accepts_any_custom_method = true;
+        self.settings.accepts_any_custom_method = true;
         self
     }
 
     /// Returns whether a method that no revision defines is accepted.
     pub(crate) fn accepts_custom_method(&self, method: &str) -> bool {
-        self.custom_methods.iter().any(|m| m == method)
-            || (self.accepts_any_custom_method && methods::request_rule(method).is_none())
+        self.custom_methods.iter().any(|m| m == method) || self.settings.accepts_as_custom_method(method)
     }
 
     /// Pings legacy servers that are silent, and ends the connection of one that does not answer (PING-004). The default is
@@ -136,35 +119,35 @@ impl Config {
     /// Modern servers have no `ping` (PING-006).
     #[must_use]
     pub fn keep_alive_ping(mut self, interval: Duration, allowed_misses: u32) -> Self {
-        self.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
+        self.settings.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
         self
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
     pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {
-        self.redacted_members.push(member.into());
+        self.settings.redacted_members.push(member.into());
         self
     }
 
     /// Returns the limits in force.
     #[must_use]
     pub fn effective_limits(&self) -> &Limits {
-        &self.limits
+        &self.settings.limits
     }
 
     /// Returns the revisions that are used.
     #[must_use]
     pub const fn effective_versions(&self) -> VersionSet {
-        self.versions
+        self.settings.versions()
     }
 
     pub(crate) const fn modern_versions(&self) -> VersionSet {
-        self.versions.era(Era::Modern)
+        self.settings.modern_versions()
     }
 
     pub(crate) const fn legacy_versions(&self) -> VersionSet {
-        self.versions.era(Era::Legacy)
+        self.settings.legacy_versions()
     }
 
     /// Returns the members of `_meta` for requests in `version`.
@@ -189,10 +172,10 @@ impl Config {
         write_str(&mut out, version.as_str());
         if self.send_info {
             key(&mut out, meta::CLIENT_INFO);
-            self.info.write(&mut out, version);
+            self.settings.info.write(&mut out, version);
         }
         key(&mut out, meta::CLIENT_CAPABILITIES);
-        self.capabilities.write(&mut out, version);
+        self.settings.capabilities.write(&mut out, version);
         self.request_meta = out;
         self
     }

@@ -146,7 +146,7 @@ impl Config {
             _ => {}
         }
         // A request for undeclared context is tolerated: the client may leave it out (SAMP-010, SAMP-018).
-        let missing = self.capabilities.missing(&request.required_capabilities(version));
+        let missing = self.settings.capabilities.missing(&request.required_capabilities(version));
         match missing.iter().find(|capability| *capability != Capability::SamplingContext) {
             Some(capability) => Err(InputRequestError::NotDeclared(capability)),
             // An invalid default or a repeated choice does not prevent the form from being shown.

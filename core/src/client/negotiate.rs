@@ -251,9 +251,9 @@ impl Negotiation {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());
             out.extend_from_slice(b",\"capabilities\":");
-            config.capabilities.write(out, version);
+            config.settings.capabilities.write(out, version);
             out.extend_from_slice(b",\"clientInfo\":");
-            config.info.write(out, version);
+            config.settings.info.write(out, version);
             out.push(b'}');
         });
         common.arm_negotiation_timeout(common.endpoint.limits.init_timeout);
@@ -394,7 +394,7 @@ impl Negotiation {
             self.initialize(common, ProbeState::Legacy)
         } else {
             NegotiationStep::Close(Fault::NoCommonVersion {
-                supported: common.config.versions,
+                supported: common.config.effective_versions(),
                 offered: names,
             })
         }
@@ -406,7 +406,10 @@ impl Negotiation {
             // Both requests failed; the error of the handshake is more useful.
             NegotiationStep::Close(Fault::HandshakeRefused((**error).clone()))
         } else if common.config.legacy_versions().is_empty() {
-            NegotiationStep::Close(Fault::LegacyServer { supported: common.config.versions, error: answer }) // VER-034
+            NegotiationStep::Close(Fault::LegacyServer {
+                supported: common.config.effective_versions(),
+                error: answer,
+            }) // VER-034
         } else {
             self.initialize(common, ProbeState::Legacy)
         }
@@ -447,7 +450,7 @@ impl Negotiation {
                     .is_none() =>
                 {
                     NegotiationStep::Close(Fault::NoCommonVersion {
-                        supported: common.config.versions,
+                        supported: common.config.effective_versions(),
                         offered: server_versions,
                     })
                 }
@@ -497,7 +500,7 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
     let Some(version) = offered else {
         let server_versions = [answer.protocol_version.into_owned()].into();
         return NegotiationStep::Close(Fault::NoCommonVersion {
-            supported: common.config.versions,
+            supported: common.config.effective_versions(),
             offered: server_versions,
         });
     };

@@ -259,7 +259,7 @@ impl Engine {
             None => Version::V2024_11_05,
         };
         let rule = methods::request_rule(&method).filter(|r| r.is_sent_by_server() && r.exists_in(version));
-        let declared = |gate| self.common.config.capabilities.has(gate);
+        let declared = |gate| self.common.config.settings.capabilities.has(gate);
         let method: Cow<'static, str> = match rule {
             Some(rule) if rule.name == methods::PING => return self.common.answer_ping(channel, batch, &id),
             // ERR-002, ERR-021

@@ -40,7 +40,7 @@ impl Server {
     /// Creates a server with one channel.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.limits.effective_max_frame());
+        let decoder = LineDecoder::new(config.effective_limits().effective_max_frame());
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }
@@ -129,7 +129,7 @@ impl Pipe for Server {
                         0 => Fault::Eof,
                         bytes => Fault::Truncated { bytes },
                     };
-                    let grace = self.engine.config().limits.eof_grace_period;
+                    let grace = self.engine.config().effective_limits().eof_grace_period;
                     self.engine.end_input(now, self.channel.0, &fault, grace);
                 }
                 None => return None,

@@ -7,14 +7,14 @@ use core::time::Duration;
 
 use super::custom_method::CustomMethod;
 use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::settings::Settings;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
-use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::version::{Era, Version, VersionSet};
+use crate::version::{Version, VersionSet};
 
 /// The configuration of a server.
 ///
@@ -29,16 +29,10 @@ use crate::version::{Era, Version, VersionSet};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub(crate) info: Arc<Implementation>,
-    pub(crate) capabilities: Arc<Capabilities>,
+    pub(crate) settings: Settings,
     pub(crate) instructions: Option<String>,
-    pub(crate) versions: VersionSet,
     pub(crate) advertise_legacy: bool,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) keep_alive: Option<KeepAlivePing>,
     pub(super) custom_methods: Vec<CustomMethod>,
-    pub(crate) accepts_any_custom_method: bool,
-    pub(crate) redacted_members: Vec<String>,
     /// Seals the state of calls that need input.
     #[cfg(feature = "crypto")]
     pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
@@ -58,21 +52,11 @@ impl Config {
     /// Creates the configuration of a server with all revisions of both eras and no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self::from_info(Implementation::new(name, version))
-    }
-
-    fn from_info(info: Implementation) -> Self {
         Self {
-            info: Arc::new(info),
-            capabilities: Arc::default(),
+            settings: Settings::new(name, version),
             instructions: None,
-            versions: VersionSet::ALL,
             advertise_legacy: false,
-            limits: Arc::new(Limits::default()),
-            keep_alive: None,
             custom_methods: Vec::new(),
-            accepts_any_custom_method: false,
-            redacted_members: Vec::new(),
             #[cfg(feature = "crypto")]
             sealer: None,
             #[cfg(feature = "crypto")]
@@ -88,7 +72,7 @@ impl Config {
     /// Sets the identity (META-018).
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = Arc::new(info.without_forbidden_icons());
+        self.settings.set_info(info);
         let send = !self.result_meta.is_empty();
         self.rebuild_result_suffix(send)
     }
@@ -104,7 +88,7 @@ impl Config {
     /// Requests that need others are refused before the application sees them.
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = Arc::new(capabilities);
+        self.settings.capabilities = Arc::new(capabilities);
         self
     }
 
@@ -118,7 +102,7 @@ impl Config {
     /// Restricts the revisions that are served. An empty set means all.
     #[must_use]
     pub fn versions(mut self, versions: VersionSet) -> Self {
-        self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
+        self.settings.set_versions(versions);
         self
     }
 
@@ -132,7 +116,7 @@ impl Config {
     /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Arc::new(limits);
+        self.settings.limits = Arc::new(limits);
         self
     }
 
@@ -192,7 +176,7 @@ impl Config {
     /// Accepts requests with any method that the protocol does not define. For proxies and bridges.
     #[must_use]
     pub const fn any_custom_method(mut self) -> Self {
-        self.accepts_any_custom_method = true;
+        self.settings.accepts_any_custom_method = true;
         self
     }
 
@@ -210,8 +194,8 @@ impl Config {
         client: impl FnOnce() -> Option<RawJson>,
     ) -> Result<(), RpcError> {
         match self.custom_methods.iter().find(|custom| custom.name() == method) {
-            Some(custom) => custom.check(version, &self.capabilities, client),
-            None if self.accepts_any_custom_method && methods::request_rule(method).is_none() => Ok(()),
+            Some(custom) => custom.check(version, &self.settings.capabilities, client),
+            None if self.settings.accepts_as_custom_method(method) => Ok(()),
             None => Err(RpcError::method_not_found(method)),
         }
     }
@@ -227,21 +211,21 @@ impl Config {
     /// Over HTTP only a session with an open GET stream is pinged. Modern clients take no requests (PING-006).
     #[must_use]
     pub fn keep_alive_ping(mut self, interval: Duration, allowed_misses: u32) -> Self {
-        self.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
+        self.settings.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
         self
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
     pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {
-        self.redacted_members.push(member.into());
+        self.settings.redacted_members.push(member.into());
         self
     }
 
     /// Returns the limits in force.
     #[must_use]
     pub fn effective_limits(&self) -> &Limits {
-        &self.limits
+        &self.settings.limits
     }
 
     /// Returns whether a message belongs to the modern era here (DEC-029).
@@ -255,7 +239,7 @@ impl Config {
     /// Returns the revisions that are served.
     #[must_use]
     pub const fn effective_versions(&self) -> VersionSet {
-        self.versions
+        self.settings.versions()
     }
 
     fn rebuild_result_suffix(mut self, send: bool) -> Self {
@@ -263,7 +247,7 @@ impl Config {
         if send {
             write_str(&mut stamp_meta, meta::SERVER_INFO);
             stamp_meta.push(b':');
-            self.info.write(&mut stamp_meta, Version::V2026_07_28);
+            self.settings.info.write(&mut stamp_meta, Version::V2026_07_28);
         }
         self.result_suffix = b"\"resultType\":\"complete\"".to_vec();
         if send {
@@ -276,17 +260,17 @@ impl Config {
     }
 
     pub(crate) const fn modern_versions(&self) -> VersionSet {
-        self.versions.era(Era::Modern)
+        self.settings.modern_versions()
     }
 
     pub(crate) const fn legacy_versions(&self) -> VersionSet {
-        self.versions.era(Era::Legacy)
+        self.settings.legacy_versions()
     }
 
     /// Returns the revisions that modern clients see, the same in every list (DEC-005).
     pub(crate) const fn advertised_versions(&self) -> VersionSet {
         if self.advertise_legacy || self.modern_versions().is_empty() {
-            self.versions
+            self.settings.versions()
         } else {
             self.modern_versions()
         }

@@ -64,7 +64,7 @@ impl Engine {
     /// Creates an engine without channels.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
-        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members, config.keep_alive);
+        let endpoint = Endpoint::new(&config.settings);
         Self {
             sealing: Sealing::new(&config),
             config,

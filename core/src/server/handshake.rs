@@ -39,7 +39,7 @@ impl Engine {
                 Ok(())
             }
             methods::SUBSCRIPTIONS_LISTEN => {
-                let declared = &self.config.capabilities;
+                let declared = &self.config.settings.capabilities;
                 match self.changes.listen(&mut self.endpoint, declared, channel, id, text) {
                     // Answered when the subscription ends.
                     Ok(subscribed) => return self.events.extend(subscribed),
@@ -54,7 +54,7 @@ impl Engine {
             }
             methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
                 let (declared, subscribe) =
-                    (&self.config.capabilities, method == methods::RESOURCES_SUBSCRIBE);
+                    (&self.config.settings.capabilities, method == methods::RESOURCES_SUBSCRIBE);
                 let changed =
                     self.changes.update_resource(&mut self.endpoint, declared, root, text, subscribe);
                 changed.map(|changed| self.events.extend(changed))
@@ -83,9 +83,9 @@ impl Config {
         out.extend_from_slice(b"{\"protocolVersion\":");
         write_str(out, version.as_str());
         out.extend_from_slice(b",\"capabilities\":");
-        self.capabilities.write(out, version);
+        self.settings.capabilities.write(out, version);
         out.extend_from_slice(b",\"serverInfo\":");
-        self.info.write(out, version);
+        self.settings.info.write(out, version);
         self.write_instructions(out);
         out.push(b'}');
     }
@@ -95,7 +95,7 @@ impl Config {
         out.extend_from_slice(b"{\"supportedVersions\":");
         self.advertised_versions().write(out);
         out.extend_from_slice(b",\"capabilities\":");
-        self.capabilities.write(out, Version::V2026_07_28);
+        self.settings.capabilities.write(out, Version::V2026_07_28);
         self.write_instructions(out);
         out.extend_from_slice(b",\"ttlMs\":3600000,\"cacheScope\":\"public\",");
         out.extend_from_slice(&self.result_suffix);

@@ -236,7 +236,7 @@ fn threshold(session: Option<&LegacySession>) -> Threshold {
 ///
 /// [`UseError::NotDeclared`] without the capability (LOG-001), [`UseError::ReservedMethod`] for an unknown level.
 fn log_severity(config: &Config, level: &LoggingLevel) -> Result<u8, UseError> {
-    if !config.capabilities.has(Capability::Logging) {
+    if !config.settings.capabilities.has(Capability::Logging) {
         return Err(UseError::NotDeclared(Capability::Logging));
     }
     level.severity().ok_or_else(|| UseError::ReservedMethod(level.as_str().into()))

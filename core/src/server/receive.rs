@@ -267,7 +267,7 @@ impl Engine {
         if !core::mem::replace(&mut session.initialized, true) {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-            self.changes.listen_for_session(&mut self.endpoint, &self.config.capabilities, channel);
+            self.changes.listen_for_session(&mut self.endpoint, &self.config.settings.capabilities, channel);
             self.endpoint.begin_keep_alive(channel);
             if let Some(parked) = self.parked.as_deref_mut() {
                 self.events.extend(parked.send_all_queued(&mut self.endpoint, channel));

@@ -120,7 +120,7 @@ impl RequestCheck {
             Some(rule) => {
                 if rule
                     .required_capability_in(version)
-                    .is_some_and(|capability| !config.capabilities.has(capability))
+                    .is_some_and(|capability| !config.settings.capabilities.has(capability))
                 {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }

@@ -55,7 +55,7 @@ impl Server {
             return self.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
         x.body.push(piece);
-        if self.engine.config().keep_alive.is_some() {
+        if self.engine.config().settings.keep_alive.is_some() {
             // A part of a message is a sign of life, too.
             self.find_session(exchange.0);
         }
