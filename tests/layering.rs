@@ -75,7 +75,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget deadlines diagnostic error frame json limits meta methods outbox raw rpc shape slab tap time version";
+const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json key_queue limits meta methods model outbox raw rpc seal shape slab tap time validate version";
 const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json key_queue limits meta methods model outbox raw rpc server slab tap time uri version";
 
@@ -88,8 +88,8 @@ const TEST_FILES: [&str; 2] = ["tests.rs", "test_support.rs"];
 /// The only files that may ask for an era.
 const ERA_FILES: &[&str] = &[
     "version.rs",
+    "calls/settings.rs",
     "client/common.rs",
-    "client/config.rs",
     "client/engine.rs",
     "client/event.rs",
     "client/negotiate.rs",
@@ -97,7 +97,6 @@ const ERA_FILES: &[&str] = &[
     "http/client/session.rs",
     "http/server/post.rs",
     "http/server/request_headers.rs",
-    "server/config.rs",
     "server/custom_method.rs",
     "server/engine.rs",
     "server/input.rs",
