@@ -53,15 +53,15 @@ impl Server {
         self.tick(now);
         let (path, query) = split_target(head.target);
         let kind = self.config.exchange_kind(head.method, path);
-        let mut exchange = self.exchanges.create(kind, self.now);
-        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut exchange.headers);
+        let key = self.exchanges.open(kind, self.now);
+        let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
+        x.cors_enabled = self.config.cors;
+        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
         let host_refusal = self.config.check_host(&headers).err();
         if host_refusal.is_some() {
             // A refused page must not read the refusal either.
-            exchange.headers.clear_origin();
+            x.headers.clear_origin();
         }
-        exchange.cors_enabled = self.config.cors;
-        let key = self.exchanges.insert(exchange);
         let admitted = match host_refusal {
             Some(refusal) => Err(Some(refusal)),
             None if is_refused => Err(Some(overloaded("too many connections are open"))),

@@ -115,7 +115,8 @@ impl ListNode for ServerExchange {
 }
 
 impl ServerExchange {
-    fn new(kind: Kind, now: Instant, parts: SpareBuffers) -> Self {
+    fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
+        let parts = core::mem::take(parts);
         Self {
             kind,
             phase: RequestPhase::ReceivingBody,
@@ -145,11 +146,6 @@ impl ServerExchange {
             quiet_links: ListLinks::NONE,
             is_marked_ready: false,
         }
-    }
-
-    /// Creates the exchange of a stream whose client is gone and may resume it.
-    pub(super) fn detached(now: Instant) -> Self {
-        Self { client_gone: true, ..Self::new(Kind::Post, now, SpareBuffers::default()) }
     }
 
     /// Returns the party for which the request acts, if it is authenticated.
@@ -214,19 +210,22 @@ impl SpareBuffers {
     /// Larger buffers are not kept.
     const MAX_CAPACITY: usize = 4 << 10;
 
-    /// Returns the memory of a closed exchange.
-    fn reclaim(x: ServerExchange) -> Self {
+    /// Takes the memory of a closed exchange. Returns its principal.
+    fn reclaim(&mut self, x: ServerExchange) -> Option<Box<str>> {
         let mut header_buffer = x.headers.into_buffer();
         header_buffer.clear();
         let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
         fields.clear();
         let mut out = x.out;
         out.clear_for_reuse();
-        let spare = Self { header_buffer, out, fields, stream: x.spare };
-        let is_large = spare.header_buffer.capacity() > Self::MAX_CAPACITY
-            || spare.out.capacity() > Self::MAX_CAPACITY
-            || spare.stream.capacity() > Self::MAX_CAPACITY;
-        if is_large { Self::default() } else { spare }
+        *self = Self { header_buffer, out, fields, stream: x.spare };
+        if self.header_buffer.capacity() > Self::MAX_CAPACITY
+            || self.out.capacity() > Self::MAX_CAPACITY
+            || self.stream.capacity() > Self::MAX_CAPACITY
+        {
+            *self = Self::default();
+        }
+        x.principal
     }
 }
 
@@ -291,23 +290,24 @@ impl ExchangeTable {
         self.slab.get_mut(key)
     }
 
-    /// Creates an exchange with the memory of a closed one. It is not in the table yet.
-    pub(super) fn create(&mut self, kind: Kind, now: Instant) -> ServerExchange {
-        ServerExchange::new(kind, now, core::mem::take(&mut self.spare))
+    /// Opens an exchange with the memory of a closed one.
+    pub(super) fn open(&mut self, kind: Kind, now: Instant) -> Key {
+        self.slab.insert(ServerExchange::new(kind, now, &mut self.spare))
     }
 
-    pub(super) fn insert(&mut self, x: ServerExchange) -> Key {
-        self.slab.insert(x)
+    /// Opens the exchange of a stream whose client is gone and may resume it.
+    pub(super) fn open_detached(&mut self, now: Instant) -> Key {
+        let x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
+        self.slab.insert(ServerExchange { client_gone: true, ..x })
     }
 
     /// Removes an exchange that no index has, and keeps some of its memory.
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
         self.set_open_ended(key, false);
-        let Some(mut x) = self.slab.remove(key) else { return };
-        if let Some(principal) = x.principal.take() {
+        let Some(x) = self.slab.remove(key) else { return };
+        if let Some(principal) = self.spare.reclaim(x) {
             self.release_principal(&principal);
         }
-        self.spare = SpareBuffers::reclaim(x);
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
         }
@@ -473,7 +473,27 @@ impl ExchangeTable {
 
     // ---- the index of a session ------------------------------------------------------------------------------
 
+    /// Marks an exchange as an open call of the session with this index.
+    pub(super) fn begin_call(&mut self, index: &mut Tree, key: Key) {
+        self.unindex(Some(index), key);
+        if let Some(x) = self.slab.get_mut(key) {
+            x.place.is_call = true;
+        }
+        self.index(index, key);
+    }
+
+    /// Marks an exchange as no call any more; `index` is that of its session, unless the session has ended.
+    pub(super) fn end_call(&mut self, mut index: Option<&mut Tree>, key: Key) {
+        self.unindex(index.as_deref_mut(), key);
+        let Some(x) = self.slab.get_mut(key) else { return };
+        x.place.is_call = false;
+        if let Some(index) = index.filter(|_| x.place.number > 0) {
+            self.index(index, key);
+        }
+    }
+
     /// Adds an exchange to the index of its session, if the index has such ones.
+    #[inline]
     pub(super) fn index(&mut self, index: &mut Tree, key: Key) {
         let Some(x) = self.slab.get_mut(key).filter(|x| x.place.is_indexed()) else { return };
         x.is_indexed = true;
@@ -485,6 +505,7 @@ impl ExchangeTable {
     }
 
     /// Removes an exchange from the index of its session, which is `None` if the session has ended.
+    #[inline]
     pub(super) fn unindex(&mut self, index: Option<&mut Tree>, key: Key) {
         let Some(x) = self.slab.get_mut(key) else { return };
         if !core::mem::take(&mut x.is_indexed) {
@@ -582,8 +603,7 @@ mod tests {
         }
 
         fn open(&mut self, kind: Kind) -> Key {
-            let x = self.table.create(kind, Instant::ZERO);
-            self.table.insert(x)
+            self.table.open(kind, Instant::ZERO)
         }
 
         fn set_place(&mut self, key: Key, number: u32, is_call: bool) {

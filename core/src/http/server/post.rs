@@ -132,7 +132,10 @@ impl Server {
             return;
         }
         if let (Ok(envelope), Some(x)) = (&envelope, self.exchanges.get(key)) {
-            if let Err(error) = check_notification(&x.headers, frame, envelope) {
+            let is_notification = envelope.kind == envelope::Kind::Notification;
+            let checked =
+                if is_notification { check_notification(&x.headers, frame, envelope) } else { Ok(()) };
+            if let Err(error) = checked {
                 let refusal = match route {
                     PostRoute::Standalone => Refusal { status: 400, error },
                     _ => Refusal::new(400, error.message), // ERR-005
@@ -340,14 +343,12 @@ impl Server {
     }
 }
 
+/// Compares a notification with the fields of its request.
 fn check_notification(
     headers: &RequestHeaders,
     frame: &Bytes,
     envelope: &Envelope<'_>,
 ) -> Result<(), RpcError> {
-    if envelope.kind != envelope::Kind::Notification {
-        return Ok(());
-    }
     let version = envelope.params.meta.version.slice(frame).and_then(string);
     headers.check_notification(version.as_deref(), &envelope.method)
 }

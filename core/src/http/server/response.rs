@@ -308,7 +308,7 @@ impl Server {
         if self.exchanges.get(key).is_some_and(|x| x.form == ResponseForm::Undecided) {
             self.begin_events(key);
         }
-        let rest = self.exchanges.insert(ServerExchange::detached(self.now));
+        let rest = self.exchanges.open_detached(self.now);
         self.transfer_stream(key, rest);
         let retry = Some(retry.unwrap_or(self.config.retry));
         if let Some(x) = self.exchanges.get_mut(key) {

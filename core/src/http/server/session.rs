@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 use super::exchange::ResponseForm;
 use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
@@ -34,6 +34,7 @@ const ID_LEN: usize = SLOT_LEN + SECRET_LEN;
 /// Lengths of both parts in Base64, where neither shares a character with the other.
 const SLOT_TEXT_LEN: usize = SLOT_LEN / 3 * 4;
 const SECRET_TEXT_LEN: usize = SECRET_LEN / 3 * 4;
+const _: () = assert!(SECRET_TEXT_LEN % 8 == 0, "it is compared in words");
 
 /// The session of a legacy client.
 #[derive(Debug)]
@@ -73,6 +74,16 @@ impl HttpSession {
 
 /// The unpredictable part of an id, as its text: requests are compared with it. Not shown by `Debug` (SEC-019).
 struct SessionSecret([u8; SECRET_TEXT_LEN]);
+
+impl SessionSecret {
+    /// Compares the text with another one, in a time that does not depend on where they differ.
+    fn is(&self, text: &[u8]) -> bool {
+        let Ok(text) = <&[u8; SECRET_TEXT_LEN]>::try_from(text) else { return false };
+        let words = self.0.chunks_exact(8).zip(text.chunks_exact(8));
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        words.fold(Choice::from(1), |same, (a, b)| same & word(a).ct_eq(&word(b))).into()
+    }
+}
 
 impl core::fmt::Debug for SessionSecret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -144,8 +155,7 @@ impl SessionTable {
         URL_SAFE_NO_PAD.decode_slice(slot, &mut bytes).ok()?;
         let [a, b, c] = bytes;
         let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
-        let known = &self.table.get(key)?.secret.0;
-        bool::from(known.as_slice().ct_eq(secret)).then_some(key)
+        self.table.get(key)?.secret.is(secret).then_some(key)
     }
 
     /// Returns the shard that an id names, if it is another one.
@@ -300,29 +310,32 @@ impl SessionTable {
     // ---- exchanges of a session ------------------------------------------------------------------------------
 
     /// Adds the id to the response that announces the session (HTTP-064).
+    #[inline]
     pub(super) fn push_id(&self, x: &ServerExchange, fields: &mut Fields) {
         if let Some(session) = x.session().filter(|_| x.announces_session) {
             fields.push(fields::SESSION_ID, self.id(session).as_bytes());
         }
     }
 
+    fn session_of(&mut self, exchanges: &ExchangeTable, key: Key) -> Option<&mut HttpSession> {
+        self.table.get_mut(exchanges.get(key)?.session()?)
+    }
+
     /// Counts an exchange as an open call of its session, if it has one.
     pub(super) fn begin_call(&mut self, exchanges: &mut ExchangeTable, key: Key) {
-        let Some(place) = exchanges.get(key).map(ServerExchange::place) else { return };
-        let Some(session) = place.session.and_then(|s| self.table.get_mut(s)) else { return };
-        session.call_count += 1;
-        exchanges.unindex(Some(&mut session.exchanges), key);
-        exchanges.set_place(key, SessionPlace { is_call: true, ..place });
-        exchanges.index(&mut session.exchanges, key);
+        if let Some(session) = self.session_of(exchanges, key) {
+            session.call_count += 1;
+            exchanges.begin_call(&mut session.exchanges, key);
+        }
     }
 
     /// Ends the count of an exchange as an open call; its session may have ended.
     pub(super) fn end_call(&mut self, exchanges: &mut ExchangeTable, key: Key) {
-        let Some(place) = exchanges.get(key).map(ServerExchange::place) else { return };
-        self.set_place(exchanges, key, SessionPlace { is_call: false, ..place });
-        if let Some(session) = place.session.and_then(|s| self.table.get_mut(s)) {
-            session.call_count = session.call_count.saturating_sub(u32::from(place.is_call));
-        }
+        let session = self.session_of(exchanges, key).map(|session| {
+            session.call_count = session.call_count.saturating_sub(1);
+            &mut session.exchanges
+        });
+        exchanges.end_call(session, key);
     }
 
     /// Changes the place of an exchange. A call that moves to another exchange is counted on.
@@ -337,8 +350,7 @@ impl SessionTable {
     /// Removes an exchange from the index of its session, which may have ended.
     pub(super) fn remove_exchange(&mut self, exchanges: &mut ExchangeTable, key: Key) {
         if exchanges.is_indexed(key) {
-            let session = exchanges.get(key).and_then(ServerExchange::session);
-            let session = session.and_then(|s| self.table.get_mut(s));
+            let session = self.session_of(exchanges, key);
             exchanges.unindex(session.map(|session| &mut session.exchanges), key);
         }
     }
@@ -670,6 +682,34 @@ mod tests {
         let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
         let secret = format!("{:?}", sessions.get(key).expect("there").secret.0);
         assert!(!format!("{sessions:?}").contains(&secret));
+    }
+
+    #[test]
+    fn session_with_an_open_call_does_not_expire() {
+        use crate::http::server::exchange::Kind;
+        let (mut sessions, mut exchanges) = (SessionTable::default(), ExchangeTable::new(1));
+        let (mut entropy, idle) = (Entropy::new([7; 32], 0), Duration::from_secs(16));
+        let channel = Key { slot: 0, generation: 0 };
+        let [busy, quiet] = [0; 2].map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy));
+        sessions.schedule_check(Instant::ZERO, idle);
+        let call = exchanges.open(Kind::Post, Instant::ZERO);
+        if let Some(x) = exchanges.get_mut(call) {
+            x.set_session(Some(busy));
+        }
+        sessions.begin_call(&mut exchanges, call);
+        assert_eq!(sessions.get(busy).map(HttpSession::call_count), Some(1));
+        assert_eq!(sessions.find_call(&mut exchanges, busy, 0), Some(call));
+        assert!(sessions.take_expired(Instant::ZERO, idle).is_empty(), "it is not time to look");
+        let now = Instant::ZERO + idle;
+        assert_eq!(sessions.take_expired(now, idle), [quiet]);
+        assert_eq!(sessions.next_deadline(), Some(now + idle / 16), "one is left");
+        sessions.end_call(&mut exchanges, call);
+        assert_eq!(sessions.find_call(&mut exchanges, busy, 0), None);
+        assert_eq!(sessions.take_expired(now + idle, idle), [busy, quiet]);
+        for session in [busy, quiet] {
+            assert!(sessions.remove(session).is_some());
+        }
+        assert_eq!(sessions.next_deadline(), None);
     }
 
     #[test]
