@@ -47,6 +47,7 @@ impl<K: Ord + Copy> Deadlines<K> {
     /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold.
     ///
     /// The number of entries has doubled since the last sweep, so a sweep costs constant time per entry.
+    #[inline]
     pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
         if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
             self.heap.retain(|Reverse((at, key))| holds(*at, *key));

@@ -51,6 +51,7 @@ impl Outbox {
 
     /// Returns the bytes to write next; empty if there are none.
     #[must_use]
+    #[inline]
     pub fn transmit(&self) -> &[u8] {
         match self.segments.front() {
             Some(first) => first,

@@ -56,6 +56,7 @@ impl fmt::Debug for Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
+    #[inline]
     fn add(self, rhs: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
     }

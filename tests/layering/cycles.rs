@@ -6,7 +6,7 @@ use crate::source::SourceFile;
 use crate::{assert_none, core, root, source};
 
 /// Files of each module that are part of a cycle today; a number may only go down.
-const CYCLIC_FILES: &[(&str, usize)] = &[("calls", 5), ("frame", 2), ("http", 6), ("json", 4), ("model", 5)];
+const CYCLIC_FILES: &[(&str, usize)] = &[("calls", 5), ("frame", 2), ("json", 4), ("model", 5)];
 
 /// The same for the folders of `mcp-std`.
 const CYCLIC_STD_FILES: &[(&str, usize)] = &[

@@ -63,6 +63,7 @@ enum State {
 const CHUNK_SIZE_START: State = State::Size { digits: 0, size: 0 };
 
 impl BodyReader {
+    #[inline]
     pub(super) const fn new(framing: Framing, limits: &HttpLimits) -> Self {
         let state = match framing {
             Framing::None => State::Exact(0),
@@ -259,6 +260,7 @@ impl BodyWriter {
     }
 
     /// Ends the body; refused while announced bytes are missing.
+    #[inline]
     pub(super) fn end(self, out: &mut Outbox) -> Result<(), WriteError> {
         match self {
             Self::Exact(1..) => return Err(WriteError::Length),

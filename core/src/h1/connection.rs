@@ -204,7 +204,9 @@ impl<R: Role> Connection<R> {
         if next.recv == RecvState::Discard && self.reader.is_done() {
             self.advance(Trigger::RecvEnd);
         }
-        self.finish_exchange();
+        if self.closing || self.state.recv == RecvState::Done {
+            self.finish_exchange();
+        }
         Ok(())
     }
 

@@ -47,6 +47,7 @@ impl core::fmt::Debug for ReadBuffer {
 }
 
 impl ReadBuffer {
+    #[inline]
     pub(super) fn push(&mut self, input: &[u8]) {
         if self.buf.is_empty() && self.capacity > RECLAIM_THRESHOLD {
             let _ = self.buf.try_reclaim(self.capacity);
@@ -55,10 +56,12 @@ impl ReadBuffer {
         self.capacity = self.capacity.max(self.buf.capacity());
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.buf.len()
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
@@ -69,10 +72,12 @@ impl ReadBuffer {
     }
 
     /// Returns whether there are bytes and none was searched for line ends yet.
+    #[inline]
     pub(super) fn is_fresh(&self) -> bool {
         self.scanned == 0 && !self.buf.is_empty()
     }
 
+    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf
     }

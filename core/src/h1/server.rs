@@ -165,8 +165,8 @@ impl Connection {
             match recv {
                 RecvState::Idle | RecvState::Head => return self.read_head(on_head),
                 RecvState::Body | RecvState::Discard => {
-                    if let Ok(next) = self.next(Trigger::Continue) {
-                        self.state = next;
+                    if self.state.send == SendState::Expected {
+                        self.advance(Trigger::Continue);
                         self.append(|tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
                     }
                     match self.read_body()? {

@@ -11,6 +11,7 @@ pub(super) fn put_status(tail: &mut Vec<u8>, status: u16) {
     tail.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 pub(super) fn put_length(tail: &mut Vec<u8>, n: u64) {
     tail.extend_from_slice(b"Content-Length: ");
     tail.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());

@@ -17,6 +17,7 @@ pub(super) enum TrimState {
 
 impl TrimState {
     /// Starts the idle time at `now` if the buffers were in use.
+    #[inline]
     pub(super) fn tick(&mut self, now: Instant) {
         if *self == Self::InUse {
             *self = Self::IdleSince(now);

@@ -1,37 +1,25 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
+use super::attempts::Attempts;
 use super::config::{Config, Credential};
 use super::credentials::Credentials;
-use super::exchange::{Action, Challenge, ExchangeFailure, ExchangeId, ExchangePurpose};
-use super::exchange_table::{ClientExchange, ExchangePhase, ExchangeTable, NextStep};
+use super::exchange::{
+    Action, Challenge, ExchangeFailure, ExchangeId, ExchangePhase, ExchangePurpose, NextStep,
+};
+use super::exchange_table::{ClientExchange, ExchangeTable, MAX_MESSAGES};
 use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
-use super::url::Url;
 use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
-use crate::deadlines::Deadlines;
 use crate::error::{HttpError, UseError};
 use crate::head;
 use crate::outbox::Outbox;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
-
-/// Largest number of notifications and responses in flight, and of those that wait to be sent again.
-const MAX_MESSAGES: usize = 64;
-
-/// The purpose of a deadline.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum HttpTimer {
-    Exchange(Key),
-    Gate,
-}
 
 /// A client over HTTP.
 ///
@@ -62,15 +50,11 @@ pub struct Client {
     pub(super) channel: ChannelId,
     pub(super) config: Arc<Config>,
     pub(super) exchanges: ExchangeTable,
-    /// Exchanges whose event streams have undecoded events.
-    pub(super) ready_streams: VecDeque<Key>,
-    pub(super) deadlines: Deadlines<HttpTimer>,
     pub(super) now: Instant,
     pub(super) session: HttpClientSession,
     pub(super) tools: ToolHeaders,
     pub(super) credentials: Credentials,
-    /// Failed attempts of the negotiation, as text.
-    pub(super) attempts: Vec<String>,
+    pub(super) attempts: Attempts,
     /// Requests that the last message has ended.
     pub(super) ended_requests: Option<Box<EndedRequests>>,
     /// The engine is closed and the remaining exchanges are being ended.
@@ -87,13 +71,11 @@ impl Client {
             engine,
             channel,
             exchanges: ExchangeTable::default(),
-            ready_streams: VecDeque::new(),
-            deadlines: Deadlines::new(),
             now,
             session: HttpClientSession::default(),
             tools: ToolHeaders::default(),
             credentials: Credentials::new(config.credential.clone()),
-            attempts: Vec::new(),
+            attempts: Attempts::default(),
             ended_requests: None,
             is_closing: false,
             config,
@@ -113,8 +95,8 @@ impl Client {
         self.finish_closing();
         loop {
             while !self.exchanges.has_action()
-                && self.session.gate == SendGate::Open
-                && self.exchanges.messages_in_flight() < MAX_MESSAGES
+                && self.session.is_open()
+                && self.exchanges.has_room_for_message()
             {
                 let message = self.engine.outbox(self.channel).and_then(Outbox::pop_message)?;
                 if !self.is_closing {
@@ -126,17 +108,12 @@ impl Client {
                     if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_abandoned(x)) =>
                 {
                     if let Some(x) = self.remove(open.exchange.0) {
-                        self.record_unsent(&x);
+                        self.exchanges.record_unsent(&x);
                     }
                 }
                 action => return Some(action),
             }
         }
-    }
-
-    /// Returns whether too many messages wait to be sent again.
-    pub(super) const fn is_resend_queue_full(&self) -> bool {
-        self.exchanges.messages_to_resend() >= MAX_MESSAGES
     }
 
     /// Returns whether an exchange is open, so that its response is still needed.
@@ -209,7 +186,7 @@ impl Client {
             if event.is_some() || self.engine.is_stalled() {
                 return event;
             }
-            let key = self.ready_streams.pop_front()?;
+            let key = self.exchanges.pop_stream()?;
             self.decode_event(key);
         }
     }
@@ -235,7 +212,7 @@ impl Client {
         credential: Credential,
     ) -> Result<(), UseError> {
         self.tick(now);
-        self.resolve_challenge(exchange)?;
+        self.credentials.resolve(exchange)?;
         self.credentials.replace(credential);
         for (mut held, since, _) in self.exchanges.take_held() {
             held.retries.credentials += 1;
@@ -255,7 +232,7 @@ impl Client {
     /// [`UseError::Stale`] if this exchange has no open challenge.
     pub fn refuse(&mut self, now: Instant, exchange: ExchangeId) -> Result<(), UseError> {
         self.tick(now);
-        self.resolve_challenge(exchange)?;
+        self.credentials.resolve(exchange)?;
         self.refuse_held();
         self.finish_closing();
         Ok(())
@@ -281,15 +258,11 @@ impl Client {
         self.tick(now);
         self.engine.handle_timeout(self.now);
         self.finish_closing();
-        while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
-            match timer {
-                HttpTimer::Gate => {
-                    if self.session.gate_deadline == Some(at) {
-                        self.open_gate();
-                    }
-                }
-                HttpTimer::Exchange(key) => self.handle_deadline(key, at),
-            }
+        while let Some(key) = self.exchanges.pop_due(self.now) {
+            self.handle_deadline(key);
+        }
+        if self.session.next_deadline().is_some_and(|at| at <= self.now) {
+            self.open_gate();
         }
         // A call that was sent again may be overdue.
         self.engine.handle_timeout(self.now);
@@ -301,28 +274,22 @@ impl Client {
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        self.own_timeout().into_iter().chain(self.engine.poll_timeout()).min()
+        let own = self.exchanges.next_deadline().into_iter().chain(self.session.next_deadline());
+        own.chain(self.engine.poll_timeout()).min()
     }
 
     /// Returns the same as [`poll_timeout`](Self::poll_timeout), without the deadline for freeing idle buffers.
     pub fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
-        self.own_timeout().into_iter().chain(self.engine.poll_timeout_without_trim()).min()
-    }
-
-    fn own_timeout(&mut self) -> Option<Instant> {
-        let Self { deadlines, exchanges, session, .. } = self;
-        deadlines.next(|at, timer| match timer {
-            HttpTimer::Gate => session.gate_deadline == Some(at),
-            HttpTimer::Exchange(key) => exchanges.get(key).and_then(|x| x.deadline) == Some(at),
-        })
+        let own = self.exchanges.next_deadline().into_iter().chain(self.session.next_deadline());
+        own.chain(self.engine.poll_timeout_without_trim()).min()
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    fn handle_deadline(&mut self, key: Key, at: Instant) {
-        let Some(x) = self.exchanges.get(key).filter(|x| x.deadline == Some(at)) else { return };
+    fn handle_deadline(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get(key) else { return };
         match *x.phase() {
             ExchangePhase::AwaitingGetStream => {}
             ExchangePhase::Draining { .. } => drop(self.abort(key)),
@@ -351,25 +318,6 @@ impl Client {
 
     pub(super) fn max_frame(&self) -> usize {
         self.engine.config().effective_limits().effective_max_frame()
-    }
-
-    /// Inserts an exchange and arms its deadline.
-    pub(super) fn insert_exchange(&mut self, x: ClientExchange) -> Key {
-        let deadline = x.deadline;
-        let key = self.exchanges.insert(x);
-        if let Some(at) = deadline {
-            self.arm(at, HttpTimer::Exchange(key));
-        }
-        key
-    }
-
-    pub(super) fn arm(&mut self, at: Instant, timer: HttpTimer) {
-        self.deadlines.arm(at, timer);
-        let Self { deadlines, exchanges, session, .. } = self;
-        deadlines.sweep(exchanges.len() + 1, |at, timer| match timer {
-            HttpTimer::Gate => session.gate_deadline == Some(at),
-            HttpTimer::Exchange(key) => exchanges.get(key).and_then(|x| x.deadline) == Some(at),
-        });
     }
 
     /// Removes an exchange from the table without aborting it.
@@ -407,7 +355,6 @@ impl Client {
             return self.remove(key);
         }
         let taken = self.exchanges.drain(key, until)?;
-        self.arm(until, HttpTimer::Exchange(key));
         self.exchange_ended(&taken);
         Some(taken)
     }
@@ -415,15 +362,6 @@ impl Client {
     /// Returns whether the request of an exchange no longer waits for its answer.
     pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
         x.request_id().is_some_and(|id| !self.engine.awaits_response(id))
-    }
-
-    /// Records that the request of an exchange was not executed: it was never sent, or was refused.
-    ///
-    /// Its cancellation is then not sent.
-    pub(super) fn record_unsent(&mut self, x: &ClientExchange) {
-        if let ExchangePurpose::Call { id, .. } = x.purpose() {
-            self.exchanges.record_unsent(id);
-        }
     }
 
     // ---- credentials -----------------------------------------------------------------------------------------
@@ -451,17 +389,9 @@ impl Client {
         }
         // The application may have to ask a user.
         let due = self.now + self.engine.config().effective_limits().input_timeout;
-        self.insert_exchange(x.held(self.now, due, answer));
+        self.exchanges.insert(x.held(self.now, due, answer));
         self.credentials.raise_challenge(&mut self.exchanges);
         None
-    }
-
-    fn resolve_challenge(&mut self, exchange: ExchangeId) -> Result<(), UseError> {
-        if !self.credentials.is_challenged(exchange) {
-            return Err(UseError::Stale);
-        }
-        self.credentials.clear_challenge();
-        Ok(())
     }
 
     fn refuse_held(&mut self) {
@@ -478,7 +408,7 @@ impl Client {
             return;
         }
         // Queued messages are still sent, because the server may wait for responses; requests have ended.
-        let renewing = self.session.gate == SendGate::RenewingSession;
+        let renewing = self.session.gate() == SendGate::RenewingSession;
         for _ in 0..MAX_MESSAGES {
             let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else { break };
             if self.engine.peer().is_some() && !renewing {
@@ -486,8 +416,9 @@ impl Client {
             }
         }
         self.is_closing = true;
-        self.session.gate = SendGate::Open;
-        self.ready_streams.clear();
+        // What waits for a session is not sent any more.
+        drop(self.session.open_gate());
+        self.exchanges.clear_streams();
         self.credentials.clear_challenge();
         // A notification in flight may cancel work at the server.
         let must_finish = |x: &ClientExchange| {
@@ -498,10 +429,5 @@ impl Client {
             self.abort(key);
         }
         self.end_session();
-    }
-
-    /// Returns the URL for requests of the engine.
-    pub(super) fn post_endpoint(&self) -> Arc<Url> {
-        Arc::clone(self.session.message_endpoint.as_ref().unwrap_or(&self.config.endpoint))
     }
 }

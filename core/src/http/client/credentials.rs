@@ -3,6 +3,7 @@
 use super::config::Credential;
 use super::exchange::{Challenge, ExchangeId};
 use super::exchange_table::ExchangeTable;
+use crate::error::UseError;
 
 /// The credential in use, and the open challenge.
 #[derive(Debug)]
@@ -43,6 +44,19 @@ impl Credentials {
     /// Returns whether this is the exchange of the open challenge.
     pub(super) fn is_challenged(&self, exchange: ExchangeId) -> bool {
         self.pending == Some(exchange)
+    }
+
+    /// Ends the open challenge, which must be that of this exchange.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if it is not.
+    pub(super) fn resolve(&mut self, exchange: ExchangeId) -> Result<(), UseError> {
+        if !self.is_challenged(exchange) {
+            return Err(UseError::Stale);
+        }
+        self.clear_challenge();
+        Ok(())
     }
 
     /// Forgets the open challenge.

@@ -76,9 +76,12 @@ impl EventStreamState {
     }
 
     /// Forgets the received events: the next connection is a new stream, whose ids may be used again.
-    pub(super) fn forget_events(&mut self) {
-        self.last_event_id = Box::default();
+    ///
+    /// Replay is optional, and bounded where there is any. What was missed is lost, but the stream can be opened anew.
+    /// Returns false if the last connection was such a stream already.
+    pub(super) fn forget_events(&mut self) -> bool {
         self.recent_ids.clear();
+        !core::mem::take(&mut self.last_event_id).is_empty()
     }
 
     /// Records the event id and the retry time of the decoder.

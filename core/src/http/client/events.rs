@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::config::FailureReason;
 use super::event_stream::StreamYield;
-use super::exchange::{CallMethod, ExchangePurpose};
-use super::exchange_table::{ClientExchange, NextStep};
+use super::exchange::{CallMethod, ExchangePurpose, NextStep};
+use super::exchange_table::ClientExchange;
 use crate::error::HttpError;
 use crate::frame::sse::SseItem;
 use crate::methods;
@@ -46,15 +46,11 @@ impl Client {
     /// Decodes one event of a stream.
     pub(super) fn decode_event(&mut self, key: Key) {
         let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
-        if !events.is_queued {
-            return;
-        }
         let before = events.decoder.last_event_id().to_vec();
         let found = events.decoder.next_event();
         events.update_from_decoder();
         match found {
             None => {
-                events.is_queued = false;
                 if let Some(how) = events.ended.take() {
                     if let Some(x) = self.remove(key) {
                         self.finish_event_stream(x, how);
@@ -62,8 +58,9 @@ impl Client {
                 }
             }
             Some(found) => {
-                self.ready_streams.push_back(key);
-                if events.is_duplicate(&before) {
+                let is_duplicate = events.is_duplicate(&before);
+                self.exchanges.queue_stream(key);
+                if is_duplicate {
                     return;
                 }
                 match found {
@@ -94,13 +91,13 @@ impl Client {
 
     fn receive_event(&mut self, key: Key, kind: Option<&[u8]>, data: Bytes) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        if matches!(x.purpose(), ExchangePurpose::HttpSse) && self.session.message_endpoint.is_none() {
+        if matches!(x.purpose(), ExchangePurpose::HttpSse) && !self.session.is_http_sse() {
             return self.receive_endpoint(key, kind, &data);
         }
         if kind.is_some() {
             return; // SSE-001
         }
-        let is_from_lost_session = x.session_serial != self.session.serial;
+        let is_from_lost_session = x.session_serial != self.session.serial();
         let must_classify = is_from_lost_session
             || matches!(
                 x.purpose(),
@@ -129,10 +126,15 @@ impl Client {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 self.record_attempt(&purpose, &data);
                 let data = if purpose.lists_tools() { self.learn_tools(data) } else { data };
-                self.receive_message(key, data, id);
+                self.deliver(data, Some(id));
+                if !self.engine.awaits_response(id) {
+                    self.session.record_answer();
+                    self.conclude(key); // SSE-011: later events are ignored.
+                }
             }
             ExchangePurpose::GetStream => {
-                let data = if self.awaits_tools_on_get_stream() { self.learn_tools(data) } else { data };
+                let may_list = self.session.answers_on_get_stream() && self.exchanges.expects_tool_list();
+                let data = if may_list { self.learn_tools(data) } else { data };
                 self.deliver(data, None);
             }
             ExchangePurpose::HttpSse => self.deliver(data, None),
@@ -154,15 +156,6 @@ impl Client {
             ExchangePurpose::Message { .. }
             | ExchangePurpose::ConfirmSession
             | ExchangePurpose::DeleteSession => {}
-        }
-    }
-
-    /// Processes a message on the stream of a request.
-    fn receive_message(&mut self, key: Key, data: Bytes, id: &RequestId) {
-        self.deliver(data, Some(id));
-        if !self.engine.awaits_response(id) {
-            self.session.renewals = 0;
-            self.conclude(key); // SSE-011: later events are ignored.
         }
     }
 
@@ -207,7 +200,7 @@ impl Client {
                 }
                 let can_resume =
                     self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_event_id.is_empty());
-                if can_resume && x.session_serial != self.session.serial {
+                if can_resume && x.session_serial != self.session.serial() {
                     let id = id.clone();
                     return self.retry_or_fail(x, &id, HttpError::SessionLost);
                 }
@@ -228,10 +221,8 @@ impl Client {
 
     /// Ends the subscriptions that need the GET stream, if it stays closed.
     pub(super) fn end_subscriptions_without_stream(&mut self) {
-        if let Some(reason) =
-            self.session.get_stream_error.as_ref().filter(|_| self.engine.has_subscriptions())
-        {
-            let error = HttpError::GetStreamUnavailable { reason: reason.clone() };
+        if let Some(reason) = self.session.get_stream_error().filter(|_| self.engine.has_subscriptions()) {
+            let error = HttpError::GetStreamUnavailable { reason: reason.into() };
             self.engine.exchanges().handle_change_stream_lost(self.now, &error.into());
         }
     }
@@ -248,7 +239,7 @@ impl Client {
         else {
             return Some(x);
         };
-        self.insert_exchange(x.scheduled(NextStep::Reconnect, self.now + pause.max(least)));
+        self.exchanges.insert(x.scheduled(NextStep::Reconnect, self.now + pause.max(least)));
         None
     }
 }

@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::url::Url;
-use crate::error::AuthChallenge;
+use crate::error::{AuthChallenge, HttpResponse};
 use crate::head::Fields;
 use crate::rpc::RequestId;
+use crate::time::Instant;
 
 crate::slab::key! {
     /// The id of an exchange: one request and its response.
@@ -152,6 +153,11 @@ impl ExchangePurpose {
         *method == CallMethod::ListTools
     }
 
+    /// Returns whether the response may name a new session.
+    pub(super) const fn opens_session(&self) -> bool {
+        matches!(self, Self::Call { method: CallMethod::Handshake, .. } | Self::RenewSession)
+    }
+
     /// Returns the request of the engine that waits for this exchange.
     pub(super) const fn request_id(&self) -> Option<&RequestId> {
         match self {
@@ -197,4 +203,42 @@ pub(super) struct RetryCounts {
     pub(super) refreshes: u8,
     /// Retries after a lost answer.
     pub(super) repeats: u32,
+}
+
+/// The phase of an exchange.
+#[derive(Debug)]
+pub(super) enum ExchangePhase {
+    /// No response yet.
+    Sent,
+    /// An event stream, decoded by `ClientExchange::events`.
+    EventStream,
+    /// A body that is collected to its end.
+    CollectingBody(Box<CollectedBody>),
+    /// Held until there is a credential.
+    AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    /// A call that was answered with 202; its response is expected on the GET stream.
+    AwaitingGetStream,
+    /// Continues at `deadline`.
+    Scheduled(NextStep),
+    /// The response is not needed; at most this many bytes are read.
+    Draining { remaining: usize },
+}
+
+/// The step after a delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NextStep {
+    /// A GET that resumes the stream, or opens it anew.
+    Reconnect,
+    /// The same request under a new id.
+    RetryWithNewId,
+    /// The same message, which was not processed.
+    Resend,
+}
+
+/// A body with the head of its response.
+#[derive(Debug)]
+pub(super) struct CollectedBody {
+    pub(super) response: HttpResponse,
+    pub(super) is_json: bool,
+    pub(super) body: Vec<u8>,
 }

@@ -3,183 +3,32 @@
 //! It keeps the sums and finds the exchanges that the binding needs per operation, so that none of them walks the table.
 //! Phases change through its methods alone.
 
+mod client_exchange;
+
+pub(super) use client_exchange::{BodySink, ClientExchange};
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-
-use super::event_stream::EventStreamState;
-use super::exchange::{Action, ExchangeClass, ExchangeId, ExchangePurpose, OutgoingRequest, RetryCounts};
-use super::url::Url;
+use super::config::FailureReason;
+use super::exchange::{
+    Action, CollectedBody, ExchangeClass, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest,
+};
+use super::request_states::RequestStates;
 use crate::calls::outbound::OutboundCalls;
+use crate::deadlines::Deadlines;
 use crate::error::HttpResponse;
 use crate::key_queue::KeyQueue;
 use crate::rpc::RequestId;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 
-/// Bytes of an unneeded response that are read to keep its connection.
-const MAX_DRAIN: usize = 64 << 10;
-
-/// One exchange: its request, and the progress of its response.
-#[derive(Debug)]
-pub(super) struct ClientExchange {
-    purpose: ExchangePurpose,
-    pub(super) url: Arc<Url>,
-    /// The sent body, kept while it may be sent again.
-    pub(super) body: Bytes,
-    pub(super) retries: RetryCounts,
-    /// The session in which it was sent.
-    pub(super) session_serial: u32,
-    /// The credential with which it was sent.
-    pub(super) credential_generation: u32,
-    phase: ExchangePhase,
-    /// The request was taken by the HTTP implementation.
-    is_taken: bool,
-    /// Time at which it continues or ends by itself; the engine has the deadlines of its requests.
-    pub(super) deadline: Option<Instant>,
-    pub(super) events: Option<Box<EventStreamState>>,
-}
-
-impl ClientExchange {
-    /// Creates an exchange that is not in the table yet.
-    pub(super) fn new(purpose: ExchangePurpose, url: Arc<Url>, body: Bytes, retries: RetryCounts) -> Self {
-        let phase = match purpose {
-            // Its response has no effect.
-            ExchangePurpose::DeleteSession => ExchangePhase::Draining { remaining: MAX_DRAIN },
-            _ => ExchangePhase::Sent,
-        };
-        Self {
-            purpose,
-            url,
-            body,
-            retries,
-            session_serial: 0,
-            credential_generation: 0,
-            phase,
-            is_taken: false,
-            deadline: None,
-            events: None,
-        }
-    }
-
-    pub(super) const fn purpose(&self) -> &ExchangePurpose {
-        &self.purpose
-    }
-
-    pub(super) const fn phase(&self) -> &ExchangePhase {
-        &self.phase
-    }
-
-    /// Returns the request of the engine that waits for this exchange.
-    pub(super) const fn request_id(&self) -> Option<&RequestId> {
-        self.purpose.request_id()
-    }
-
-    pub(super) const fn is_draining(&self) -> bool {
-        matches!(self.phase, ExchangePhase::Draining { .. })
-    }
-
-    /// Returns whether the response is incomplete and still needed.
-    pub(super) fn is_in_flight(&self) -> bool {
-        let ended = self.events.as_ref().is_some_and(|e| e.ended.is_some());
-        matches!(self.phase, ExchangePhase::Sent | ExchangePhase::CollectingBody(_))
-            || (matches!(self.phase, ExchangePhase::EventStream) && !ended)
-    }
-
-    /// Returns the exchange as it is sent anew.
-    pub(super) fn sent(self) -> Self {
-        Self { phase: ExchangePhase::Sent, ..self }
-    }
-
-    /// Returns the exchange with another purpose, as it is sent anew.
-    pub(super) fn sent_as(self, purpose: ExchangePurpose) -> Self {
-        Self { purpose, phase: ExchangePhase::Sent, ..self }
-    }
-
-    /// Returns the exchange as it continues by `step` at the time `until`.
-    pub(super) fn scheduled(self, step: NextStep, until: Instant) -> Self {
-        Self { phase: ExchangePhase::Scheduled(step), deadline: Some(until), ..self }
-    }
-
-    /// Returns the exchange as it is held until there is a credential, at most until `until`.
-    pub(super) fn held(self, since: Instant, until: Instant, answer: Box<HttpResponse>) -> Self {
-        let phase = ExchangePhase::AwaitingCredential { since, answer };
-        Self { phase, deadline: Some(until), ..self }
-    }
-
-    /// Returns the exchange as its answer is expected on the GET stream.
-    pub(super) fn awaiting_get_stream(self) -> Self {
-        Self { phase: ExchangePhase::AwaitingGetStream, ..self }
-    }
-
-    /// Returns the exchange and its collected body.
-    pub(super) fn take_body(mut self) -> Option<(Self, CollectedBody)> {
-        match core::mem::replace(&mut self.phase, ExchangePhase::Sent) {
-            ExchangePhase::CollectingBody(collected) => Some((self, *collected)),
-            _ => None,
-        }
-    }
-
-    /// Returns the purpose, without the exchange.
-    pub(super) fn into_purpose(self) -> ExchangePurpose {
-        self.purpose
-    }
-}
-
-#[derive(Debug)]
-pub(super) enum ExchangePhase {
-    /// No response yet.
-    Sent,
-    /// An event stream, decoded by [`ClientExchange::events`].
-    EventStream,
-    /// A body that is collected to its end.
-    CollectingBody(Box<CollectedBody>),
-    /// Held until there is a credential.
-    AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
-    /// A call that was answered with 202; its response is expected on the GET stream.
-    AwaitingGetStream,
-    /// Continues at `deadline`.
-    Scheduled(NextStep),
-    /// The response is not needed; at most this many bytes are read.
-    Draining { remaining: usize },
-}
-
-/// The step after a delay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NextStep {
-    /// A GET that resumes the stream, or opens it anew.
-    Reconnect,
-    /// The same request under a new id.
-    RetryWithNewId,
-    /// The same message, which was not processed.
-    Resend,
-}
-
-/// A body with the head of its response.
-#[derive(Debug)]
-pub(super) struct CollectedBody {
-    pub(super) response: HttpResponse,
-    pub(super) is_json: bool,
-    pub(super) body: Vec<u8>,
-}
+/// Largest number of notifications and responses in flight, and of those that wait to be sent again.
+pub(super) const MAX_MESSAGES: usize = 64;
 
 /// A held exchange: the exchange as it is sent anew, the time at which it was held, and the refusal.
-pub(super) type HeldExchange = (ClientExchange, Instant, Box<HttpResponse>);
-
-/// The place of a part of a body.
-pub(super) enum BodySink<'a> {
-    Events(&'a mut EventStreamState),
-    Collected(&'a mut CollectedBody),
-    /// The part is dropped; `exceeded` if it is one part too many.
-    Dropped {
-        exceeded: bool,
-    },
-    /// No body is expected.
-    None,
-}
+pub(in crate::http::client) type HeldExchange = (ClientExchange, Instant, Box<HttpResponse>);
 
 #[derive(Debug)]
 enum Entry {
@@ -197,28 +46,17 @@ impl Entry {
     }
 }
 
-/// State of a request of the engine in the binding.
-#[derive(Clone, Copy, Debug, Default)]
-enum RequestState {
-    #[default]
-    Unknown,
-    /// It ended before it was sent, so its cancellation is not sent.
-    Unsent { generation: u32 },
-    /// It repeats an earlier request, after these retries.
-    Repeated { generation: u32, retries: RetryCounts },
-    /// The exchange that serves it: its own, or the one that looks up its tool.
-    Served(Key),
-}
-
 /// The exchanges and actions of a client; see the [module](self).
 ///
 /// Invariant: the sums equal those of a walk over the exchanges (`sums_equal_a_walk_after_every_step`).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ExchangeTable {
     slab: Slab<Entry>,
     actions: VecDeque<Action>,
-    /// Requests of the engine, by the slot of their calls.
-    requests: Vec<RequestState>,
+    requests: RequestStates,
+    /// Exchanges whose event streams have undecoded events.
+    ready_streams: VecDeque<Key>,
+    deadlines: Deadlines<Key>,
     /// Exchanges that wait for a credential.
     held: KeyQueue,
     /// The GET stream that was opened last.
@@ -241,14 +79,14 @@ struct Sums {
 impl Sums {
     /// Returns the sums of one exchange.
     fn of(x: &ClientExchange) -> Self {
-        let is_message = x.purpose.class() == ExchangeClass::Message;
-        let is_delayed = matches!(x.phase, ExchangePhase::Scheduled(_));
-        let awaits_stream = matches!(x.phase, ExchangePhase::AwaitingGetStream);
+        let is_message = x.purpose().class() == ExchangeClass::Message;
+        let is_delayed = matches!(x.phase(), ExchangePhase::Scheduled(_));
+        let awaits_stream = matches!(x.phase(), ExchangePhase::AwaitingGetStream);
         Self {
             open: 1,
             messages: usize::from(is_message && !is_delayed && !awaits_stream),
             resends: usize::from(is_message && is_delayed),
-            tool_lists: usize::from(awaits_stream && x.purpose.lists_tools()),
+            tool_lists: usize::from(awaits_stream && x.purpose().lists_tools()),
         }
     }
 
@@ -276,17 +114,16 @@ impl ExchangeTable {
 
     /// Adds an exchange.
     pub(super) fn insert(&mut self, x: ClientExchange) -> Key {
-        let x = ClientExchange { is_taken: false, ..x };
+        let x = x.untaken();
         self.sums = self.sums.plus(Sums::of(&x));
         let request = Self::served_request(&x);
-        let (is_held, is_get_stream) = (
-            matches!(x.phase, ExchangePhase::AwaitingCredential { .. }),
-            matches!(x.purpose, ExchangePurpose::GetStream),
-        );
+        let (is_held, is_get_stream) = (x.is_held(), matches!(x.purpose(), ExchangePurpose::GetStream));
+        let deadline = x.deadline();
         let key = self.slab.insert(Entry::Open(x));
         if let Some(request) = request {
-            self.set_request(request, RequestState::Served(key));
+            self.requests.record_service(request, key);
         }
+        self.arm(key, deadline);
         if is_held {
             self.held.push(key);
         }
@@ -307,11 +144,6 @@ impl ExchangeTable {
         }
     }
 
-    /// Returns the number of exchanges, to bound the timers.
-    pub(super) const fn len(&self) -> usize {
-        self.sums.open
-    }
-
     /// Returns whether there is neither an exchange nor an action.
     pub(super) const fn is_empty(&self) -> bool {
         // An aborted exchange is in the slab until the action is taken.
@@ -330,7 +162,7 @@ impl ExchangeTable {
     pub(super) fn abort(&mut self, key: Key) -> Option<ClientExchange> {
         let x = self.get(key)?;
         // A request that was not taken needs no abort.
-        if !x.is_taken || !(x.is_in_flight() || x.is_draining()) {
+        if !x.is_taken() || !(x.is_in_flight() || x.is_draining()) {
             return self.remove(key);
         }
         let Some(Entry::Open(x)) = self.slab.get_mut(key).map(|e| core::mem::replace(e, Entry::Aborted))
@@ -352,77 +184,50 @@ impl ExchangeTable {
     /// Takes an exchange in flight, and leaves what is needed to read the rest of its response until `until`.
     pub(super) fn drain(&mut self, key: Key, until: Instant) -> Option<ClientExchange> {
         let x = self.get_mut(key)?;
-        let rest = ClientExchange {
-            purpose: x.purpose.clone(),
-            url: Arc::clone(&x.url),
-            body: Bytes::new(),
-            phase: ExchangePhase::Draining { remaining: MAX_DRAIN },
-            deadline: Some(until),
-            events: None,
-            ..*x
-        };
-        let sums = Sums::of(&rest);
-        let taken = core::mem::replace(x, rest);
+        let taken = x.drain(until);
+        let sums = Sums::of(x);
         self.record_end(key, &taken);
         self.sums = self.sums.plus(sums);
+        self.arm(key, Some(until));
         Some(taken)
     }
 
-    /// Reads the rest of each response until `until`, without effect. Returns the exchanges that were not drained yet.
-    pub(super) fn drain_all(&mut self, until: Instant) -> Vec<Key> {
-        let keys = self.keys_where(|x| !x.is_draining());
-        for key in &keys {
-            self.drain(*key, until);
+    /// Reads the rest of each response until `until`, without effect.
+    pub(super) fn drain_all(&mut self, until: Instant) {
+        for key in self.keys_where(|x| !x.is_draining()) {
+            self.drain(key, until);
         }
-        keys
     }
+
+    // The sums are the same in all phases of a response.
 
     /// Begins a body that is collected to its end.
     pub(super) fn collect_body(&mut self, key: Key, response: HttpResponse, is_json: bool) {
         let body = CollectedBody { response, is_json, body: Vec::new() };
-        self.begin_response(key, ExchangePhase::CollectingBody(Box::new(body)));
+        if let Some(x) = self.get_mut(key) {
+            x.begin_response(ExchangePhase::CollectingBody(Box::new(body)));
+        }
     }
 
     /// Begins to decode an event stream, whose events are at most `max` bytes long.
     pub(super) fn open_event_stream(&mut self, key: Key, now: Instant, max: usize) {
-        if let Some(x) = self.get_mut(key).filter(|x| matches!(x.phase, ExchangePhase::Sent)) {
-            let events = x.events.get_or_insert_with(|| Box::new(EventStreamState::new(max)));
-            events.reopen(now, max);
+        if let Some(x) = self.get_mut(key) {
+            x.open_event_stream(now, max);
         }
-        self.begin_response(key, ExchangePhase::EventStream);
     }
 
     /// Returns the place of a part of a body of this length.
     pub(super) fn body_sink(&mut self, key: Key, len: usize) -> BodySink<'_> {
-        let Some(x) = self.get_mut(key) else { return BodySink::None };
-        match &mut x.phase {
-            ExchangePhase::EventStream => x.events.as_deref_mut().map_or(BodySink::None, BodySink::Events),
-            ExchangePhase::CollectingBody(collected) => BodySink::Collected(collected),
-            ExchangePhase::Draining { remaining } => {
-                let rest = remaining.checked_sub(len);
-                *remaining = rest.unwrap_or(0);
-                BodySink::Dropped { exceeded: rest.is_none() }
-            }
-            _ => BodySink::None,
-        }
-    }
-
-    /// Enters a phase of a response. The sums are the same as before it.
-    fn begin_response(&mut self, key: Key, phase: ExchangePhase) {
-        if let Some(x) = self.get_mut(key).filter(|x| matches!(x.phase, ExchangePhase::Sent)) {
-            x.phase = phase;
-        }
+        self.get_mut(key).map_or(BodySink::None, |x| x.body_sink(len))
     }
 
     /// Updates sums and references after `x` was taken from its entry.
     fn record_end(&mut self, key: Key, x: &ClientExchange) {
         self.sums = self.sums.minus(Sums::of(x));
         if let Some(request) = Self::served_request(x) {
-            if matches!(self.request_state(request), Some(RequestState::Served(other)) if *other == key) {
-                self.set_request(request, RequestState::Unknown);
-            }
+            self.requests.record_end(request, key);
         }
-        if matches!(x.phase, ExchangePhase::AwaitingCredential { .. }) {
+        if x.is_held() {
             let slab = &self.slab;
             self.held.record_removal(|key| is_held(slab, key));
         }
@@ -433,14 +238,14 @@ impl ExchangeTable {
 
     // ---- sums and look-ups -----------------------------------------------------------------------------------
 
-    /// Returns the number of notifications and responses in flight.
-    pub(super) const fn messages_in_flight(&self) -> usize {
-        self.sums.messages
+    /// Returns whether one more notification or response may be in flight.
+    pub(super) const fn has_room_for_message(&self) -> bool {
+        self.sums.messages < MAX_MESSAGES
     }
 
-    /// Returns the number of notifications and responses that wait to be sent again.
-    pub(super) const fn messages_to_resend(&self) -> usize {
-        self.sums.resends
+    /// Returns whether one more notification or response may wait to be sent again.
+    pub(super) const fn has_room_for_resend(&self) -> bool {
+        self.sums.resends < MAX_MESSAGES
     }
 
     /// Returns whether a list of tools is expected on the GET stream.
@@ -456,21 +261,19 @@ impl ExchangeTable {
 
     /// Returns the exchange that serves a request of the engine: its own, or the one that looks up its tool.
     pub(super) fn find(&self, id: &RequestId) -> Option<Key> {
-        let Some(RequestState::Served(key)) = self.request_state(OutboundCalls::key_of(id)?) else {
-            return None;
-        };
-        let serves = |x: &ClientExchange| match &x.purpose {
+        let key = self.requests.exchange_of(OutboundCalls::key_of(id)?)?;
+        let serves = |x: &ClientExchange| match x.purpose() {
             ExchangePurpose::RefreshTools(refresh) => refresh.call == *id,
             purpose => purpose.request_id() == Some(id),
         };
-        self.get(*key).filter(|x| serves(x)).map(|_| *key)
+        self.get(key).filter(|x| serves(x)).map(|_| key)
     }
 
     /// Returns the exchange that carries the request of a call, if the call's own.
     pub(super) fn find_by_call(&self, call: Key) -> Option<Key> {
-        let Some(RequestState::Served(key)) = self.request_state(call) else { return None };
+        let key = self.requests.exchange_of(call)?;
         let is_own = |x: &&ClientExchange| x.request_id().and_then(OutboundCalls::key_of) == Some(call);
-        self.get(*key).filter(is_own).map(|_| *key)
+        self.get(key).filter(is_own).map(|_| key)
     }
 
     /// Returns the exchange that has waited longest for a credential.
@@ -478,7 +281,7 @@ impl ExchangeTable {
         let slab = &self.slab;
         let key = self.held.first(|key| is_held(slab, key))?;
         let x = slab.get(key)?.open()?;
-        let ExchangePhase::AwaitingCredential { answer, .. } = &x.phase else { return None };
+        let ExchangePhase::AwaitingCredential { answer, .. } = x.phase() else { return None };
         Some((ExchangeId(key), answer, x.retries.credentials))
     }
 
@@ -487,9 +290,7 @@ impl ExchangeTable {
         let mut taken = Vec::new();
         while let Some((ExchangeId(key), ..)) = self.first_held() {
             let Some(mut x) = self.remove(key) else { break };
-            if let ExchangePhase::AwaitingCredential { since, answer } =
-                core::mem::replace(&mut x.phase, ExchangePhase::Sent)
-            {
+            if let Some((since, answer)) = x.take_refusal() {
                 taken.push((x, since, answer));
             }
         }
@@ -502,48 +303,9 @@ impl ExchangeTable {
         open.filter(|(_, x)| fits(x)).map(|(key, _)| key).collect()
     }
 
-    // ---- requests of the engine ------------------------------------------------------------------------------
-
-    /// Records that a request was not executed: it was never sent, or was refused.
-    pub(super) fn record_unsent(&mut self, id: &RequestId) {
-        if let Some(call) = OutboundCalls::key_of(id) {
-            self.set_request(call, RequestState::Unsent { generation: call.generation });
-        }
-    }
-
-    /// Returns whether a request was not executed, and forgets that.
-    pub(super) fn take_unsent(&mut self, id: &RequestId) -> bool {
-        let Some(call) = OutboundCalls::key_of(id) else { return false };
-        let is_unsent = matches!(self.request_state(call), Some(RequestState::Unsent { generation }) if *generation == call.generation);
-        if is_unsent {
-            self.set_request(call, RequestState::Unknown);
-        }
-        is_unsent
-    }
-
-    /// Records the retries that a new request of the engine continues.
-    pub(super) fn record_repeat(&mut self, id: &RequestId, retries: RetryCounts) {
-        if let Some(call) = OutboundCalls::key_of(id) {
-            self.set_request(call, RequestState::Repeated { generation: call.generation, retries });
-        }
-    }
-
-    /// Returns the retries that a request continues, and forgets them.
-    pub(super) fn take_repeat(&mut self, id: &RequestId) -> RetryCounts {
-        let Some(call) = OutboundCalls::key_of(id) else { return RetryCounts::default() };
-        match self.request_state(call) {
-            Some(RequestState::Repeated { generation, retries }) if *generation == call.generation => {
-                let retries = *retries;
-                self.set_request(call, RequestState::Unknown);
-                retries
-            }
-            _ => RetryCounts::default(),
-        }
-    }
-
     /// Returns the call that an exchange serves.
     fn served_request(x: &ClientExchange) -> Option<Key> {
-        let id = match &x.purpose {
+        let id = match x.purpose() {
             _ if x.is_draining() => None,
             ExchangePurpose::RefreshTools(refresh) => Some(&refresh.call),
             purpose => purpose.request_id(),
@@ -551,18 +313,82 @@ impl ExchangeTable {
         OutboundCalls::key_of(id?)
     }
 
-    fn request_state(&self, call: Key) -> Option<&RequestState> {
-        self.requests.get(call.slot as usize)
+    /// Returns the states of the requests of the engine.
+    pub(super) const fn requests(&mut self) -> &mut RequestStates {
+        &mut self.requests
     }
 
-    fn set_request(&mut self, call: Key, state: RequestState) {
-        let at = call.slot as usize;
-        if at >= self.requests.len() {
-            self.requests.resize(at + 1, RequestState::Unknown);
+    /// Records that the request of an exchange was not executed; its cancellation is then not sent.
+    pub(super) fn record_unsent(&mut self, x: &ClientExchange) {
+        if let ExchangePurpose::Call { id, .. } = x.purpose() {
+            self.requests.record_unsent(id);
         }
-        if let Some(entry) = self.requests.get_mut(at) {
-            *entry = state;
+    }
+
+    // ---- event streams ---------------------------------------------------------------------------------------
+
+    /// Queues an exchange whose event stream has undecoded events, or has ended.
+    pub(super) fn queue_stream(&mut self, key: Key) {
+        let Some(events) = self.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
+        if !core::mem::replace(&mut events.is_queued, true) {
+            self.ready_streams.push_back(key);
         }
+    }
+
+    /// Returns the next exchange whose event stream was queued.
+    pub(super) fn pop_stream(&mut self) -> Option<Key> {
+        while let Some(key) = self.ready_streams.pop_front() {
+            let events = self.get_mut(key).and_then(|x| x.events.as_mut());
+            if events.is_some_and(|events| core::mem::take(&mut events.is_queued)) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Records the end of the connection of an event stream.
+    pub(super) fn end_stream(&mut self, key: Key, how: Result<(), FailureReason>) {
+        if let Some(events) = self.get_mut(key).and_then(|x| x.events.as_mut()) {
+            events.ended = Some(how);
+        }
+        self.queue_stream(key);
+    }
+
+    /// Forgets the undecoded events of all streams.
+    pub(super) fn clear_streams(&mut self) {
+        self.ready_streams.clear();
+    }
+
+    // ---- time ------------------------------------------------------------------------------------------------
+
+    /// Returns the next deadline of an exchange.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        let Self { deadlines, slab, .. } = self;
+        deadlines.next(|at, key| deadline_of(slab, key) == Some(at))
+    }
+
+    /// Returns the next exchange whose deadline has passed.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
+        while let Some((at, key)) = self.deadlines.pop_due(now) {
+            if deadline_of(&self.slab, key) == Some(at) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Removes the deadline of an exchange.
+    pub(super) fn clear_deadline(&mut self, key: Key) {
+        if let Some(x) = self.get_mut(key) {
+            x.clear_deadline();
+        }
+    }
+
+    fn arm(&mut self, key: Key, deadline: Option<Instant>) {
+        let Some(at) = deadline else { return };
+        let Self { deadlines, slab, sums, .. } = self;
+        deadlines.arm(at, key);
+        deadlines.sweep(sums.open, |at, key| deadline_of(slab, key) == Some(at));
     }
 
     // ---- actions ---------------------------------------------------------------------------------------------
@@ -596,7 +422,7 @@ impl ExchangeTable {
         match &action {
             Action::Send(request) => {
                 if let Some(x) = self.get_mut(request.exchange.0) {
-                    x.is_taken = true;
+                    x.mark_taken();
                 }
             }
             Action::Abort { exchange } => drop(self.slab.remove(exchange.0)),
@@ -609,20 +435,44 @@ impl ExchangeTable {
         self.slab.trim();
         if self.slab.is_empty() {
             self.actions = VecDeque::new();
-            self.requests = Vec::new();
+            self.requests = RequestStates::default();
             self.held = KeyQueue::default();
         }
     }
 }
 
+impl Default for ExchangeTable {
+    fn default() -> Self {
+        Self {
+            slab: Slab::new(),
+            actions: VecDeque::new(),
+            requests: RequestStates::default(),
+            ready_streams: VecDeque::new(),
+            deadlines: Deadlines::new(),
+            held: KeyQueue::default(),
+            get_stream: None,
+            sums: Sums::default(),
+        }
+    }
+}
+
+fn deadline_of(slab: &Slab<Entry>, key: Key) -> Option<Instant> {
+    slab.get(key).and_then(Entry::open)?.deadline()
+}
+
 fn is_held(slab: &Slab<Entry>, key: Key) -> bool {
     let x = slab.get(key).and_then(Entry::open);
-    x.is_some_and(|x| matches!(x.phase, ExchangePhase::AwaitingCredential { .. }))
+    x.is_some_and(ClientExchange::is_held)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::exchange::{CallMethod, ToolRefresh};
+    use alloc::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::super::exchange::{CallMethod, NextStep, RetryCounts, ToolRefresh};
+    use super::super::url::Url;
     use super::*;
 
     fn id(slot: u32, generation: u32) -> RequestId {
@@ -651,7 +501,7 @@ mod tests {
     }
 
     fn send(table: &mut ExchangeTable, x: ClientExchange) -> Key {
-        let (url, class) = (Arc::clone(&x.url), x.purpose.class());
+        let (url, class) = (Arc::clone(&x.url), x.purpose().class());
         let key = table.insert(x);
         table.push_request(OutgoingRequest {
             exchange: ExchangeId(key),
@@ -666,7 +516,7 @@ mod tests {
     }
 
     /// Compares what is kept with a walk over all exchanges.
-    fn check(table: &ExchangeTable) {
+    fn check(table: &mut ExchangeTable) {
         let open = || table.slab.iter().filter_map(|(key, entry)| Some((key, entry.open()?)));
         let walked = open().map(|(_, x)| Sums::of(x)).fold(Sums::default(), Sums::plus);
         assert_eq!(table.sums, walked);
@@ -678,8 +528,15 @@ mod tests {
             }
         }
         let stream =
-            open().find(|(_, x)| matches!(x.purpose, ExchangePurpose::GetStream) && !x.is_draining());
+            open().find(|(_, x)| matches!(x.purpose(), ExchangePurpose::GetStream) && !x.is_draining());
         assert_eq!(table.has_get_stream(0), stream.is_some());
+        let queued = open().filter(|(_, x)| x.events.as_ref().is_some_and(|events| events.is_queued)).count();
+        let is_queued = |key: &&Key| {
+            table.get(**key).and_then(|x| x.events.as_ref()).is_some_and(|events| events.is_queued)
+        };
+        assert_eq!(table.ready_streams.iter().filter(is_queued).count(), queued);
+        let deadline = open().filter_map(|(_, x)| x.deadline()).min();
+        assert_eq!(table.next_deadline(), deadline);
     }
 
     #[test]
@@ -688,7 +545,8 @@ mod tests {
         let mut random = 7_u32;
         for step in 0..4_000_u32 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (choice, at) = ((random >> 16) % 12, (random >> 8) as usize);
+            let (choice, at) = ((random >> 16) % 15, (random >> 8) as usize);
+            let now = Instant::from_micros(step.into());
             let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
             match (choice, key) {
                 (0, _) => {
@@ -704,25 +562,32 @@ mod tests {
                 (6, Some(key)) => drop(table.remove(key)),
                 (7, Some(key)) => drop(table.abort(key)),
                 (8, Some(key)) if table.get(key).is_some_and(|x| !x.is_draining()) => {
-                    drop(table.drain(key, Instant::ZERO));
+                    drop(table.drain(key, now));
                 }
                 (9, Some(key)) => {
                     if let Some(x) = table.remove(key) {
                         let next = match at % 3 {
-                            0 => x.scheduled(NextStep::Resend, Instant::ZERO),
-                            1 => x.held(Instant::ZERO, Instant::ZERO, Box::new(response())),
+                            0 => x.scheduled(NextStep::Resend, now),
+                            1 => x.held(now, now, Box::new(response())),
                             _ => x.awaiting_get_stream(),
                         };
                         keys.push(table.insert(next));
                     }
                 }
                 (10, _) => drop(table.poll_action()),
+                (12, Some(key)) => table.end_stream(key, Ok(())),
+                (13, _) => drop(table.pop_stream()),
+                (14, _) => {
+                    if let Some(key) = table.pop_due(Instant::from_micros(u64::from(step / 2))) {
+                        table.remove(key);
+                    }
+                }
                 (11, _) if step % 97 == 0 => table.take_held().into_iter().for_each(|(x, ..)| {
                     keys.push(table.insert(x));
                 }),
                 _ => {}
             }
-            check(&table);
+            check(&mut table);
         }
         for key in keys {
             table.abort(key);
@@ -754,19 +619,8 @@ mod tests {
     }
 
     #[test]
-    fn request_of_ended_call_is_not_taken_for_the_next_one_in_its_slot() {
+    fn exchange_that_looks_up_a_tool_serves_the_call_but_is_not_its_own() {
         let mut table = ExchangeTable::default();
-        let retries = RetryCounts { repeats: 3, ..RetryCounts::default() };
-        table.record_unsent(&id(5, 0));
-        assert!(
-            !table.take_unsent(&id(5, 1)) && table.take_unsent(&id(5, 0)) && !table.take_unsent(&id(5, 0))
-        );
-        table.record_repeat(&id(5, 1), retries);
-        assert_eq!(table.take_repeat(&id(5, 0)), RetryCounts::default());
-        assert_eq!(
-            (table.take_repeat(&id(5, 1)), table.take_repeat(&id(5, 1))),
-            (retries, RetryCounts::default())
-        );
         let key = table.insert(exchange(call(id(5, 2))));
         assert_eq!(
             (table.find(&id(5, 2)), table.find(&id(5, 1)), table.find(&RequestId::int(-1))),

@@ -33,6 +33,7 @@
 //! - **Lost answers**: a call whose answer is lost ends with [`HttpError::Lost`](crate::HttpError), unless
 //!   [`CallOptions::idempotent`](crate::CallOptions) allows to repeat it.
 
+mod attempts;
 mod binding;
 mod challenge;
 mod config;
@@ -42,14 +43,19 @@ mod events;
 mod exchange;
 mod exchange_table;
 mod get_stream;
+mod message_parts;
 mod negotiation;
 mod pool;
 mod pool_queue;
 mod pool_table;
+mod renewal;
+mod request_fields;
+mod request_states;
 mod response;
 mod retry;
 mod send;
 mod session;
+mod tool_refresh;
 mod tools;
 mod url;
 

@@ -12,18 +12,8 @@ use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
 use super::exchange_table::ClientExchange;
 use crate::client::is_modern_error;
 use crate::error::{CallError, Fault, HttpError, quoted};
-use crate::methods;
 use crate::slab::Key;
 use crate::version::Version;
-
-/// Returns the name of an attempt for messages.
-pub(super) fn attempt_name(purpose: &ExchangePurpose) -> alloc::string::String {
-    match purpose {
-        ExchangePurpose::Call { method: CallMethod::Probe, .. } => format!("`{}`", methods::DISCOVER),
-        ExchangePurpose::Call { .. } => format!("`{}`", methods::INITIALIZE),
-        _ => "GET for HTTP+SSE".into(),
-    }
-}
 
 /// Returns whether a failed exchange is evidence of the era (VER-021, HTTP-088).
 fn is_evidence(error: &HttpError) -> bool {
@@ -47,7 +37,7 @@ impl Client {
         if !is_evidence(&error) && !matches!(x.purpose(), ExchangePurpose::HttpSse) {
             return self.engine.exchanges().close(self.now, Fault::Http(error.into()));
         }
-        self.attempts.push(format!("{}: {error}", attempt_name(x.purpose())));
+        self.attempts.record(x.purpose(), &error);
         let rpc_error = match &error {
             HttpError::Response(answer) => answer.error.clone(),
             _ => None,
@@ -56,7 +46,7 @@ impl Client {
             ExchangePurpose::Call { id, method: CallMethod::Probe } => {
                 let modern = rpc_error.as_ref().is_some_and(is_modern_error);
                 let legacy = !self.engine.config().legacy_versions().is_empty();
-                if !modern && (!legacy || self.session.handshake.is_some()) {
+                if !modern && (!legacy || self.session.handshake().is_some()) {
                     return self.fail_no_server();
                 }
                 // VER-019, VER-030
@@ -74,7 +64,7 @@ impl Client {
                 // VER-031, HTTP-084 to HTTP-087
                 let allows_http_sse =
                     self.engine.config().effective_versions().contains(Version::V2024_11_05);
-                if status >= 400 && allows_http_sse && self.session.message_endpoint.is_none() {
+                if status >= 400 && allows_http_sse && !self.session.is_http_sse() {
                     return self.open_exchange(
                         ExchangePurpose::HttpSse,
                         Bytes::new(),
@@ -91,11 +81,9 @@ impl Client {
     fn handshake_failed(&mut self) {
         let config = self.engine.config();
         let modern = !config.modern_versions().is_empty() && config.known_era.is_some();
-        match self.session.handshake.clone() {
+        match self.session.handshake().cloned() {
             // The known era was wrong: the engine probes now (VER-042).
-            Some((_, id))
-                if !self.session.was_probed && modern && self.session.message_endpoint.is_none() =>
-            {
+            Some((_, id)) if !self.session.was_probed() && modern && !self.session.is_http_sse() => {
                 let reason = "the handshake failed".into();
                 self.engine.exchanges().fail_request(self.now, &id, HttpError::Lost { reason }.into());
             }
@@ -104,7 +92,7 @@ impl Client {
     }
 
     fn fail_no_server(&mut self) {
-        let attempts = core::mem::take(&mut self.attempts);
+        let attempts = self.attempts.take();
         self.engine.exchanges().close(self.now, Fault::NoServer { attempts });
     }
 
@@ -114,12 +102,10 @@ impl Client {
         let base = self.exchanges.get(key).map(|x| Arc::clone(&x.url));
         let resolved = base.zip(url).and_then(|(base, url)| base.resolve(url).ok());
         let same = resolved.as_ref().is_some_and(|url| url.origin() == self.config.endpoint.origin());
-        match (resolved, self.session.handshake.clone()) {
+        match (resolved, self.session.handshake().cloned()) {
             (Some(url), Some((body, id))) if same => {
-                if let Some(x) = self.exchanges.get_mut(key) {
-                    x.deadline = None;
-                }
-                self.session.message_endpoint = Some(Arc::new(url));
+                self.exchanges.clear_deadline(key);
+                self.session.set_message_endpoint(Arc::new(url));
                 let purpose = ExchangePurpose::Call { id, method: CallMethod::Handshake };
                 self.open_exchange(purpose, body, RetryCounts::default());
             }
@@ -133,7 +119,7 @@ impl Client {
                     None => "the first event is not a valid `endpoint` event".into(),
                 };
                 self.abort(key);
-                self.attempts.push(format!("{}: {reason}", attempt_name(&ExchangePurpose::HttpSse)));
+                self.attempts.record(&ExchangePurpose::HttpSse, &reason);
                 self.handshake_failed();
             }
         }

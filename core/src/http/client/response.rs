@@ -8,10 +8,12 @@ use bytes::Bytes;
 
 use super::binding::Client;
 use super::challenge;
-use super::config::{FailureReason, lossy_text};
-use super::exchange::{CallMethod, ExchangeFailure, ExchangePurpose};
-use super::exchange_table::{BodySink, ClientExchange, CollectedBody, ExchangePhase};
+use super::config::lossy_text;
+use super::exchange::{CallMethod, CollectedBody, ExchangeFailure, ExchangePhase, ExchangePurpose};
+use super::exchange_table::{BodySink, ClientExchange};
+use super::session::SendGate;
 use crate::ascii::AsciiCaseExt as _;
+use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, HttpError, HttpResponse};
 use crate::head;
 use crate::http::fields;
@@ -23,8 +25,6 @@ use crate::slab::Key;
 const MAX_REDIRECTS: u8 = 3;
 /// Bytes of a non-message body that are read for the error in it.
 const MAX_ERROR_BODY: usize = 64 << 10;
-/// Failed attempts of the negotiation that are kept for the error.
-const MAX_ATTEMPTS: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The media type of a body.
@@ -104,6 +104,11 @@ impl HttpError {
         }
     }
 
+    /// Returns whether the server refuses to go on from an event, if the request named one.
+    pub(super) const fn refuses_resumption(&self) -> bool {
+        matches!(self, Self::Response(a) if a.status == 400)
+    }
+
     /// Returns whether the server certainly did not process the request.
     pub(super) const fn is_unprocessed(&self) -> bool {
         match self {
@@ -148,12 +153,16 @@ impl Client {
         if (300..400).contains(&head.status) {
             return self.follow_redirect(key, head);
         }
-        if head.status == 404 && self.is_session_gone(x) {
+        if head.status == 404 && self.is_legacy() && self.session.is_lost_for(x) {
             return self.handle_session_gone(key);
         }
         let media = media_type(head);
-        if success {
-            self.record_session_id(key, head);
+        if success && x.purpose().opens_session() && !self.session.is_http_sse() {
+            let id = head::values(head.fields, fields::SESSION_ID).next();
+            if id.is_some_and(|id| !self.session.record_id(id)) {
+                let note = "the server sent an invalid session id";
+                self.engine.report_diagnostic(Diagnostic::Http(note.into()));
+            }
         }
         let max = self.max_frame();
         let Some(x) = self.exchanges.get_mut(key) else { return };
@@ -164,9 +173,7 @@ impl Client {
                 }
             }
             // The answer arrives on the event stream (HTTPSSE-007).
-            ExchangePurpose::Call { .. } if success && self.session.message_endpoint.is_some() => {
-                drop(self.conclude(key))
-            }
+            ExchangePurpose::Call { .. } if success && self.session.is_http_sse() => drop(self.conclude(key)),
             ExchangePurpose::Call { .. }
             | ExchangePurpose::RenewSession
             | ExchangePurpose::RefreshTools(_)
@@ -188,7 +195,10 @@ impl Client {
                 }
                 self.exchanges.open_event_stream(key, self.now, max);
                 if is_get_stream {
-                    self.get_stream_opened();
+                    self.session.clear_get_stream_error();
+                    if self.session.gate() == SendGate::AwaitingGetStream {
+                        self.open_gate();
+                    }
                 }
             }
             purpose => {
@@ -236,10 +246,7 @@ impl Client {
         match self.exchanges.body_sink(key, part.len()) {
             BodySink::Events(events) => {
                 events.decoder.push(part);
-                if !events.is_queued {
-                    events.is_queued = true;
-                    self.ready_streams.push_back(key);
-                }
+                self.exchanges.queue_stream(key);
             }
             BodySink::Collected(collected) => {
                 let limit = if collected.is_json && collected.response.status < 300 {
@@ -271,7 +278,7 @@ impl Client {
     pub(super) fn receive_end(&mut self, key: Key) {
         let Some(x) = self.exchanges.get(key) else { return };
         match x.phase() {
-            ExchangePhase::EventStream => self.end_event_stream(key, Ok(())),
+            ExchangePhase::EventStream => self.exchanges.end_stream(key, Ok(())),
             ExchangePhase::CollectingBody(_) => {
                 if let Some(x) = self.remove(key) {
                     self.process_body(x);
@@ -290,7 +297,7 @@ impl Client {
     pub(super) fn receive_failure(&mut self, key: Key, failure: ExchangeFailure) {
         let Some(x) = self.exchanges.get(key) else { return };
         match x.phase() {
-            ExchangePhase::EventStream => self.end_event_stream(key, Err(failure.reason)),
+            ExchangePhase::EventStream => self.exchanges.end_stream(key, Err(failure.reason)),
             ExchangePhase::Draining { .. } => drop(self.remove(key)),
             ExchangePhase::AwaitingCredential { .. }
             | ExchangePhase::AwaitingGetStream
@@ -307,15 +314,6 @@ impl Client {
                     },
                 );
             }
-        }
-    }
-
-    fn end_event_stream(&mut self, key: Key, how: Result<(), FailureReason>) {
-        let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
-        events.ended = Some(how);
-        if !events.is_queued {
-            events.is_queued = true;
-            self.ready_streams.push_back(key);
         }
     }
 
@@ -360,7 +358,7 @@ impl Client {
             ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
                 self.record_attempt(x.purpose(), &body);
                 let body = if x.purpose().lists_tools() { self.learn_tools(body) } else { body };
-                self.session.renewals = 0;
+                self.session.record_answer();
                 self.deliver(body, Some(id));
                 if self.engine.awaits_response(id) {
                     self.exchange_failed(x, HttpError::Unanswered { status });
@@ -378,13 +376,8 @@ impl Client {
         {
             return;
         }
-        if self.attempts.len() >= MAX_ATTEMPTS {
-            return;
-        }
         if let Some(error) = parse_error(body, self.engine.config().effective_limits()) {
-            let message = crate::error::quoted(&error.message);
-            let attempt = super::negotiation::attempt_name(purpose);
-            self.attempts.push(alloc::format!("{attempt}: {message} (code {})", error.code));
+            self.attempts.record_error(purpose, &error);
         }
     }
 

@@ -2,11 +2,27 @@
 
 use super::binding::Client;
 use super::event_stream::{StreamYield, backoff};
-use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
-use super::exchange_table::{ClientExchange, NextStep};
+use super::exchange::{CallMethod, ExchangePurpose, NextStep, RetryCounts};
+use super::exchange_table::ClientExchange;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, HttpError};
 use crate::rpc::RequestId;
+
+impl HttpError {
+    /// Returns the error with which a call ends.
+    fn into_call_error(self) -> CallError {
+        match self {
+            // These statuses carry more than the error: where to log in, or when to retry.
+            Self::Response(mut answer) if !matches!(answer.status, 401 | 403 | 407 | 408 | 429 | 503) => {
+                match answer.error.take() {
+                    Some(error) => CallError::Rpc(error),
+                    None => Self::Response(answer).into(),
+                }
+            }
+            error => error.into(),
+        }
+    }
+}
 
 impl Client {
     /// Handles a failed exchange.
@@ -40,14 +56,14 @@ impl Client {
                 if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
                     // SUB-016, HTTP-044
                     let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
-                    self.insert_exchange(x.scheduled(NextStep::RetryWithNewId, until));
+                    self.exchanges.insert(x.scheduled(NextStep::RetryWithNewId, until));
                     return;
                 }
-                self.fail_call(&id, error);
+                self.engine.exchanges().fail_request(self.now, &id, error.into_call_error());
             }
             ExchangePurpose::Resume { id, .. } => {
                 let id = id.clone();
-                if x.session_serial != self.session.serial {
+                if x.session_serial != self.session.serial() {
                     return self.retry_or_fail(x, &id, HttpError::SessionLost);
                 }
                 let x = if error.allows_reopen(true) {
@@ -65,10 +81,10 @@ impl Client {
                 let policy = &self.config.reconnect;
                 let may_resend =
                     x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
-                if error.is_unprocessed() && may_resend && !self.is_resend_queue_full() {
+                if error.is_unprocessed() && may_resend && self.exchanges.has_room_for_resend() {
                     let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
                     x.retries.repeats += 1;
-                    self.insert_exchange(x.scheduled(NextStep::Resend, until));
+                    self.exchanges.insert(x.scheduled(NextStep::Resend, until));
                     return;
                 }
                 let note = alloc::format!("the server did not accept a message: {error}");
@@ -86,29 +102,12 @@ impl Client {
         }
     }
 
-    /// Ends a call with the failure of its exchange.
-    fn fail_call(&mut self, id: &RequestId, error: HttpError) {
-        let error = match error {
-            // These statuses carry more than the error: where to log in, or when to retry.
-            HttpError::Response(mut answer)
-                if !matches!(answer.status, 401 | 403 | 407 | 408 | 429 | 503) =>
-            {
-                match answer.error.take() {
-                    Some(error) => CallError::Rpc(error),
-                    None => HttpError::Response(answer).into(),
-                }
-            }
-            error => error.into(),
-        };
-        self.engine.exchanges().fail_request(self.now, id, error);
-    }
-
     /// Retries a call whose stream cannot be resumed, or ends it with `error`.
     pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
         if self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
             x.events = None;
-            self.insert_exchange(x.scheduled(NextStep::RetryWithNewId, until));
+            self.exchanges.insert(x.scheduled(NextStep::RetryWithNewId, until));
         } else {
             self.engine.exchanges().fail_request(self.now, id, error.into());
         }
@@ -120,7 +119,7 @@ impl Client {
         match self.engine.exchanges().resend_request(self.now, id) {
             Some(again) => {
                 let tries = RetryCounts { repeats: x.retries.repeats + 1, ..x.retries };
-                self.exchanges.record_repeat(&again, tries);
+                self.exchanges.requests().record_repeat(&again, tries);
             }
             None => {
                 let reason = "the exchange failed and the request could not be sent again".into();

@@ -7,22 +7,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::binding::Client;
-use super::exchange::{ExchangePurpose, RetryCounts, ToolRefresh};
-use super::exchange_table::ClientExchange;
-use super::send::MessageParts;
-use crate::diagnostic::Diagnostic;
-use crate::error::CallError;
+use super::message_parts::MessageParts;
 use crate::http::params::HeaderParams;
 use crate::json::{Scanner, object_members, string, write_str};
 use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::encode;
-use crate::rpc::envelope;
-use crate::version::Version;
 
-/// Largest number of pages that are searched for one tool.
-const MAX_PAGES: u32 = 64;
 /// Length of the longest tool name that is remembered, in bytes; the protocol recommends 128.
 const MAX_TOOL_NAME: usize = 1 << 10;
 
@@ -44,6 +35,84 @@ impl ToolHeaders {
         }
     }
 
+    /// Learns from a list of tools, the invalid ones of which are dropped if `drops_invalid` (XHDR-011 to XHDR-013).
+    ///
+    /// `max` is the largest number of tools with header fields. Returns the message without dropped tools, and the name
+    /// of each with the reason.
+    pub(super) fn learn(
+        &mut self,
+        message: Bytes,
+        drops_invalid: bool,
+        max: usize,
+    ) -> (Bytes, Vec<(String, String)>) {
+        let mut invalid = Vec::new();
+        let Some(found) = parse_tool_list(&message) else { return (message, invalid) };
+        let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
+        for tool in &found.tools {
+            match self.learn_schema(&tool.name, &tool.schema, max) {
+                Err(reason) if drops_invalid => invalid.push((tool.name.clone(), reason)),
+                _ => kept.push(tool.text),
+            }
+        }
+        if invalid.is_empty() {
+            return (message, invalid);
+        }
+        // Both slices belong to one allocation.
+        let start = found.text.as_ptr() as usize - message.as_ptr() as usize;
+        let end = start + found.text.len();
+        let mut out = Vec::with_capacity(message.len());
+        out.extend_from_slice(message.get(..start).unwrap_or_default());
+        out.push(b'[');
+        for (i, tool) in kept.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(tool);
+        }
+        out.push(b']');
+        out.extend_from_slice(message.get(end..).unwrap_or_default());
+        (out.into(), invalid)
+    }
+
+    /// Returns a `tools/list` request for the page at `cursor`, with this content of its `_meta`.
+    pub(super) fn list_request(&mut self, request_meta: &[u8], cursor: Option<&[u8]>) -> Bytes {
+        let mut body = Vec::new();
+        // Ids of the engine are positive.
+        self.list_requests += 1;
+        encode::request_head(&mut body, -self.list_requests, methods::TOOLS_LIST);
+        body.extend_from_slice(b",\"params\":{");
+        if let Some(cursor) = cursor {
+            write_str(&mut body, "cursor");
+            body.push(b':');
+            body.extend_from_slice(cursor);
+            body.push(b',');
+        }
+        body.extend_from_slice(b"\"_meta\":{");
+        body.extend_from_slice(request_meta);
+        body.extend_from_slice(b"}}");
+        encode::end(&mut body);
+        body.pop();
+        body.into()
+    }
+
+    /// Learns from a page of a list in which `tool` is looked for; `None` if there is no list in the message.
+    pub(super) fn learn_page<'a>(&mut self, message: &'a Bytes, tool: &str, max: usize) -> Option<Page<'a>> {
+        let list = parse_tool_list(message)?;
+        let mut found = None;
+        for listed in &list.tools {
+            let learned = self.learn_schema(&listed.name, &listed.schema, max);
+            if listed.name == *tool {
+                found = Some(learned);
+            }
+        }
+        Some(Page { found, next_cursor: list.next_cursor })
+    }
+
+    /// Forgets a tool that does not exist any more.
+    pub(super) fn forget(&mut self, tool: &str) {
+        self.params.remove(tool);
+    }
+
     /// Records the schema of a tool; returns the reason if the tool cannot be called (XHDR-011).
     fn learn_schema(&mut self, name: &str, schema: &RawJson, max: usize) -> Result<(), String> {
         match HeaderParams::from_schema(schema) {
@@ -61,6 +130,14 @@ impl ToolHeaders {
         }
         Ok(())
     }
+}
+
+/// What a page of a list says of the tool that is looked for.
+pub(super) struct Page<'a> {
+    /// Whether the tool can be called, or why not; `None` if the page does not have it.
+    pub(super) found: Option<Result<(), String>>,
+    /// The cursor of the next page.
+    pub(super) next_cursor: Option<&'a [u8]>,
 }
 
 /// A tool in a list: its text, name and schema.
@@ -113,129 +190,56 @@ fn parse_tool_list(message: &Bytes) -> Option<ToolList<'_>> {
     read.ok().map(|()| ToolList { text, tools, next_cursor: next })
 }
 
-impl Client {
-    /// Learns from a list of tools; returns the message without tools that cannot be called (XHDR-011, XHDR-012).
-    pub(super) fn learn_tools(&mut self, message: Bytes) -> Bytes {
-        let is_modern = self.is_modern();
-        // The engine refuses invalid messages.
-        if !(is_modern || self.mirrors_in_session())
-            || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err()
-        {
-            return message;
-        }
-        let Some(found) = parse_tool_list(&message) else { return message };
-        let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
-        for tool in &found.tools {
-            match self.tools.learn_schema(&tool.name, &tool.schema, self.config.max_tools) {
-                // No legacy revision knows the annotations, so an invalid one is no fault there (XHDR-013).
-                Err(_) if !is_modern => kept.push(tool.text),
-                Ok(()) => kept.push(tool.text),
-                Err(reason) => {
-                    let name = tool.name.clone();
-                    self.engine.report_diagnostic(Diagnostic::InvalidTool { name, reason });
-                }
-            }
-        }
-        if kept.len() == found.tools.len() {
-            return message;
-        }
-        // Both slices belong to one allocation.
-        let start = found.text.as_ptr() as usize - message.as_ptr() as usize;
-        let end = start + found.text.len();
-        let mut out = Vec::with_capacity(message.len());
-        out.extend_from_slice(message.get(..start).unwrap_or_default());
-        out.push(b'[');
-        for (i, tool) in kept.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(tool);
-        }
-        out.push(b']');
-        out.extend_from_slice(message.get(end..).unwrap_or_default());
-        out.into()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":["#,
+        r#"{"name":"good","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}},"#,
+        r#"{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A"}}}},"#,
+        r#"{"name":"plain","inputSchema":{"type":"object"}}],"nextCursor":"2"}}"#
+    );
+
+    fn known(tools: &ToolHeaders) -> Vec<&str> {
+        tools.params.keys().map(|name| &**name).collect()
     }
 
-    /// Looks up the tool of a refused call (XHDR-029); returns false if the call names none.
-    pub(super) fn begin_tool_refresh(&mut self, x: &ClientExchange, answer: Bytes) -> bool {
-        let (Some(call), Some(tool)) =
-            (x.request_id().cloned(), MessageParts::parse(&x.body).name.map(Box::from))
-        else {
-            return false;
-        };
-        let tries = RetryCounts { refreshes: 1, ..x.retries };
-        self.request_tools(ToolRefresh { call, tool, refusal: answer, retries: tries, pages: 0 }, None);
-        true
+    // covers: XHDR-011, XHDR-012, XHDR-013
+    #[test]
+    fn invalid_tool_is_dropped_from_the_list_if_the_revision_knows_the_annotations() {
+        let message = Bytes::from_static(LIST.as_bytes());
+        let mut tools = ToolHeaders::default();
+        let (kept, invalid) = tools.learn(message.clone(), false, 10);
+        assert_eq!((kept, invalid.len(), known(&tools)), (message.clone(), 0, alloc::vec!["good"]));
+        let (kept, invalid) = tools.learn(message.clone(), true, 10);
+        assert_eq!((invalid.len(), &*invalid[0].0), (1, "bad"));
+        let listed = parse_tool_list(&kept).expect("still a list");
+        let names: Vec<&str> = listed.tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!((names, listed.next_cursor), (alloc::vec!["good", "plain"], Some(&b"\"2\""[..])));
     }
 
-    fn request_tools(&mut self, refresh: ToolRefresh, cursor: Option<&[u8]>) {
-        let mut body = Vec::new();
-        let version = Version::V2026_07_28;
-        // Ids of the engine are positive.
-        self.tools.list_requests += 1;
-        encode::request_head(&mut body, -self.tools.list_requests, methods::TOOLS_LIST);
-        body.extend_from_slice(b",\"params\":{");
-        if let Some(cursor) = cursor {
-            write_str(&mut body, "cursor");
-            body.push(b':');
-            body.extend_from_slice(cursor);
-            body.push(b',');
-        }
-        body.extend_from_slice(b"\"_meta\":{");
-        body.extend_from_slice(self.engine.config().request_meta(version));
-        body.extend_from_slice(b"}}");
-        encode::end(&mut body);
-        body.pop();
-        self.open_exchange(
-            ExchangePurpose::RefreshTools(Box::new(refresh)),
-            body.into(),
-            RetryCounts::default(),
-        );
+    #[test]
+    fn page_tells_of_the_tool_and_of_the_next_page() {
+        let message = Bytes::from_static(LIST.as_bytes());
+        let mut tools = ToolHeaders::default();
+        let mut found = |tool: &str| tools.learn_page(&message, tool, 10).expect("a list").found;
+        assert_eq!((found("good"), found("plain"), found("other")), (Some(Ok(())), Some(Ok(())), None));
+        assert!(matches!(found("bad"), Some(Err(_))));
+        tools.forget("good");
+        assert!(known(&tools).is_empty());
+        let page = tools.learn_page(&message, "good", 0).expect("a list");
+        assert_eq!((page.next_cursor, known(&tools).len()), (Some(&b"\"2\""[..]), 0), "the limit is reached");
     }
 
-    /// Processes a page of the list.
-    pub(super) fn process_tools_page(&mut self, x: ClientExchange, message: &Bytes) {
-        let ExchangePurpose::RefreshTools(refresh) = x.purpose().clone() else { return };
-        if envelope::parse(message, self.engine.config().effective_limits(), None).is_err() {
-            return self.fail_tool_refresh(x);
-        }
-        let Some(found) = parse_tool_list(message) else { return self.fail_tool_refresh(x) };
-        let mut target = None;
-        for tool in &found.tools {
-            let learned = self.tools.learn_schema(&tool.name, &tool.schema, self.config.max_tools);
-            if tool.name == *refresh.tool {
-                target = Some(learned);
-            }
-        }
-        match (target, found.next_cursor.filter(|_| refresh.pages + 1 < MAX_PAGES)) {
-            (None, Some(cursor)) => {
-                let next = ToolRefresh { pages: refresh.pages + 1, ..*refresh };
-                self.request_tools(next, Some(cursor));
-            }
-            // The tool no longer exists; the call would be refused again.
-            (None, None) => {
-                self.tools.params.remove(&*refresh.tool);
-                self.fail_tool_refresh(x);
-            }
-            (Some(Err(reason)), _) => {
-                self.engine.report_diagnostic(Diagnostic::InvalidTool { name: refresh.tool.into(), reason });
-                self.fail_tool_refresh(x);
-            }
-            (Some(Ok(())), _) => match self.engine.exchanges().resend_request(self.now, &refresh.call) {
-                Some(again) => self.exchanges.record_repeat(&again, refresh.retries),
-                None => self.fail_tool_refresh(x),
-            },
-        }
-    }
-
-    /// Ends the call with its refusal, because the lookup failed.
-    pub(super) fn fail_tool_refresh(&mut self, x: ClientExchange) {
-        let ExchangePurpose::RefreshTools(refresh) = x.into_purpose() else { return };
-        let error = envelope::parse(&refresh.refusal, self.engine.config().effective_limits(), None)
-            .ok()
-            .and_then(|envelope| envelope.outcome(&refresh.refusal).err());
-        if let Some(error) = error {
-            self.engine.exchanges().fail_request(self.now, &refresh.call, CallError::Rpc(error));
-        }
+    #[test]
+    fn list_requests_have_ids_of_their_own() {
+        let mut tools = ToolHeaders::default();
+        let first = tools.list_request(b"", None);
+        let next = tools.list_request(b"", Some(b"\"2\""));
+        let [first, next] = [&first, &next].map(|message| MessageParts::parse(message));
+        assert!(first.id.is_some() && first.id != next.id);
+        assert_eq!((first.has_cursor, next.has_cursor), (false, true));
+        assert_eq!(next.method.as_deref(), Some(methods::TOOLS_LIST));
     }
 }

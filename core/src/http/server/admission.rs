@@ -3,16 +3,16 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::config::Config;
-use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase, ServerExchange};
+use super::config::{Config, ProtectedResource};
+use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
+use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::{BearerToken, Event, Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
-use crate::head::{BodySize, FieldLine, Fields, RequestHead};
+use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -26,18 +26,6 @@ pub enum Denial {
     ///
     /// Holds the required scopes, separated by spaces.
     InsufficientScope(String),
-}
-
-/// A refusal: its status and its error.
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) error: RpcError,
-}
-
-impl Refusal {
-    pub(super) fn new(status: u16, message: impl Into<alloc::borrow::Cow<'static, str>>) -> Self {
-        Self { status, error: RpcError::invalid_request(message) }
-    }
 }
 
 impl Server {
@@ -64,16 +52,16 @@ impl Server {
     ) -> ExchangeId {
         self.tick(now);
         let (path, query) = split_target(head.target);
-        let kind = self.exchange_kind(head.method, path);
-        let mut exchange = ServerExchange::new(kind, self.now, &mut self.spare);
-        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut exchange.headers);
-        let host_refusal = self.check_host(&headers).err();
+        let kind = self.config.exchange_kind(head.method, path);
+        let key = self.exchanges.open(kind, self.now);
+        let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
+        x.cors_enabled = self.config.cors;
+        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
+        let host_refusal = self.config.check_host(&headers).err();
         if host_refusal.is_some() {
             // A refused page must not read the refusal either.
-            exchange.headers.clear_origin();
+            x.headers.clear_origin();
         }
-        exchange.cors_enabled = self.config.cors;
-        let key = self.exchanges.insert(exchange);
         let admitted = match host_refusal {
             Some(refusal) => Err(Some(refusal)),
             None if is_refused => Err(Some(overloaded("too many connections are open"))),
@@ -81,24 +69,10 @@ impl Server {
         };
         match admitted {
             Ok(()) => self.begin_request(key, &headers, query, length),
-            Err(Some(refusal)) => self.refuse(key, &refusal),
+            Err(Some(refusal)) => self.exchanges.refuse(key, &refusal),
             Err(None) => {}
         }
         ExchangeId(key)
-    }
-
-    fn exchange_kind(&self, method: &str, path: &str) -> Kind {
-        let is_stream_path =
-            |path: &str| self.config.http_sse_paths.as_ref().is_some_and(|(stream, _)| stream == path);
-        let is_message_path =
-            |path: &str| self.config.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path);
-        match method {
-            "POST" if path == self.config.path => Kind::Post,
-            "GET" if path == self.config.path => Kind::Get,
-            "GET" if is_stream_path(path) => Kind::HttpSse,
-            "POST" if is_message_path(path) => Kind::HttpSsePost,
-            _ => Kind::Other,
-        }
     }
 
     /// Decides whether the request is admitted; `Err(None)` means that it was answered already.
@@ -109,7 +83,8 @@ impl Server {
         headers: &AdmissionHeaders<'_>,
         path: &str,
     ) -> Result<(), Option<Refusal>> {
-        let allowed = self.allowed_methods(path);
+        let serves_legacy = !self.engine.config().legacy_versions().is_empty();
+        let allowed = self.config.allowed_methods(path, serves_legacy);
         if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
             self.answer_preflight(key);
             return Err(None);
@@ -120,20 +95,19 @@ impl Server {
                 format!("nothing is served here; the endpoint is {}", self.config.path),
             )));
         };
-        let modern_only = self.engine.config().legacy_versions().is_empty();
         if !allowed.contains(&head.method) {
-            let reason = if modern_only {
-                "this server has POST alone"
-            } else {
+            let reason = if serves_legacy {
                 "the method is none that is served here"
+            } else {
+                "this server has POST alone"
             };
             let mut fields = Fields::new();
             fields.push(fields::ALLOW, allowed.join(", ").as_bytes()); // HTTP-039, HTTP-080
-            self.refuse_with(key, &Refusal::new(405, reason), fields);
+            self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
             return Err(None);
         }
-        if let Some(document) = self.metadata_document(path).cloned() {
-            self.answer_with_body(key, 200, document.as_bytes(), Fields::new());
+        if let Some(document) = self.config.metadata_document(path).cloned() {
+            self.exchanges.answer_with_body(key, 200, document.as_bytes(), Fields::new());
             return Err(None);
         }
         if self.exchanges.len() > self.config.max_exchanges {
@@ -143,39 +117,6 @@ impl Server {
             return Err(Some(shutting_down()));
         }
         self.check_token(key, headers.token)
-    }
-
-    /// Returns the metadata document that is served at a path.
-    fn metadata_document(&self, path: &str) -> Option<&RawJson> {
-        let (at, document) = self.config.protected_resource.as_ref()?.metadata.as_ref()?;
-        (at == path).then_some(document)
-    }
-
-    /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
-    fn check_host(&self, headers: &AdmissionHeaders<'_>) -> Result<(), Refusal> {
-        if self.config.any_origin_and_host {
-            return Ok(());
-        }
-        if !matches!(headers.host, SingleValue::One(host) if self.config.allows_host(host)) {
-            return Err(Refusal::new(403, "the host is not one that this server answers to"));
-        }
-        if headers.is_origin_denied {
-            return Err(Refusal::new(403, "pages of this origin are not let in"));
-        }
-        Ok(())
-    }
-
-    /// Returns the methods of a path, or `None` if the path is not served.
-    fn allowed_methods(&self, path: &str) -> Option<&'static [&'static str]> {
-        if path == self.config.path {
-            let legacy = !self.engine.config().legacy_versions().is_empty();
-            return Some(if legacy && self.config.sessions { &["POST", "GET", "DELETE"] } else { &["POST"] });
-        }
-        match &self.config.http_sse_paths {
-            Some((stream, _)) if stream == path => Some(&["GET"]),
-            Some((_, post)) if post == path => Some(&["POST"]),
-            _ => self.metadata_document(path).map(|_| &["GET"][..]),
-        }
     }
 
     fn answer_preflight(&mut self, key: Key) {
@@ -190,7 +131,7 @@ impl Server {
         }
         fields.push(fields::ALLOW_HEADERS, names.as_bytes());
         fields.push(fields::MAX_AGE, b"600");
-        self.answer_empty(key, 204, fields);
+        self.exchanges.answer_empty(key, 204, fields);
     }
 
     // ---- tokens ----------------------------------------------------------------------------------------------
@@ -227,7 +168,9 @@ impl Server {
         };
         x.phase = RequestPhase::ReceivingBody;
         if !self.admit_principal(exchange.0, principal) {
-            return self.refuse(exchange.0, &overloaded("too many requests of this principal are in work"));
+            return self
+                .exchanges
+                .refuse(exchange.0, &overloaded("too many requests of this principal are in work"));
         }
         self.proceed(exchange.0);
     }
@@ -249,21 +192,7 @@ impl Server {
     /// Responds with 401, 403 or 400 and a challenge (AUTH; RFC 6750, 3).
     fn send_challenge(&mut self, key: Key, status: u16, error: Option<&str>, scope: Option<&str>) {
         let Some(protected) = &self.config.protected_resource else { return };
-        let mut text = String::from("Bearer");
-        let mut comma = " ";
-        let mut add = |name: &str, value: &str| {
-            let clean: String =
-                value.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
-            text.push_str(&format!("{comma}{name}=\"{clean}\""));
-            comma = ", ";
-        };
-        if let Some(error) = error {
-            add("error", error);
-        }
-        if let Some(scope) = scope.or(protected.scope.as_deref()) {
-            add("scope", scope);
-        }
-        add("resource_metadata", &protected.metadata_url);
+        let text = protected.challenge(error, scope);
         let mut fields = Fields::new();
         fields.push(fields::WWW_AUTHENTICATE, text.as_bytes());
         let reason = match status {
@@ -271,7 +200,7 @@ impl Server {
             403 => "the token does not allow this",
             _ => "the `Authorization` field is not one bearer token",
         };
-        self.refuse_with(key, &Refusal::new(status, reason), fields);
+        self.exchanges.refuse_with(key, &Refusal::new(status, reason), fields);
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -284,7 +213,7 @@ impl Server {
         if x.kind == Kind::HttpSsePost {
             // The target names the session.
             let id = super::query_param(query, fields::HTTP_SSE_SESSION);
-            x.session = id.and_then(|id| self.sessions.find(id));
+            x.set_session(id.and_then(|id| self.sessions.find(id)));
         }
         self.proceed(key);
     }
@@ -300,7 +229,7 @@ impl Server {
         };
         if let Some(rejection) = x.rejection {
             let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
-            return self.refuse(key, &rejection.to_refusal(limit));
+            return self.exchanges.refuse(key, &rejection.to_refusal(limit));
         }
         match x.kind {
             Kind::Post | Kind::HttpSsePost if x.body_complete => self.process_post(key),
@@ -321,94 +250,83 @@ impl Server {
             SessionLookup::Session(session) => match self.check_version(key, session) {
                 Ok(()) => {
                     self.end_session(session);
-                    self.answer_empty(key, 204, Fields::new());
+                    self.exchanges.answer_empty(key, 204, Fields::new());
                 }
-                Err(refusal) => self.refuse(key, &refusal),
+                Err(refusal) => self.exchanges.refuse(key, &refusal),
             },
-            SessionLookup::Missing => self.refuse_sessionless(key),
-            SessionLookup::Unknown => self.refuse(key, &unknown_session()),
+            SessionLookup::Missing => self.exchanges.refuse_sessionless(key),
+            SessionLookup::Unknown => self.exchanges.refuse(key, &unknown_session()),
+        }
+    }
+}
+
+impl Config {
+    /// Returns the purpose of an exchange.
+    fn exchange_kind(&self, method: &str, path: &str) -> Kind {
+        let is_stream_path =
+            |path: &str| self.http_sse_paths.as_ref().is_some_and(|(stream, _)| stream == path);
+        let is_message_path = |path: &str| self.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path);
+        match method {
+            "POST" if path == self.path => Kind::Post,
+            "GET" if path == self.path => Kind::Get,
+            "GET" if is_stream_path(path) => Kind::HttpSse,
+            "POST" if is_message_path(path) => Kind::HttpSsePost,
+            _ => Kind::Other,
         }
     }
 
-    /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).
-    pub(super) fn refuse_sessionless(&mut self, key: Key) {
-        if !self.exchanges.get(key).is_some_and(|x| x.headers.names_modern_revision()) {
-            return self.refuse(key, &no_session());
+    /// Returns the metadata document that is served at a path.
+    fn metadata_document(&self, path: &str) -> Option<&RawJson> {
+        let (at, document) = self.protected_resource.as_ref()?.metadata.as_ref()?;
+        (at == path).then_some(document)
+    }
+
+    /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
+    fn check_host(&self, headers: &AdmissionHeaders<'_>) -> Result<(), Refusal> {
+        if self.any_origin_and_host {
+            return Ok(());
         }
-        let mut fields = Fields::new();
-        fields.push(fields::ALLOW, b"POST");
-        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
-    }
-
-    // ---- simple responses ------------------------------------------------------------------------------------
-
-    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
-        self.refuse_with(key, refusal, Fields::new());
-    }
-
-    fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
-        if refusal.status == 503 {
-            fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
+        if !matches!(headers.host, SingleValue::One(host) if self.allows_host(host)) {
+            return Err(Refusal::new(403, "the host is not one that this server answers to"));
         }
-        // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
-        fields.push(fields::CACHE_CONTROL, b"no-store");
-        let mut body = alloc::vec::Vec::new();
-        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
-        body.pop();
-        self.answer_with_body(key, refusal.status, &body, fields);
-    }
-
-    pub(super) fn answer_with_body(&mut self, key: Key, status: u16, body: &[u8], mut fields: Fields) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
-        x.out.push(body);
-        x.output_complete = true;
-        x.phase = RequestPhase::Active;
-        x.respond(status, fields, BodySize::Exact(body.len() as u64));
-        self.mark_ready(key);
-    }
-
-    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.output_complete = true;
-        x.phase = RequestPhase::Active;
-        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
-        x.respond(status, fields, size);
-        self.mark_ready(key);
-    }
-}
-
-pub(super) fn no_session() -> Refusal {
-    Refusal::new(400, format!("`{}` is missing", fields::SESSION_ID)) // HTTP-069
-}
-
-pub(super) fn unknown_session() -> Refusal {
-    Refusal::new(404, "the session is unknown or over") // HTTP-071
-}
-
-pub(super) fn overloaded(reason: &'static str) -> Refusal {
-    Refusal { status: 503, error: RpcError::internal(reason) }
-}
-
-pub(super) fn shutting_down() -> Refusal {
-    overloaded("the server is shutting down")
-}
-
-pub(super) fn too_long(limit: u64) -> Refusal {
-    Refusal::new(413, format!("the body is longer than {limit} bytes"))
-}
-
-impl HeadRejection {
-    fn to_refusal(self, limit: u64) -> Refusal {
-        match self {
-            Self::ContentType => Refusal::new(415, "`Content-Type` must be application/json"), // HTTP-013
-            Self::ContentEncoding => Refusal::new(415, "`Content-Encoding` must be none"),
-            Self::Accept => {
-                Refusal::new(406, "`Accept` must list application/json and text/event-stream") // HTTP-011
-            }
-            Self::AcceptEvents => Refusal::new(406, "`Accept` must list text/event-stream"), // HTTP-048
-            Self::BodyTooLong => too_long(limit),                                            // HTTP-081
+        if headers.is_origin_denied {
+            return Err(Refusal::new(403, "pages of this origin are not let in"));
         }
+        Ok(())
+    }
+
+    /// Returns the methods of a path, or `None` if the path is not served.
+    fn allowed_methods(&self, path: &str, serves_legacy: bool) -> Option<&'static [&'static str]> {
+        if path == self.path {
+            return Some(if serves_legacy && self.sessions { &["POST", "GET", "DELETE"] } else { &["POST"] });
+        }
+        match &self.http_sse_paths {
+            Some((stream, _)) if stream == path => Some(&["GET"]),
+            Some((_, post)) if post == path => Some(&["POST"]),
+            _ => self.metadata_document(path).map(|_| &["GET"][..]),
+        }
+    }
+}
+
+impl ProtectedResource {
+    /// Returns a challenge (RFC 6750, 3).
+    fn challenge(&self, error: Option<&str>, scope: Option<&str>) -> String {
+        let mut text = String::from("Bearer");
+        let mut comma = " ";
+        let mut add = |name: &str, value: &str| {
+            let clean: String =
+                value.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
+            text.push_str(&format!("{comma}{name}=\"{clean}\""));
+            comma = ", ";
+        };
+        if let Some(error) = error {
+            add("error", error);
+        }
+        if let Some(scope) = scope.or(self.scope.as_deref()) {
+            add("scope", scope);
+        }
+        add("resource_metadata", &self.metadata_url);
+        text
     }
 }
 

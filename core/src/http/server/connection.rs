@@ -466,14 +466,21 @@ impl Connection {
         if server.is_get_stream(open.id) && !self.queue_piece(now, server, open.id) {
             return;
         }
-        while self.h1.unsent_len() < self.write_limit {
+        while !server.is_finished(open.id) {
+            if self.h1.unsent_len() >= self.write_limit {
+                return;
+            }
             let taken = match server.transmit_owned(now, open.id) {
                 Some(segment) => self.h1.write_body_owned(&segment),
                 None => {
                     let bytes = server.transmit(now, open.id);
                     let length = bytes.len();
                     if length == 0 {
-                        break;
+                        // The last of several messages may have been the end.
+                        if server.is_finished(open.id) {
+                            break;
+                        }
+                        return;
                     }
                     let taken = self.h1.write_body(bytes);
                     server.consume(open.id, length);
@@ -484,13 +491,11 @@ impl Connection {
                 return self.abandon(now, server);
             }
         }
-        if server.is_finished(open.id) {
-            if self.h1.end(now).is_err() {
-                return self.abandon(now, server);
-            }
-            self.exchange = None;
-            server.release(now, open.id);
+        if self.h1.end(now).is_err() {
+            return self.abandon(now, server);
         }
+        self.exchange = None;
+        server.release(now, open.id);
     }
 
     /// Queues the next piece of a GET stream once the previous one was written; returns false if one waits for that.

@@ -1,14 +1,14 @@
 //! HTTP+SSE of 2024-11-05: one event stream for all messages of the server, and a path for POST (HTTPSSE).
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use bytes::Bytes;
 
 use super::Server;
-use super::admission::{overloaded, unknown_session};
+use super::events::event_stream_fields;
 use super::exchange::{RequestPhase, ResponseForm};
-use super::post::{malformed, no_batches, repeated_id};
-use super::response::event_stream_fields;
+use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -21,22 +21,22 @@ impl Server {
     /// Opens the event stream; its first event is the path for messages (HTTPSSE-002).
     pub(super) fn open_http_sse(&mut self, key: Key) {
         let Some((_, messages)) = self.config.http_sse_paths.clone() else { return };
-        let principal = self.exchanges.get(key).and_then(|x| x.principal.clone());
+        let principal: Option<Box<str>> = self.exchanges.get(key).and_then(|x| x.principal()).map(Into::into);
         if !self.make_room_for_session(principal.as_deref()) {
-            return self.refuse(key, &overloaded("too many sessions"));
+            return self.exchanges.refuse(key, &overloaded("too many sessions"));
         }
         let channel = self.engine.open_channel(self.now);
         self.engine.set_principal(channel, principal.as_deref());
         self.engine.exchanges().set_owner(channel.0, Some(key));
         let session = self.begin_session(channel.0, principal);
-        self.schedule_check(self.now + self.config.keep_alive, key);
+        self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
             record.add_get_stream(0, 0, key);
             record.is_http_sse = true;
         }
         if let Some(x) = self.exchanges.get_mut(key) {
-            x.session = Some(session);
+            x.set_session(Some(session));
             x.stream = Some(channel.0);
             (x.form, x.phase) = (ResponseForm::EventStream, RequestPhase::Active);
             let target = format!("{messages}?{}={id}", fields::HTTP_SSE_SESSION);
@@ -45,29 +45,31 @@ impl Server {
             x.out.write(|out| _ = write_event(out, &head, target.as_bytes()));
             x.respond(200, event_stream_fields(), BodySize::Stream);
         }
-        self.mark_ready(key);
+        self.exchanges.mark_ready(key);
     }
 
     /// Accepts a message of such a session; its answer goes to the event stream (HTTPSSE-003, HTTPSSE-007,
     /// HTTPSSE-009).
     pub(super) fn process_http_sse_post(&mut self, key: Key, frame: Bytes) {
         let Some(x) = self.exchanges.get(key) else { return };
-        let session = x.session;
-        let record = session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal == x.principal);
+        let session = x.session();
+        let record =
+            session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal.as_deref() == x.principal());
         let Some(channel) =
             record.filter(|s| s.is_http_sse && s.has_open_get_stream()).map(|s| ChannelId(s.channel))
         else {
-            return self.refuse(key, &unknown_session());
+            return self.exchanges.refuse(key, &unknown_session());
         };
         // Under overload, notifications and responses are still accepted, because they can end calls.
         let envelope = self.engine.parse(&frame);
         let is_request = envelope.as_ref().is_ok_and(|envelope| envelope.kind == Kind::Request);
         if (is_request && self.is_overloaded()) || self.engine.is_stalled(channel) {
-            return self.refuse(key, &overloaded("too many requests are in work"));
+            return self.exchanges.refuse(key, &overloaded("too many requests are in work"));
         }
         // Errors without an id cannot be reported on the stream, so they are refused here.
         let is_batch = frame.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
-        let batches = session.is_some_and(|s| self.session_version(s) == Some(Version::V2025_03_26));
+        let batches =
+            session.is_some_and(|s| self.sessions.version(&self.engine, s) == Some(Version::V2025_03_26));
         let refusal = match &envelope {
             _ if is_batch => (!batches).then(no_batches),
             Err(rejected) if rejected.id.is_none() => Some(malformed(rejected.reason)),
@@ -79,13 +81,13 @@ impl Server {
         };
         if let Some(x) = self.exchanges.get_mut(key) {
             // The end of this exchange must not end the session.
-            x.session = None;
+            x.set_session(None);
         }
         // Line breaks in the message are whitespace here; only a byte stream is framed by them.
         self.engine.handle_message(self.now, channel, frame);
         match refusal {
-            Some(refusal) => self.refuse(key, &refusal),
-            None => self.answer_empty(key, 202, Fields::new()),
+            Some(refusal) => self.exchanges.refuse(key, &refusal),
+            None => self.exchanges.answer_empty(key, 202, Fields::new()),
         }
     }
 }

@@ -17,10 +17,13 @@
 mod admission;
 mod config;
 mod connection;
+mod events;
 mod exchange;
+mod exchange_table;
 mod get_streams;
 mod http_sse;
 mod post;
+mod refusal;
 mod replay;
 mod request_headers;
 mod response;
@@ -34,25 +37,25 @@ pub use connection::{Admission, Connection};
 pub use exchange::{ExchangeId, Response};
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::admission::shutting_down;
-use self::exchange::{Kind, ResponseForm, ServerExchange, SpareBuffers};
+use self::exchange::{Kind, ResponseForm};
+use self::exchange_table::{ExchangeTable, ServerExchange};
+use self::refusal::shutting_down;
 use self::session::SessionTable;
-use self::shares::OpenEndedStreams;
+use self::shares::share_of_streams;
 use super::fields::{self, KnownField};
 use super::params::HeaderParams;
-use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
 use crate::error::Fault;
 use crate::head::RequestHead;
 use crate::server::{self, Engine};
-use crate::slab::{Key, Slab};
+use crate::slab::Key;
 use crate::time::Instant;
 
 /// An event that the application must process.
@@ -100,46 +103,18 @@ pub struct Server {
     engine: Engine,
     config: Arc<Config>,
     entropy: Entropy,
-    exchanges: Slab<ServerExchange>,
-    open_ended: OpenEndedStreams,
-    /// Number of exchanges of each principal.
-    principal_exchanges: BTreeMap<Box<str>, usize>,
+    exchanges: ExchangeTable,
     sessions: SessionTable,
-    /// Exchanges with output; each occurs at most once.
-    ready: VecDeque<Key>,
     events: VecDeque<Event>,
     /// The repeated arguments of each tool, sorted by tool name.
     tool_params: Vec<(Box<str>, HeaderParams)>,
-    /// Memory of closed exchanges, for the next one.
-    spare: SpareBuffers,
     now: Instant,
     /// The application reported that its queue of calls is full.
     overloaded: bool,
-    /// Every exchange with a stream has one entry, until its output is complete; see
-    /// [`check_exchange`](Self::check_exchange).
-    deadlines: Deadlines<ServerTimer>,
-    /// The valid entry of `deadlines` for the sessions; `None` while there are none.
-    session_check_at: Option<Instant>,
-    /// The valid entry of `deadlines` for spare memory.
-    trim_at: Option<Instant>,
-}
-
-/// The subject of a deadline of the server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum ServerTimer {
-    /// An exchange may have to turn into an event stream, or to send a keep-alive.
-    Exchange(Key),
-    /// Sessions may have expired.
-    Sessions,
-    /// The memory of closed exchanges may be released.
-    Trim,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Delay after which the memory of closed exchanges is released.
-const TRIM_DELAY: Duration = Duration::from_secs(1);
 
 /// Number of buffered body bytes at which production pauses until the caller takes some.
 const MAX_BUFFERED_BODY: usize = 16 << 10;
@@ -153,20 +128,13 @@ impl Server {
         Self {
             engine: Engine::new(server),
             entropy,
-            exchanges: Slab::new(),
-            open_ended: OpenEndedStreams::new(http.max_exchanges),
+            exchanges: ExchangeTable::new(share_of_streams(http.max_exchanges)),
             config: http,
-            principal_exchanges: BTreeMap::new(),
             sessions: SessionTable::default(),
-            ready: VecDeque::new(),
             events: VecDeque::new(),
             tool_params: Vec::new(),
-            spare: SpareBuffers::default(),
             now: Instant::ZERO,
             overloaded: false,
-            deadlines: Deadlines::new(),
-            session_check_at: None,
-            trim_at: None,
         }
     }
 
@@ -257,7 +225,9 @@ impl Server {
             None => {
                 let event = self.engine.poll_event(self.now)?;
                 if let server::Event::Closed { channel, fault: Fault::PingTimeout { .. } } = &event {
-                    self.end_session_of(channel.0); // PING-005
+                    if let Some(session) = self.engine.exchanges().session_of(channel.0) {
+                        self.end_session(session); // PING-005
+                    }
                 }
                 Some(Event::Server(event))
             }
@@ -272,13 +242,7 @@ impl Server {
         while let Some(owner) = self.engine.exchanges().next_ready() {
             self.fill_response(owner);
         }
-        while let Some(key) = self.ready.pop_front() {
-            if let Some(x) = self.exchanges.get_mut(key) {
-                x.is_marked_ready = false;
-                return Some(ExchangeId(key));
-            }
-        }
-        None
+        self.exchanges.pop_ready().map(ExchangeId)
     }
 
     /// Returns the head of the response once it is decided; available until [`release`](Self::release).
@@ -343,50 +307,36 @@ impl Server {
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        let own = self.with_deadlines(|deadlines, is_live| deadlines.next(is_live));
-        self.engine.poll_timeout().into_iter().chain(own).min()
+        let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
+        own.chain(self.engine.poll_timeout()).min()
     }
 
     /// Advances the time to `now`; an early or spurious call has no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
         self.engine.handle_timeout(self.now);
-        while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
-            match timer {
-                ServerTimer::Exchange(key) => self.check_exchange(key),
-                ServerTimer::Sessions if self.session_check_at == Some(at) => {
-                    self.session_check_at = None;
-                    self.expire_sessions();
-                    if self.sessions.len() > 0 {
-                        self.schedule_session_check();
-                    }
-                }
-                ServerTimer::Trim if self.trim_at == Some(at) => {
-                    self.trim_at = None;
-                    if self.exchanges.is_empty() {
-                        self.spare = SpareBuffers::default();
-                        self.exchanges.trim();
-                        self.with_deadlines(|deadlines, is_live| deadlines.trim(is_live));
-                    }
-                }
-                ServerTimer::Sessions | ServerTimer::Trim => {}
-            }
+        while let Some(key) = self.exchanges.pop_due(self.now) {
+            self.check_exchange(key);
         }
+        self.expire_sessions();
+        self.exchanges.trim_if_due(self.now);
     }
 
     /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.tick(now);
         self.engine.shutdown(self.now, grace);
-        let streams: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
+        let streams: Vec<Key> = self.exchanges.keys().collect();
         for key in streams {
             let Some(x) = self.exchanges.get(key) else { continue };
             match x.kind {
                 // A DELETE may still end its session.
                 Kind::Other => {}
-                _ if x.response.is_none() && x.stream.is_none() => self.refuse(key, &shutting_down()),
+                _ if x.response.is_none() && x.stream.is_none() => {
+                    self.exchanges.refuse(key, &shutting_down())
+                }
                 Kind::Get => self.finish(key),
-                _ => self.mark_ready(key),
+                _ => self.exchanges.mark_ready(key),
             }
         }
     }
@@ -412,58 +362,7 @@ impl Server {
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         self.sessions.remove_exchange(&mut self.exchanges, key);
-        self.set_open_ended(key, false);
-        if let Some(x) = self.exchanges.remove(key) {
-            if let Some(principal) = self.spare.reclaim(x) {
-                self.release_principal(&principal);
-            }
-        }
-        if self.exchanges.is_empty() && self.trim_at.is_none() {
-            let at = self.now + TRIM_DELAY;
-            self.trim_at = Some(at);
-            self.deadlines.arm(at, ServerTimer::Trim);
-        }
-    }
-
-    /// Queues an exchange for `poll_ready`.
-    fn mark_ready(&mut self, key: Key) {
-        if let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone) {
-            if !core::mem::replace(&mut x.is_marked_ready, true) {
-                self.ready.push_back(key);
-            }
-        }
-    }
-
-    /// Sets the timer of an exchange.
-    fn schedule_check(&mut self, at: Instant, key: Key) {
-        self.deadlines.arm(at, ServerTimer::Exchange(key));
-        // Exchanges, sessions and spare memory.
-        let live = self.exchanges.len() + 2;
-        self.with_deadlines(|deadlines, is_live| deadlines.sweep(live, is_live));
-    }
-
-    /// Runs `f` on the deadlines, with the test of whether an entry still has a subject.
-    fn with_deadlines<T>(
-        &mut self,
-        f: impl FnOnce(&mut Deadlines<ServerTimer>, &dyn Fn(Instant, ServerTimer) -> bool) -> T,
-    ) -> T {
-        let Self { deadlines, exchanges, session_check_at, trim_at, .. } = self;
-        f(deadlines, &|at, timer| match timer {
-            ServerTimer::Exchange(key) => {
-                exchanges.get(key).is_some_and(|x| !x.client_gone && !x.output_complete)
-            }
-            ServerTimer::Sessions => *session_check_at == Some(at),
-            ServerTimer::Trim => *trim_at == Some(at),
-        })
-    }
-
-    /// Sets the timer of the sessions, if it is not set.
-    fn schedule_session_check(&mut self) {
-        if self.session_check_at.is_none() {
-            let at = self.now + (self.config.session_idle_timeout / 16).max(MIN_CHECK_INTERVAL);
-            self.session_check_at = Some(at);
-            self.deadlines.arm(at, ServerTimer::Sessions);
-        }
+        self.exchanges.remove(self.now, key);
     }
 }
 

@@ -1,14 +1,18 @@
 //! The body of a POST: finds its session and passes it to the engine (HTTP-029, DEC-007).
 
+use alloc::boxed::Box;
+
 use bytes::Bytes;
 
 use super::Server;
-use super::admission::{Refusal, no_session, overloaded, too_long, unknown_session};
 use super::exchange::{ExchangeId, Kind, RequestPhase};
-use super::request_headers::RequestHeaderCheck;
+use super::refusal::{
+    self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,
+    unsupported_version,
+};
+use super::request_headers::{RequestHeaderCheck, RequestHeaders};
 use super::session::SessionLookup;
 use crate::head::Fields;
-use crate::http::fields;
 use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
@@ -36,7 +40,7 @@ impl Server {
     /// This is false once the request is refused, and during the validation of its token.
     #[must_use]
     pub fn wants_body(&self, exchange: ExchangeId) -> bool {
-        let wanted = |x: &super::ServerExchange| {
+        let wanted = |x: &super::exchange_table::ServerExchange| {
             x.phase == RequestPhase::ReceivingBody && !x.body_complete && x.response.is_none()
         };
         self.exchanges.get(exchange.0).is_some_and(wanted)
@@ -52,7 +56,7 @@ impl Server {
         }
         if x.body.len().saturating_add(piece.len()) > limit {
             x.body.take();
-            return self.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
+            return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
         x.body.push(piece);
         if self.engine.config().settings.keep_alive.is_some() {
@@ -86,11 +90,11 @@ impl Server {
         };
         match frame.iter().find(|b| !b.is_ascii_whitespace()) {
             _ if self.engine.exchanges().has_event_backlog() => {
-                self.refuse(key, &overloaded("too much waits for the application"));
+                self.exchanges.refuse(key, &overloaded("too much waits for the application"));
             }
             None => {
                 let error = RpcError::new(code::PARSE_ERROR, "the body is empty");
-                self.refuse(key, &Refusal { status: 400, error });
+                self.exchanges.refuse(key, &Refusal { status: 400, error });
             }
             _ if kind == Kind::HttpSsePost => self.process_http_sse_post(key, frame),
             Some(b'[') => self.post_batch(key, &frame),
@@ -110,28 +114,33 @@ impl Server {
         };
         let route = match route {
             Ok(route) => route,
-            Err(refusal) => return self.refuse(key, &refusal),
+            Err(refusal) => return self.exchanges.refuse(key, &refusal),
         };
         let is_request = envelope.as_ref().is_ok_and(|e| e.kind == envelope::Kind::Request);
         let is_response = envelope.as_ref().is_ok_and(|e| e.kind == envelope::Kind::Response);
         if is_response && matches!(route, PostRoute::Standalone | PostRoute::PresumedVersion(_)) {
-            return self.refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
+            return self
+                .exchanges
+                .refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
         }
         if let Err(refusal) = if is_request { self.check_room(route) } else { Ok(()) } {
-            return self.refuse(key, &refusal);
+            return self.exchanges.refuse(key, &refusal);
         }
         let is_listen =
             is_request && envelope.as_ref().is_ok_and(|e| e.method == methods::SUBSCRIPTIONS_LISTEN);
         if is_listen && !self.admit_open_ended(key) {
             return;
         }
-        if let Ok(envelope) = &envelope {
-            if let Err(error) = self.check_notification(key, frame, envelope) {
+        if let (Ok(envelope), Some(x)) = (&envelope, self.exchanges.get(key)) {
+            let is_notification = envelope.kind == envelope::Kind::Notification;
+            let checked =
+                if is_notification { check_notification(&x.headers, frame, envelope) } else { Ok(()) };
+            if let Err(error) = checked {
                 let refusal = match route {
                     PostRoute::Standalone => Refusal { status: 400, error },
                     _ => Refusal::new(400, error.message), // ERR-005
                 };
-                return self.refuse(key, &refusal);
+                return self.exchanges.refuse(key, &refusal);
             }
         }
         let Some(stream) = self.open_stream(key, route) else { return };
@@ -146,15 +155,6 @@ impl Server {
         self.finish_post(key, stream, route, is_request, reason);
     }
 
-    fn check_notification(&self, key: Key, frame: &Bytes, envelope: &Envelope<'_>) -> Result<(), RpcError> {
-        let Some(x) = self.exchanges.get(key).filter(|_| envelope.kind == envelope::Kind::Notification)
-        else {
-            return Ok(());
-        };
-        let version = envelope.params.meta.version.slice(frame).and_then(string);
-        x.headers.check_notification(version.as_deref(), &envelope.method)
-    }
-
     /// Processes a batch (BATCH-001, BATCH-004, BATCH-009, BATCH-010).
     fn post_batch(&mut self, key: Key, frame: &Bytes) {
         let batches = Version::V2025_03_26;
@@ -166,19 +166,19 @@ impl Server {
             SessionLookup::Missing if self.config.sessions => {
                 Err(Refusal::new(400, "a batch belongs into a session"))
             }
-            SessionLookup::Missing => self.presumed_version(key).map(PostRoute::PresumedVersion),
+            SessionLookup::Missing => self.presume_version(key),
         };
         let version = match route {
-            Ok(PostRoute::Session(session)) => self.session_version(session),
+            Ok(PostRoute::Session(session)) => self.sessions.version(&self.engine, session),
             Ok(PostRoute::PresumedVersion(version)) => Some(version),
             _ => None,
         };
         let route = match route {
             Err(_) if !self.engine.config().effective_versions().contains(batches) => {
-                return self.refuse(key, &no_batches());
+                return self.exchanges.refuse(key, &no_batches());
             }
-            Err(refusal) => return self.refuse(key, &refusal),
-            Ok(_) if version != Some(batches) => return self.refuse(key, &no_batches()),
+            Err(refusal) => return self.exchanges.refuse(key, &refusal),
+            Ok(_) if version != Some(batches) => return self.exchanges.refuse(key, &no_batches()),
             Ok(route) => route,
         };
         let parent = match route {
@@ -187,16 +187,16 @@ impl Server {
         };
         if self.exchanges.get(key).is_some_and(|x| x.headers.has_mirrored_fields()) {
             // DEC-008
-            return self
-                .refuse(key, &Refusal::new(400, "a batch has no single method that a field could repeat"));
+            let refusal = Refusal::new(400, "a batch has no single method that a field could repeat");
+            return self.exchanges.refuse(key, &refusal);
         }
         let (needs_answer, has_live_id) = self.engine.exchanges().inspect_batch(parent, frame);
         if has_live_id {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
-            return self.refuse(key, &repeated_id());
+            return self.exchanges.refuse(key, &repeated_id());
         }
         if let Err(refusal) = if needs_answer { self.check_room(route) } else { Ok(()) } {
-            return self.refuse(key, &refusal);
+            return self.exchanges.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.exchanges().handle_batch(self.now, stream, frame);
@@ -227,14 +227,14 @@ impl Server {
             }
             SessionLookup::Unknown if self.config.sessions => Err(unknown_session()),
             SessionLookup::Missing if self.config.sessions => Err(no_session()),
-            _ => self.presumed_version(key).map(PostRoute::PresumedVersion),
+            _ => self.presume_version(key),
         }
     }
 
     /// Checks the limits for a message that needs an answer.
     fn check_room(&self, route: PostRoute) -> Result<(), Refusal> {
         if let PostRoute::Session(session) = route {
-            let calls = self.sessions.get(session).map_or(0, |s| s.call_count as usize);
+            let calls = self.sessions.get(session).map_or(0, |s| s.call_count() as usize);
             if calls >= self.config.max_streams_per_session {
                 return Err(overloaded("too many calls of this session are under way"));
             }
@@ -242,42 +242,31 @@ impl Server {
         if self.is_overloaded() { Err(overloaded("too many requests are in work")) } else { Ok(()) }
     }
 
-    /// Checks the version field against the session (HTTP-077).
+    /// Checks the version field of a request against its session (HTTP-077).
     pub(super) fn check_version(&self, key: Key, session: Key) -> Result<(), Refusal> {
-        let Some(x) = self.exchanges.get(key) else { return Ok(()) };
-        // The field exists since 2025-06-18; earlier sessions ignore it.
-        if self.session_version(session).is_none_or(|v| v < Version::V2025_06_18) {
+        let (Some(x), Some(version)) =
+            (self.exchanges.get(key), self.sessions.version(&self.engine, session))
+        else {
             return Ok(());
-        }
-        let served = self.engine.config().legacy_versions();
-        match x.headers.version() {
-            Ok(None) => Ok(()),
-            Ok(Some(name)) if Version::from_name(name).is_some_and(|v| served.contains(v)) => Ok(()),
-            _ => Err(unsupported_version()),
-        }
+        };
+        x.headers.check_session_version(version, self.engine.config().legacy_versions())
     }
 
-    /// Returns the revision of a legacy request without a session (HTTP-078).
-    fn presumed_version(&self, key: Key) -> Result<Version, Refusal> {
-        let served = self.engine.config().legacy_versions();
-        let named = self.exchanges.get(key).map_or(Ok(None), |x| x.headers.version());
-        let version = match named {
-            Ok(None) => Some(Version::V2025_03_26),
-            Ok(Some(name)) => Version::from_name(name),
-            Err(()) => None,
-        };
-        version.filter(|v| served.contains(*v)).ok_or_else(unsupported_version)
+    /// Returns the destination of a legacy message without a session.
+    fn presume_version(&self, key: Key) -> Result<PostRoute, Refusal> {
+        let x = self.exchanges.get(key).ok_or_else(unsupported_version)?;
+        x.headers.presumed_version(self.engine.config().legacy_versions()).map(PostRoute::PresumedVersion)
     }
 
     /// Opens the stream of the answer.
     fn open_stream(&mut self, key: Key, route: PostRoute) -> Option<Key> {
         let now = self.now;
-        let principal = self.exchanges.get(key)?.principal.clone();
+        let principal: Option<Box<str>> = self.exchanges.get(key)?.principal().map(Into::into);
         let parent = match route {
             PostRoute::Session(session) => Some(self.sessions.get(session)?.channel),
             PostRoute::Handshake => {
                 if !self.make_room_for_session(principal.as_deref()) {
-                    self.refuse(key, &overloaded("too many sessions"));
+                    self.exchanges.refuse(key, &overloaded("too many sessions"));
                     return None;
                 }
                 Some(self.engine.open_channel(now).0)
@@ -296,9 +285,9 @@ impl Server {
         x.stream = Some(stream);
         x.is_modern = matches!(route, PostRoute::Standalone);
         if let PostRoute::Session(session) = route {
-            x.session = Some(session);
+            x.set_session(Some(session));
         }
-        self.schedule_check(self.now + self.config.event_stream_delay, key);
+        self.exchanges.schedule_check(self.now + self.config.event_stream_delay, key);
         Some(stream)
     }
 
@@ -318,24 +307,21 @@ impl Server {
         let silent = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if progress.is_open {
-            if let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) {
-                session.call_count += 1;
-                self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = true);
-            }
+            self.sessions.begin_call(&mut self.exchanges, key);
         } else if silent && progress.is_cancelled {
             return self.finish(key);
         } else if silent {
             x.stream = None;
             x.spare = self.engine.exchanges().remove(self.now, stream);
             match (reason, needs_answer) {
-                (Some(reason), _) => self.refuse(key, &malformed(reason)),
+                (Some(reason), _) => self.exchanges.refuse(key, &refusal::malformed(reason)),
                 // Only an exchange of its own can refuse a duplicate id without ending the first call (DESIGN-09).
-                (None, true) => self.refuse(key, &repeated_id()),
-                (None, false) => self.answer_empty(key, 202, Fields::new()), // HTTP-018
+                (None, true) => self.exchanges.refuse(key, &repeated_id()),
+                (None, false) => self.exchanges.answer_empty(key, 202, Fields::new()), // HTTP-018
             }
             return;
         }
-        self.mark_ready(key);
+        self.exchanges.mark_ready(key);
     }
 
     /// Creates the session of an answered handshake, if the handshake succeeded.
@@ -345,28 +331,21 @@ impl Server {
             self.engine.exchanges().remove(self.now, parent);
             return;
         }
-        let principal = self.exchanges.get(key).and_then(|x| x.principal.clone());
+        let principal = self.exchanges.get(key).and_then(|x| x.principal()).map(Into::into);
         let session = self.begin_session(parent, principal);
         if let Some(x) = self.exchanges.get_mut(key) {
-            x.session = Some(session);
+            x.set_session(Some(session));
             x.announces_session = true;
         }
     }
 }
 
-fn unsupported_version() -> Refusal {
-    Refusal::new(400, alloc::format!("`{}` names no revision that is served here", fields::PROTOCOL_VERSION))
-}
-
-/// Returns the refusal of a body that is not a valid message.
-pub(super) fn malformed(reason: MalformedMessage) -> Refusal {
-    Refusal { status: 400, error: RpcError::new(reason.code(), alloc::format!("{reason}")) }
-}
-
-pub(super) fn repeated_id() -> Refusal {
-    Refusal::new(400, "a request with this id is under way")
-}
-
-pub(super) fn no_batches() -> Refusal {
-    Refusal::new(400, "batches exist in 2025-03-26 alone")
+/// Compares a notification with the fields of its request.
+fn check_notification(
+    headers: &RequestHeaders,
+    frame: &Bytes,
+    envelope: &Envelope<'_>,
+) -> Result<(), RpcError> {
+    let version = envelope.params.meta.version.slice(frame).and_then(string);
+    headers.check_notification(version.as_deref(), &envelope.method)
 }

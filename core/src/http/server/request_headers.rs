@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::refusal::{Refusal, unsupported_version};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::FieldLine;
 use crate::http::fields::{self, KnownField};
@@ -128,6 +129,29 @@ impl RequestHeaders {
     pub(super) fn names_modern_revision(&self) -> bool {
         let named = self.version().ok().flatten().and_then(Version::from_name);
         named.is_some_and(|version| version.era() == Era::Modern)
+    }
+
+    /// Checks the version field of a request in a session of this revision (HTTP-077).
+    pub(super) fn check_session_version(&self, session: Version, served: VersionSet) -> Result<(), Refusal> {
+        // The field exists since 2025-06-18; earlier sessions ignore it.
+        if session < Version::V2025_06_18 {
+            return Ok(());
+        }
+        match self.version() {
+            Ok(None) => Ok(()),
+            Ok(Some(name)) if Version::from_name(name).is_some_and(|v| served.contains(v)) => Ok(()),
+            _ => Err(unsupported_version()),
+        }
+    }
+
+    /// Returns the revision of a legacy request without a session (HTTP-078).
+    pub(super) fn presumed_version(&self, served: VersionSet) -> Result<Version, Refusal> {
+        let version = match self.version() {
+            Ok(None) => Some(Version::V2025_03_26),
+            Ok(Some(name)) => Version::from_name(name),
+            Err(()) => None,
+        };
+        version.filter(|v| served.contains(*v)).ok_or_else(unsupported_version)
     }
 
     /// Returns the name of an MCP field that occurs more than once or is not text (XHDR-027).

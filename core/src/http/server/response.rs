@@ -1,17 +1,17 @@
 //! Responses from the messages of the engine: one body or an event stream, on demand (HTTP-021 to HTTP-028).
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::admission::overloaded;
-use super::exchange::{Kind, RequestPhase, ResponseForm, ServerExchange, SpareBuffers};
+use super::events::{event_stream_fields, write_empty_event, write_entry, write_event_head};
+use super::exchange::{Kind, RequestPhase, ResponseForm};
+use super::exchange_table::{ServerExchange, SessionPlace};
+use super::refusal::overloaded;
 use super::replay::{self, ReplayEntry};
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
 use crate::frame::sse::{EVENT_END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
-use crate::outbox::Outbox;
 use crate::rpc::code;
 use crate::server::ExchangeStatus;
 use crate::slab::Key;
@@ -24,7 +24,10 @@ impl Server {
     pub(super) fn fill_response(&mut self, key: Key) {
         let Some(x) = self.exchanges.get(key) else { return };
         if x.kind == Kind::Get {
-            return self.fill_get_stream(key);
+            if let Some(session) = x.session().filter(|_| x.stream.is_some()) {
+                self.fill_get_streams(session);
+            }
+            return;
         }
         if x.output_complete || (!x.client_gone && x.out.len() >= MAX_BUFFERED_BODY) {
             return;
@@ -66,8 +69,8 @@ impl Server {
             if let Some(x) = self.exchanges.get_mut(key) {
                 x.idle_since = self.now;
             }
-            self.open_ended.record_activity(&mut self.exchanges, key);
-            self.mark_ready(key);
+            self.exchanges.record_activity(key);
+            self.exchanges.mark_ready(key);
         }
     }
 
@@ -75,9 +78,9 @@ impl Server {
     fn answer_single_message(&mut self, key: Key, stream: Key, progress: ExchangeStatus) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = ResponseForm::Json;
-        if x.announces_session && x.session.is_none_or(|session| self.sessions.get(session).is_none()) {
+        if x.announces_session && x.session().is_none_or(|session| self.sessions.get(session).is_none()) {
             // The session was evicted before its id was sent.
-            self.refuse(key, &overloaded("too many sessions"));
+            self.exchanges.refuse(key, &overloaded("too many sessions"));
             return self.finish(key);
         }
         if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
@@ -85,45 +88,37 @@ impl Server {
         }
         let mut fields = x.fields();
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
-        self.push_session_id(key, &mut fields);
-        if let Some(x) = self.exchanges.get_mut(key) {
-            let size = BodySize::Exact(x.out.len() as u64);
-            x.respond(status(x, progress), fields, size);
-        }
+        self.sessions.push_id(x, &mut fields);
+        let size = BodySize::Exact(x.out.len() as u64);
+        x.respond(status(x, progress), fields, size);
         self.finish(key);
-    }
-
-    fn push_session_id(&self, key: Key, fields: &mut Fields) {
-        let session = self.exchanges.get(key).filter(|x| x.announces_session).and_then(|x| x.session);
-        if let Some(session) = session {
-            fields.push(fields::SESSION_ID, self.sessions.id(session).as_bytes()); // HTTP-064
-        }
     }
 
     /// Makes the response an event stream.
     pub(super) fn begin_events(&mut self, key: Key) {
-        let mut fields = event_stream_fields();
-        self.push_session_id(key, &mut fields);
         let Some(x) = self.exchanges.get_mut(key) else { return };
+        let mut fields = event_stream_fields();
+        self.sessions.push_id(x, &mut fields);
         x.form = ResponseForm::EventStream;
         x.phase = RequestPhase::Active;
         x.respond(200, fields, BodySize::Stream);
-        let primed = x.session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+        let primed =
+            x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) else {
-            return self.mark_ready(key);
+        let Some(session) = x.session().and_then(|s| self.sessions.get_mut(s)) else {
+            return self.exchanges.mark_ready(key);
         };
-        if x.kind == Kind::Post && x.stream_number == 0 {
-            let number = session.next_stream_number();
-            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.stream_number = number);
+        if x.kind == Kind::Post && x.place().number == 0 {
+            let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
+            self.sessions.set_place(&mut self.exchanges, key, place);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
-            let id = replay::format_event_id(x.stream_number, x.last_event);
+            let id = replay::format_event_id(x.place().number, x.last_event);
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
-        self.mark_ready(key);
+        self.exchanges.mark_ready(key);
     }
 
     /// Moves messages from a stream to the response, as events.
@@ -131,7 +126,7 @@ impl Server {
         let open = self.engine.exchange_status(ChannelId(stream)).is_open;
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
-        let session = x.session.and_then(|s| self.sessions.get_mut(s));
+        let session = x.session().and_then(|s| self.sessions.get_mut(s));
         let budget = self.config.replay_bytes;
         let Some(session) = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse) else {
             while (x.client_gone || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
@@ -151,7 +146,7 @@ impl Server {
             x.last_event = x.last_event.saturating_add(1);
             let last = !open && outbox.is_empty() && x.kind == Kind::Post;
             let entry =
-                ReplayEntry { stream: x.stream_number, event: x.last_event, is_last: last, message: text };
+                ReplayEntry { stream: x.place().number, event: x.last_event, is_last: last, message: text };
             if !x.client_gone {
                 write_entry(&mut x.out, &entry);
             }
@@ -161,7 +156,7 @@ impl Server {
 
     /// Completes the output of an exchange and releases its resources in the engine.
     pub(super) fn finish(&mut self, key: Key) {
-        self.set_open_ended(key, false);
+        self.exchanges.set_open_ended(key, false);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.output_complete = true;
         if x.response.is_none() && !x.client_gone {
@@ -170,15 +165,14 @@ impl Server {
             fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
             x.respond(200, fields, BodySize::Exact(0));
         }
-        let (kind, gone, session) = (x.kind, x.client_gone, x.session);
-        let (stream, counted) = (x.stream.take(), x.counts_as_call);
-        if counted {
-            self.sessions.update_exchange(&mut self.exchanges, key, |x| x.counts_as_call = false);
+        let (kind, gone, stream) = (x.kind, x.client_gone, x.stream.take());
+        let SessionPlace { session, is_call, .. } = x.place();
+        if is_call {
+            self.sessions.end_call(&mut self.exchanges, key);
         }
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
-            session.call_count = session.call_count.saturating_sub(u32::from(counted));
             let was_get_stream = session.close_get_stream(key, self.config.max_get_streams_per_session);
-            if counted || was_get_stream {
+            if is_call || was_get_stream {
                 // The session was in use until now.
                 session.last_seen = self.now;
             }
@@ -200,7 +194,7 @@ impl Server {
         if gone {
             self.remove(key);
         } else {
-            self.mark_ready(key);
+            self.exchanges.mark_ready(key);
         }
     }
 
@@ -212,7 +206,7 @@ impl Server {
             return self.close_broken_get_stream(key);
         }
         x.out.clear();
-        if let Some(session) = x.session.filter(|_| x.announces_session && x.response.is_none()) {
+        if let Some(session) = x.session().filter(|_| x.announces_session && x.response.is_none()) {
             // The client cannot know the session id.
             self.end_session(session);
         }
@@ -221,9 +215,10 @@ impl Server {
         if continues {
             // HTTP-062: the messages are kept for resumption, if the client has an event id.
             let (begun, events, stream, session) =
-                (x.form == ResponseForm::EventStream, x.last_event, x.stream, x.session);
+                (x.form == ResponseForm::EventStream, x.last_event, x.stream, x.session());
             let numbered = session.is_some() && self.config.replay_bytes > 0;
-            let primed = || session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+            let primed =
+                || session.and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
             let can_resume = numbered && begun && (events > 0 || primed());
             if let Some(stream) = stream.filter(|_| !can_resume) {
                 let discard = !begun || (numbered && events == 0);
@@ -232,7 +227,7 @@ impl Server {
             return self.fill_response(key);
         }
         if x.kind == Kind::HttpSse {
-            if let Some(session) = x.session {
+            if let Some(session) = x.session() {
                 self.end_session(session); // HTTPSSE-010
             }
         }
@@ -262,13 +257,13 @@ impl Server {
                 if x.out.is_empty() {
                     x.idle_since = now;
                     x.out.write(|out| write_comment(out, "")); // SSE-006
-                    self.mark_ready(key);
+                    self.exchanges.mark_ready(key);
                 }
                 now + keep_alive
             }
             ResponseForm::Json => return,
         };
-        self.schedule_check(next.max(now + super::MIN_CHECK_INTERVAL), key);
+        self.exchanges.schedule_check(next.max(now + super::MIN_CHECK_INTERVAL), key);
     }
 
     // ---- transfers -------------------------------------------------------------------------------------------
@@ -276,22 +271,16 @@ impl Server {
     /// Moves the stream of one exchange to another one.
     pub(super) fn transfer_stream(&mut self, from: Key, to: Key) {
         let Some(x) = self.exchanges.get_mut(from) else { return };
-        let stream = x.stream.take();
-        let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
-        let counted = x.counts_as_call;
-        if counted {
-            self.sessions.update_exchange(&mut self.exchanges, from, |x| x.counts_as_call = false);
-        }
+        let (stream, event, modern, place) = (x.stream.take(), x.last_event, x.is_modern, x.place());
+        self.sessions.set_place(&mut self.exchanges, from, SessionPlace { is_call: false, ..place });
         if let Some(stream) = stream {
             self.engine.exchanges().set_owner(stream, Some(to));
         }
-        self.sessions.update_exchange(&mut self.exchanges, to, |x| {
-            x.kind = Kind::Post;
-            (x.stream, x.stream_number, x.last_event, x.is_modern) = (stream, number, event, modern);
-            x.form = ResponseForm::EventStream;
-            x.session = session;
-            x.counts_as_call = counted;
-        });
+        if let Some(x) = self.exchanges.get_mut(to) {
+            (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
+            (x.stream, x.last_event, x.is_modern) = (stream, event, modern);
+        }
+        self.sessions.set_place(&mut self.exchanges, to, place);
     }
 
     /// Ends the exchange of a call and lets its client poll for the rest (2025-11-25; HTTP-059, SSE-017, SSE-018).
@@ -310,7 +299,8 @@ impl Server {
         else {
             return false;
         };
-        let supported = x.session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+        let supported =
+            x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
         if !supported || self.config.replay_bytes == 0 {
             return false;
         }
@@ -318,9 +308,7 @@ impl Server {
         if self.exchanges.get(key).is_some_and(|x| x.form == ResponseForm::Undecided) {
             self.begin_events(key);
         }
-        let mut rest = ServerExchange::new(Kind::Post, self.now, &mut SpareBuffers::default());
-        rest.client_gone = true;
-        let rest = self.exchanges.insert(rest);
+        let rest = self.exchanges.open_detached(self.now);
         self.transfer_stream(key, rest);
         let retry = Some(retry.unwrap_or(self.config.retry));
         if let Some(x) = self.exchanges.get_mut(key) {
@@ -330,33 +318,6 @@ impl Server {
         self.fill_response(rest);
         true
     }
-}
-
-/// Returns the fields of every event stream response.
-pub(super) fn event_stream_fields() -> Fields {
-    let mut fields = Fields::new();
-    fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
-    fields.push(fields::CACHE_CONTROL, b"no-cache"); // SSE-008
-    fields.push(fields::X_ACCEL_BUFFERING, b"no"); // SSE-007
-    fields
-}
-
-/// Writes an event without data.
-pub(super) fn write_empty_event(out: &mut Vec<u8>, head: &EventHead<'_>) {
-    write_event_head(out, head);
-    out.extend_from_slice(EVENT_END);
-}
-
-/// Writes the lines of an event before its data; ids and types of ours have no line ends.
-pub(super) fn write_event_head(out: &mut Vec<u8>, head: &EventHead<'_>) {
-    let _ = head.begin(out);
-}
-
-pub(super) fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
-    let id = replay::format_event_id(entry.stream, entry.event);
-    out.write(|out| write_event_head(out, &EventHead { id: Some(&id), ..EventHead::default() }));
-    out.push_bytes(&entry.message);
-    out.push(EVENT_END);
 }
 
 /// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).

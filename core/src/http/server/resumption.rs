@@ -4,18 +4,15 @@
 //! keeps up. If the connection breaks before the message was written, the message goes to another one.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::vec::Vec;
 
-use super::admission::{Refusal, unknown_session};
-use super::exchange::ResponseForm;
-use super::get_streams::{GetStream, UnwrittenEvent, UnwrittenEvents};
+use super::events::write_entry;
+use super::exchange_table::SessionPlace;
+use super::get_streams::{GetStream, UnwrittenEvents};
+use super::refusal::{unknown_event_id, unknown_session};
 use super::replay::{self, ReplayEntry};
-use super::response::{write_entry, write_event_head};
 use super::session::{HttpSession, SessionLookup};
 use super::{MAX_BUFFERED_BODY, Server};
-use crate::frame::sse::{EVENT_END, EventHead};
-use crate::http::fields;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 
@@ -52,7 +49,7 @@ impl HttpSession {
         true
     }
 
-    fn get_stream(&mut self, number: u32) -> Option<&mut GetStream> {
+    pub(super) fn get_stream(&mut self, number: u32) -> Option<&mut GetStream> {
         self.get_streams.as_mut()?.streams.iter_mut().find(|stream| stream.number == number)
     }
 }
@@ -62,17 +59,17 @@ impl Server {
     pub(super) fn process_get(&mut self, key: Key) {
         let session = match self.find_session(key) {
             SessionLookup::Session(session) => session,
-            SessionLookup::Missing => return self.refuse_sessionless(key),
-            SessionLookup::Unknown => return self.refuse(key, &unknown_session()),
+            SessionLookup::Missing => return self.exchanges.refuse_sessionless(key),
+            SessionLookup::Unknown => return self.exchanges.refuse(key, &unknown_session()),
         };
         if let Err(refusal) = self.check_version(key, session) {
-            return self.refuse(key, &refusal);
+            return self.exchanges.refuse(key, &refusal);
         }
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
         match from.map(|id| id.map(|id| id.map(replay::parse_event_id))) {
             Some(Ok(None)) => self.open_get_stream(key, session),
             Some(Ok(Some(Some((number, event))))) => self.resume_stream(key, session, number, event),
-            _ => self.refuse(key, &unknown_event_id()),
+            _ => self.exchanges.refuse(key, &unknown_event_id()),
         }
     }
 
@@ -89,8 +86,10 @@ impl Server {
 
     /// Resumes a stream after an event; this supersedes the exchange that has it (DESIGN-18).
     fn resume_stream(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let Some(missed) = self.missed_events(session, number, event) else {
-            return self.refuse(key, &unknown_event_id());
+        let keeps_events = self.config.replay_bytes > 0;
+        let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
+        let Some(missed) = missed.filter(|_| keeps_events) else {
+            return self.exchanges.refuse(key, &unknown_event_id());
         };
         let record = self.sessions.get_mut(session).and_then(|s| s.get_stream(number));
         match record.map(|stream| (stream.last_event, stream.exchange)) {
@@ -98,16 +97,16 @@ impl Server {
                 if !self.admit_get_stream(key, session, superseded) {
                     return;
                 }
-                self.discard_unsent(session, number);
+                self.sessions.discard_unsent(&mut self.exchanges, session, number);
                 self.begin_get_stream(key, session, number, last_event);
                 // A withdrawn message went to another stream.
                 for entry in missed.into_iter().filter(|entry| !entry.message.is_empty()) {
-                    self.write_get_event(key, entry);
+                    self.exchanges.write_get_event(self.now, key, entry, self.config.replay_bytes > 0);
                 }
                 self.fill_get_streams(session);
             }
             None => {
-                self.discard_unsent(session, number);
+                self.sessions.discard_unsent(&mut self.exchanges, session, number);
                 self.resume_call(key, session, number, event);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     for entry in &missed {
@@ -119,60 +118,18 @@ impl Server {
         }
     }
 
-    /// Returns the events after `event` of a stream, or `None` if some were evicted.
-    fn missed_events(&mut self, session: Key, number: u32, event: u32) -> Option<Vec<ReplayEntry>> {
-        let record = self.sessions.get_mut(session).filter(|_| self.config.replay_bytes > 0)?;
-        let newest = record.get_stream(number).map(|stream| stream.last_event);
-        let newest = match newest {
-            None => self
-                .sessions
-                .find_call(&mut self.exchanges, session, number)
-                .and_then(|call| self.exchanges.get(call))
-                .map(|x| x.last_event),
-            newest => newest,
-        };
-        match &self.sessions.get(session)?.replay_log {
-            Some(log) => log.events_after(number, event, newest),
-            // Only the priming event was sent.
-            None => (newest == Some(event)).then(Vec::new),
-        }
-    }
-
-    /// Drops the unsent output of a stream that is resumed.
-    ///
-    /// The output is in the replay log and goes to the new connection only (HTTP-055).
-    fn discard_unsent(&mut self, session: Key, number: u32) {
-        if number == 0 {
-            return; // not an event stream yet
-        }
-        for key in self.sessions.take_exchanges(&mut self.exchanges, session, number) {
-            let Some(x) = self.exchanges.get_mut(key) else { continue };
-            let is_stream = x.form == ResponseForm::EventStream;
-            if is_stream {
-                x.out.clear();
-                x.unwritten = None;
-            }
-            // One that has ended has nothing left to discard.
-            if !x.output_complete {
-                self.sessions.update_exchange(&mut self.exchanges, key, |_| {});
-            }
-            if is_stream {
-                self.mark_ready(key);
-            }
-        }
-    }
-
     /// Resumes the stream of a call.
     fn resume_call(&mut self, key: Key, session: Key, number: u32, event: u32) {
         let holder = self.sessions.find_call(&mut self.exchanges, session, number);
-        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
-            x.session = Some(session);
-            (x.stream_number, x.last_event) = (number, event);
-        });
+        let place = SessionPlace { session: Some(session), number, is_call: false };
+        self.sessions.set_place(&mut self.exchanges, key, place);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.last_event = event;
+        }
         match holder {
             Some(holder) => {
                 self.transfer_stream(holder, key);
-                self.schedule_check(self.now + self.config.keep_alive, key);
+                self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
                 self.finish(holder);
                 self.begin_events(key);
             }
@@ -193,11 +150,11 @@ impl Server {
     fn admit_get_stream(&mut self, key: Key, session: Key, superseded: Option<Key>) -> bool {
         let Some(record) = self.sessions.get(session) else { return false };
         let is_full = record.open_get_streams().count() >= self.config.max_get_streams_per_session.max(1)
-            || !self.has_room_for_open_ended();
+            || !self.exchanges.has_room_for_open_ended();
         match superseded.or_else(|| record.open_get_streams().next().filter(|_| is_full)) {
             Some(previous) => {
                 self.finish(previous);
-                self.set_open_ended(key, true);
+                self.exchanges.set_open_ended(key, true);
                 true
             }
             None => self.admit_open_ended(key),
@@ -209,24 +166,17 @@ impl Server {
         record.add_get_stream(number, last_event, key);
         let channel = record.channel;
         self.engine.exchanges().set_owner(channel, Some(key));
-        self.sessions.update_exchange(&mut self.exchanges, key, |x| {
-            (x.session, x.stream) = (Some(session), Some(channel));
-            (x.stream_number, x.last_event) = (number, last_event);
-        });
-        self.schedule_check(self.now + self.config.keep_alive, key);
+        let place = SessionPlace { session: Some(session), number, is_call: false };
+        self.sessions.set_place(&mut self.exchanges, key, place);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            (x.stream, x.last_event) = (Some(channel), last_event);
+        }
+        self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         self.begin_events(key);
     }
 
-    /// Produces more of a GET stream, and of the others of its session.
-    pub(super) fn fill_get_stream(&mut self, key: Key) {
-        let x = self.exchanges.get(key).filter(|x| x.stream.is_some());
-        if let Some(session) = x.and_then(|x| x.session) {
-            self.fill_get_streams(session);
-        }
-    }
-
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
-    fn fill_get_streams(&mut self, session: Key) {
+    pub(super) fn fill_get_streams(&mut self, session: Key) {
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
         self.engine.exchanges().rearm(channel);
         let is_closed = self.engine.exchange_status(ChannelId(channel)).is_closed;
@@ -242,7 +192,7 @@ impl Server {
             let Some(message) = message else { break };
             let Some(x) = self.exchanges.get_mut(key) else { return };
             x.last_event = x.last_event.saturating_add(1);
-            let (number, event) = (x.stream_number, x.last_event);
+            let (number, event) = (x.place().number, x.last_event);
             if let Some(stream) = record.get_stream(number) {
                 stream.last_event = event;
             }
@@ -250,7 +200,7 @@ impl Server {
             if self.config.replay_bytes > 0 {
                 record.replay_log.get_or_insert_default().push(entry.clone(), self.config.replay_bytes);
             }
-            self.write_get_event(key, entry);
+            self.exchanges.write_get_event(self.now, key, entry, self.config.replay_bytes > 0);
         }
         if is_closed {
             let open: Vec<Key> =
@@ -261,31 +211,13 @@ impl Server {
         }
     }
 
-    /// Writes an event and remembers it until it was sent.
-    fn write_get_event(&mut self, key: Key, entry: ReplayEntry) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        if self.config.replay_bytes > 0 {
-            write_entry(&mut x.out, &entry);
-        } else {
-            x.out.write(|out| write_event_head(out, &EventHead::default()));
-            x.out.push_bytes(&entry.message);
-            x.out.push(EVENT_END);
-        }
-        x.idle_since = self.now;
-        let end = x.out.consumed() + x.out.len() as u64;
-        let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
-        x.unwritten.get_or_insert_default().0.push_back(event);
-        self.open_ended.record_activity(&mut self.exchanges, key);
-        self.mark_ready(key);
-    }
-
     /// Ends a GET stream whose client is gone; what was not written goes to another stream of the session.
     pub(super) fn close_broken_get_stream(&mut self, key: Key) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let mut unwritten: Box<UnwrittenEvents> = x.unwritten.take().unwrap_or_default();
         unwritten.discard_written(x.out.consumed());
         x.out.clear();
-        let (session, number) = (x.session, x.stream_number);
+        let (session, number) = (x.session(), x.place().number);
         self.finish(key);
         self.remove(key);
         let Some((session, record)) = session.and_then(|s| Some((s, self.sessions.get_mut(s)?))) else {
@@ -302,8 +234,4 @@ impl Server {
         }
         self.fill_get_streams(session);
     }
-}
-
-fn unknown_event_id() -> Refusal {
-    Refusal::new(400, format!("`{}` names no event that can be gone on from", fields::LAST_EVENT_ID)) // SSE-024
 }

@@ -5,16 +5,21 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
-use super::Server;
-use super::exchange::ServerExchange;
+use super::exchange::ResponseForm;
+use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
 use super::get_streams::GetStreams;
-use super::replay::ReplayLog;
+use super::replay::{ReplayEntry, ReplayLog};
+use super::{MIN_CHECK_INTERVAL, Server};
 use crate::entropy::Entropy;
+use crate::head::Fields;
+use crate::http::fields;
+use crate::server::Engine;
 use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
@@ -26,6 +31,10 @@ const SECRET_LEN: usize = 18;
 /// Number of bytes before them, which hold the slot of the session.
 const SLOT_LEN: usize = 3;
 const ID_LEN: usize = SLOT_LEN + SECRET_LEN;
+/// Lengths of both parts in Base64, where neither shares a character with the other.
+const SLOT_TEXT_LEN: usize = SLOT_LEN / 3 * 4;
+const SECRET_TEXT_LEN: usize = SECRET_LEN / 3 * 4;
+const _: () = assert!(SECRET_TEXT_LEN % 8 == 0, "it is compared in words");
 
 /// The session of a legacy client.
 #[derive(Debug)]
@@ -43,7 +52,7 @@ pub(super) struct HttpSession {
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
     exchanges: Tree,
     /// Number of open calls.
-    pub(super) call_count: u32,
+    call_count: u32,
     /// The highest stream number in use.
     pub(super) last_stream_number: u32,
     /// Sent events, for resumption.
@@ -51,6 +60,11 @@ pub(super) struct HttpSession {
 }
 
 impl HttpSession {
+    /// Returns the number of open calls.
+    pub(super) const fn call_count(&self) -> u32 {
+        self.call_count
+    }
+
     /// Returns the number of a new stream.
     pub(super) const fn next_stream_number(&mut self) -> u32 {
         self.last_stream_number = self.last_stream_number.saturating_add(1);
@@ -58,8 +72,18 @@ impl HttpSession {
     }
 }
 
-/// Not shown by `Debug` (SEC-019).
-struct SessionSecret([u8; SECRET_LEN]);
+/// The unpredictable part of an id, as its text: requests are compared with it. Not shown by `Debug` (SEC-019).
+struct SessionSecret([u8; SECRET_TEXT_LEN]);
+
+impl SessionSecret {
+    /// Compares the text with another one, in a time that does not depend on where they differ.
+    fn is(&self, text: &[u8]) -> bool {
+        let Ok(text) = <&[u8; SECRET_TEXT_LEN]>::try_from(text) else { return false };
+        let words = self.0.chunks_exact(8).zip(text.chunks_exact(8));
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        words.fold(Choice::from(1), |same, (a, b)| same & word(a).ct_eq(&word(b))).into()
+    }
+}
 
 impl core::fmt::Debug for SessionSecret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -85,6 +109,8 @@ pub(super) struct SessionTable {
     /// The sessions of each principal that has any.
     principals: Slab<PrincipalSessions>,
     by_principal: BTreeMap<Arc<str>, Key>,
+    /// Time at which expired sessions are looked for; `None` while there are no sessions.
+    check_at: Option<Instant>,
 }
 
 /// The sessions of a principal.
@@ -98,7 +124,14 @@ struct PrincipalSessions {
 impl Default for SessionTable {
     fn default() -> Self {
         let (principals, by_principal) = (Slab::new(), BTreeMap::new());
-        Self { shard: None, table: Slab::new(), uninitialized: VecDeque::new(), principals, by_principal }
+        Self {
+            shard: None,
+            table: Slab::new(),
+            uninitialized: VecDeque::new(),
+            principals,
+            by_principal,
+            check_at: None,
+        }
     }
 }
 
@@ -117,13 +150,12 @@ impl SessionTable {
 
     /// Returns the session with an id; the comparison of the secret takes constant time.
     pub(super) fn find(&self, id: impl AsRef<[u8]>) -> Option<Key> {
-        let mut bytes = [0; ID_LEN];
-        let length = URL_SAFE_NO_PAD.decode_slice(id, &mut bytes).ok()?;
-        let (slot, secret) = bytes.get(..length)?.split_first_chunk::<SLOT_LEN>()?;
-        let [a, b, c] = *slot;
+        let (slot, secret) = id.as_ref().split_first_chunk::<SLOT_TEXT_LEN>()?;
+        let mut bytes = [0; SLOT_LEN];
+        URL_SAFE_NO_PAD.decode_slice(slot, &mut bytes).ok()?;
+        let [a, b, c] = bytes;
         let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
-        let known = &self.table.get(key)?.secret.0;
-        bool::from(known.as_slice().ct_eq(secret)).then_some(key)
+        self.table.get(key)?.secret.is(secret).then_some(key)
     }
 
     /// Returns the shard that an id names, if it is another one.
@@ -150,15 +182,12 @@ impl SessionTable {
 
     /// Returns the id of a session (HTTP-066).
     pub(super) fn id(&self, key: Key) -> String {
-        let mut bytes = [0; ID_LEN];
-        if let (Some((slot, secret)), Some(session)) =
-            (bytes.split_first_chunk_mut::<SLOT_LEN>(), self.table.get(key))
-        {
-            let [_, a, b, c] = key.slot.to_be_bytes();
-            *slot = [a, b, c];
-            secret.copy_from_slice(&session.secret.0);
+        let [_, a, b, c] = key.slot.to_be_bytes();
+        let mut id = URL_SAFE_NO_PAD.encode([a, b, c]);
+        if let Some(session) = self.table.get(key) {
+            id.extend(session.secret.0.iter().copied().map(char::from));
         }
-        URL_SAFE_NO_PAD.encode(bytes)
+        id
     }
 
     fn insert(
@@ -174,8 +203,11 @@ impl SessionTable {
             // The remaining 17 bytes are still unguessable.
             *shard_byte = own;
         }
+        let mut text = [0; SECRET_TEXT_LEN];
+        // The text of the secret has exactly this length.
+        let _ = URL_SAFE_NO_PAD.encode_slice(secret, &mut text);
         let key = self.table.insert(HttpSession {
-            secret: SessionSecret(secret),
+            secret: SessionSecret(text),
             channel,
             principal: principal.clone(),
             last_seen: now,
@@ -223,74 +255,168 @@ impl SessionTable {
         }
         if self.table.is_empty() {
             self.uninitialized = VecDeque::new();
+            self.check_at = None;
         }
         Some(session)
     }
 
+    /// Releases the memory of many closed sessions.
+    fn trim(&mut self) {
+        self.table.trim();
+    }
+
+    // ---- time ------------------------------------------------------------------------------------------------
+
+    /// Sets the time of the next check, if there is none.
+    fn schedule_check(&mut self, now: Instant, idle_timeout: Duration) {
+        self.check_at.get_or_insert_with(|| now + (idle_timeout / 16).max(MIN_CHECK_INTERVAL));
+    }
+
+    /// Returns the time of the next check, if there are sessions.
+    pub(super) const fn next_deadline(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// Returns the sessions that have been idle for `idle_timeout`, if it is time to look for them.
+    pub(super) fn take_expired(&mut self, now: Instant, idle_timeout: Duration) -> Vec<Key> {
+        if self.check_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.check_at = None;
+        let is_expired = |s: &HttpSession| {
+            !s.has_open_get_stream() && s.call_count == 0 && s.last_seen + idle_timeout <= now
+        };
+        let expired: Vec<Key> =
+            self.table.iter().filter(|(_, s)| is_expired(s)).map(|(key, _)| key).collect();
+        if expired.len() < self.table.len() {
+            self.schedule_check(now, idle_timeout);
+        }
+        expired
+    }
+
+    // ---- what the engine knows ---------------------------------------------------------------------------------
+
+    /// Returns the revision of a session.
+    pub(super) fn version(&self, engine: &Engine, key: Key) -> Option<Version> {
+        let channel = self.table.get(key)?.channel;
+        engine.session_status(ChannelId(channel)).map(|status| status.version)
+    }
+
+    fn is_uninitialized(&self, engine: &Engine, key: Key) -> bool {
+        let channel = self.table.get(key).map(|s| s.channel);
+        channel.and_then(|c| engine.session_status(ChannelId(c))).is_some_and(|status| !status.is_initialized)
+    }
+
     // ---- exchanges of a session ------------------------------------------------------------------------------
 
-    /// Changes what the index of a session depends on: session, stream number, whether the exchange counts as a call.
-    pub(super) fn update_exchange(
-        &mut self,
-        exchanges: &mut Slab<ServerExchange>,
-        key: Key,
-        change: impl FnOnce(&mut ServerExchange),
-    ) {
+    /// Adds the id to the response that announces the session (HTTP-064).
+    #[inline]
+    pub(super) fn push_id(&self, x: &ServerExchange, fields: &mut Fields) {
+        if let Some(session) = x.session().filter(|_| x.announces_session) {
+            fields.push(fields::SESSION_ID, self.id(session).as_bytes());
+        }
+    }
+
+    fn session_of(&mut self, exchanges: &ExchangeTable, key: Key) -> Option<&mut HttpSession> {
+        self.table.get_mut(exchanges.get(key)?.session()?)
+    }
+
+    /// Counts an exchange as an open call of its session, if it has one.
+    pub(super) fn begin_call(&mut self, exchanges: &mut ExchangeTable, key: Key) {
+        if let Some(session) = self.session_of(exchanges, key) {
+            session.call_count += 1;
+            exchanges.begin_call(&mut session.exchanges, key);
+        }
+    }
+
+    /// Ends the count of an exchange as an open call; its session may have ended.
+    pub(super) fn end_call(&mut self, exchanges: &mut ExchangeTable, key: Key) {
+        let session = self.session_of(exchanges, key).map(|session| {
+            session.call_count = session.call_count.saturating_sub(1);
+            &mut session.exchanges
+        });
+        exchanges.end_call(session, key);
+    }
+
+    /// Changes the place of an exchange. A call that moves to another exchange is counted on.
+    pub(super) fn set_place(&mut self, exchanges: &mut ExchangeTable, key: Key, place: SessionPlace) {
         self.remove_exchange(exchanges, key);
-        let Some(x) = exchanges.get_mut(key) else { return };
-        change(x);
-        let order = stream_order(x);
-        let is_wanted = x.counts_as_call || x.stream_number > 0;
-        let Some(session) = x.session.filter(|_| is_wanted).and_then(|s| self.table.get_mut(s)) else {
-            return;
-        };
-        x.is_indexed = true;
-        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
-        if let Ok(place) = session.exchanges.place(exchanges, compare) {
-            session.exchanges.insert(exchanges, place, key);
+        exchanges.set_place(key, place);
+        if let Some(session) = place.session.and_then(|s| self.table.get_mut(s)) {
+            exchanges.index(&mut session.exchanges, key);
         }
     }
 
     /// Removes an exchange from the index of its session, which may have ended.
-    pub(super) fn remove_exchange(&mut self, exchanges: &mut Slab<ServerExchange>, key: Key) {
-        let Some(x) = exchanges.get_mut(key) else { return };
-        if !core::mem::take(&mut x.is_indexed) {
-            return;
+    pub(super) fn remove_exchange(&mut self, exchanges: &mut ExchangeTable, key: Key) {
+        if exchanges.is_indexed(key) {
+            let session = self.session_of(exchanges, key);
+            exchanges.unindex(session.map(|session| &mut session.exchanges), key);
         }
-        let (order, session) = (stream_order(x), x.session);
-        let Some(session) = session.and_then(|s| self.table.get_mut(s)) else { return };
-        let compare = |slot, x: &ServerExchange| (stream_order(x), slot).cmp(&(order, key.slot));
-        session.exchanges.remove(exchanges, key, compare);
     }
 
     /// Returns the exchange of the call whose stream has a number.
     pub(super) fn find_call(
         &mut self,
-        exchanges: &mut Slab<ServerExchange>,
+        exchanges: &mut ExchangeTable,
         session: Key,
         number: u32,
     ) -> Option<Key> {
-        let session = self.table.get_mut(session)?;
-        session.exchanges.find(exchanges, |_, x| stream_order(x).cmp(&(number, false)))
+        exchanges.find_call(&mut self.table.get_mut(session)?.exchanges, number)
     }
 
-    /// Removes all exchanges of a stream from the index, and returns them.
-    pub(super) fn take_exchanges(
+    /// Returns the events after `event` of a stream, or `None` if some were evicted.
+    pub(super) fn missed_events(
         &mut self,
-        exchanges: &mut Slab<ServerExchange>,
+        exchanges: &mut ExchangeTable,
         session: Key,
         number: u32,
-    ) -> Vec<Key> {
+        event: u32,
+    ) -> Option<Vec<ReplayEntry>> {
+        let record = self.table.get_mut(session)?;
+        let newest = record.get_stream(number).map(|stream| stream.last_event);
+        let newest = match newest {
+            None => self
+                .find_call(exchanges, session, number)
+                .and_then(|call| exchanges.get(call))
+                .map(|x| x.last_event),
+            newest => newest,
+        };
+        match &self.table.get(session)?.replay_log {
+            Some(log) => log.events_after(number, event, newest),
+            // Only the priming event was sent.
+            None => (newest == Some(event)).then(Vec::new),
+        }
+    }
+
+    /// Drops the unsent output of a stream that is resumed.
+    ///
+    /// The output is in the replay log and goes to the new connection only (HTTP-055).
+    pub(super) fn discard_unsent(&mut self, exchanges: &mut ExchangeTable, session: Key, number: u32) {
+        if number == 0 {
+            return; // not an event stream yet
+        }
         let mut found = Vec::new();
-        while let Some(key) = self
-            .table
-            .get_mut(session)
-            .and_then(|session| session.exchanges.find(exchanges, |_, x| x.stream_number.cmp(&number)))
-        {
-            self.remove_exchange(exchanges, key);
+        while let Some(session) = self.table.get_mut(session) {
+            let Some(key) = exchanges.find_stream(&mut session.exchanges, number) else { break };
+            exchanges.unindex(Some(&mut session.exchanges), key);
             found.push(key);
         }
-        found
+        for key in found {
+            let Some(x) = exchanges.get_mut(key) else { continue };
+            let (place, is_stream) = (x.place(), x.form == ResponseForm::EventStream);
+            if is_stream {
+                x.out.clear();
+                x.unwritten = None;
+            }
+            // One that has ended has nothing left to discard.
+            if !x.output_complete {
+                self.set_place(exchanges, key, place);
+            }
+            if is_stream {
+                exchanges.mark_ready(key);
+            }
+        }
     }
 }
 
@@ -315,11 +441,10 @@ impl Server {
             Err(()) => return SessionLookup::Unknown,
         };
         let Some(key) = self.sessions.find(id) else { return SessionLookup::Unknown };
-        let principal = x.principal.clone();
         let now = self.now;
         match self.sessions.get_mut(key) {
             // SEC-005: the session id alone does not authenticate.
-            Some(session) if session.principal == principal && !session.is_http_sse => {
+            Some(session) if session.principal.as_deref() == x.principal() && !session.is_http_sse => {
                 if !self.engine.exchanges().is_shutting_down()
                     && self.engine.exchange_status(ChannelId(session.channel)).is_closed
                 {
@@ -343,20 +468,20 @@ impl Server {
                 break;
             }
             let Some(oldest) = share.uninitialized.pop_front() else { return false };
-            if self.is_uninitialized(oldest) {
+            if self.sessions.is_uninitialized(&self.engine, oldest) {
                 self.end_session(oldest);
             }
         }
         let limit = self.config.max_sessions.min((1 << 24) - 1);
         while self.sessions.len() >= limit {
             let Some(oldest) = self.sessions.uninitialized.pop_front() else { return false };
-            if self.is_uninitialized(oldest) {
+            if self.sessions.is_uninitialized(&self.engine, oldest) {
                 self.end_session(oldest);
             }
         }
         // Finished sessions at the front are removed, so that the queue stays short.
         while let Some(first) = self.sessions.uninitialized.front().copied() {
-            if self.is_uninitialized(first) {
+            if self.sessions.is_uninitialized(&self.engine, first) {
                 break;
             }
             self.sessions.uninitialized.pop_front();
@@ -364,35 +489,19 @@ impl Server {
         true
     }
 
-    fn is_uninitialized(&self, key: Key) -> bool {
-        let channel = self.sessions.get(key).map(|s| s.channel);
-        channel
-            .and_then(|c| self.engine.session_status(ChannelId(c)))
-            .is_some_and(|status| !status.is_initialized)
-    }
-
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
-        self.schedule_session_check();
+        self.sessions.schedule_check(self.now, self.config.session_idle_timeout);
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
         self.engine.exchanges().mark_session(channel, session);
         session
     }
 
-    /// Returns the revision of a session.
-    pub(super) fn session_version(&self, key: Key) -> Option<Version> {
-        let channel = self.sessions.get(key)?.channel;
-        self.engine.session_status(ChannelId(channel)).map(|status| status.version)
-    }
-
     /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
     pub(super) fn end_session(&mut self, key: Key) {
         let Some(session) = self.sessions.remove(key) else { return };
-        if self.sessions.len() == 0 {
-            self.session_check_at = None;
-        }
         let calls: Vec<Key> = match session.call_count {
             0 => Vec::new(),
-            _ => session.exchanges.keys(&mut self.exchanges),
+            _ => self.exchanges.indexed(&session.exchanges),
         };
         for exchange in session.open_get_streams() {
             self.finish(exchange);
@@ -400,40 +509,22 @@ impl Server {
         // With its channel all calls of the session end. One after the other, their streams would look for them.
         self.engine.exchanges().remove(self.now, session.channel);
         for exchange in calls {
-            if self.exchanges.get(exchange).is_some_and(|x| x.counts_as_call) {
+            if self.exchanges.get(exchange).is_some_and(|x| x.place().is_call) {
                 self.finish(exchange);
             }
         }
     }
 
-    /// Ends the session whose messages the engine has on this channel.
-    pub(super) fn end_session_of(&mut self, channel: Key) {
-        if let Some(session) = self.engine.exchanges().session_of(channel) {
-            self.end_session(session);
-        }
-    }
-
     /// Removes sessions that were idle for `session_idle_timeout`.
     pub(super) fn expire_sessions(&mut self) {
-        let (now, idle) = (self.now, self.config.session_idle_timeout);
-        let expired: Vec<Key> = self
-            .sessions
-            .table
-            .iter()
-            .filter(|(_, s)| !s.has_open_get_stream() && s.call_count == 0 && s.last_seen + idle <= now)
-            .map(|(key, _)| key)
-            .collect();
-        for key in expired {
-            self.end_session(key);
+        let expired = self.sessions.take_expired(self.now, self.config.session_idle_timeout);
+        for key in &expired {
+            self.end_session(*key);
         }
-        // Memory of many closed sessions.
-        self.sessions.table.trim();
+        if !expired.is_empty() {
+            self.sessions.trim();
+        }
     }
-}
-
-/// Returns what exchanges of a session are ordered by.
-const fn stream_order(x: &ServerExchange) -> (u32, bool) {
-    (x.stream_number, !x.counts_as_call)
 }
 
 #[cfg(test)]
@@ -591,6 +682,34 @@ mod tests {
         let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
         let secret = format!("{:?}", sessions.get(key).expect("there").secret.0);
         assert!(!format!("{sessions:?}").contains(&secret));
+    }
+
+    #[test]
+    fn session_with_an_open_call_does_not_expire() {
+        use crate::http::server::Kind;
+        let (mut sessions, mut exchanges) = (SessionTable::default(), ExchangeTable::new(1));
+        let (mut entropy, idle) = (Entropy::new([7; 32], 0), Duration::from_secs(16));
+        let channel = Key { slot: 0, generation: 0 };
+        let [busy, quiet] = [0; 2].map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy));
+        sessions.schedule_check(Instant::ZERO, idle);
+        let call = exchanges.open(Kind::Post, Instant::ZERO);
+        if let Some(x) = exchanges.get_mut(call) {
+            x.set_session(Some(busy));
+        }
+        sessions.begin_call(&mut exchanges, call);
+        assert_eq!(sessions.get(busy).map(HttpSession::call_count), Some(1));
+        assert_eq!(sessions.find_call(&mut exchanges, busy, 0), Some(call));
+        assert!(sessions.take_expired(Instant::ZERO, idle).is_empty(), "it is not time to look");
+        let now = Instant::ZERO + idle;
+        assert_eq!(sessions.take_expired(now, idle), [quiet]);
+        assert_eq!(sessions.next_deadline(), Some(now + idle / 16), "one is left");
+        sessions.end_call(&mut exchanges, call);
+        assert_eq!(sessions.find_call(&mut exchanges, busy, 0), None);
+        assert_eq!(sessions.take_expired(now + idle, idle), [busy, quiet]);
+        for session in [busy, quiet] {
+            assert!(sessions.remove(session).is_some());
+        }
+        assert_eq!(sessions.next_deadline(), None);
     }
 
     #[test]

@@ -1,0 +1,736 @@
+//! The table of the exchanges of a server: which have output, which are streams, whose they are, and their deadlines.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::events::{write_entry, write_event_head};
+use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
+use super::get_streams::{UnwrittenEvent, UnwrittenEvents};
+use super::refusal::{Refusal, no_session};
+use super::replay::ReplayEntry;
+use super::request_headers::RequestHeaders;
+use crate::deadlines::Deadlines;
+use crate::frame::sse::{EVENT_END, EventHead};
+use crate::head::{BodySize, Fields};
+use crate::http::fields;
+use crate::outbox::Outbox;
+use crate::rpc::encode;
+use crate::server::ExchangeBuffers;
+use crate::slab::list::{List, ListLinks, ListNode};
+use crate::slab::tree::{Tree, TreeLinks, TreeNode};
+use crate::slab::{Key, Slab};
+use crate::time::Instant;
+
+/// Delay after which the memory of closed exchanges is released.
+const TRIM_DELAY: Duration = Duration::from_secs(1);
+
+/// An exchange: its request and its response.
+#[derive(Debug)]
+pub(super) struct ServerExchange {
+    pub(super) kind: Kind,
+    pub(super) phase: RequestPhase,
+    pub(super) form: ResponseForm,
+    pub(super) headers: RequestHeaders,
+    /// The fault that refuses the request after authorization.
+    pub(super) rejection: Option<HeadRejection>,
+    /// CORS is enabled, so `Vary: Origin` is needed.
+    pub(super) cors_enabled: bool,
+    pub(super) body: RequestBody,
+    /// The whole body was received.
+    pub(super) body_complete: bool,
+    /// The engine's stream of its messages.
+    pub(super) stream: Option<Key>,
+    /// The number of the last event on that stream.
+    pub(super) last_event: u32,
+    pub(super) is_modern: bool,
+    /// The response carries the id of a new session.
+    pub(super) announces_session: bool,
+    pub(super) response: Option<Response>,
+    pub(super) out: Outbox,
+    /// Memory for the fields of the response.
+    spare_fields: Fields,
+    /// Memory for a stream of the engine.
+    pub(super) spare: ExchangeBuffers,
+    /// Nothing will be added to `out`.
+    pub(super) output_complete: bool,
+    /// The client disconnected.
+    pub(super) client_gone: bool,
+    /// Events of a GET stream that may not have been written yet.
+    pub(super) unwritten: Option<Box<UnwrittenEvents>>,
+    /// Time at which output was sent last, or at which the request was complete.
+    pub(super) idle_since: Instant,
+    principal: Option<Box<str>>,
+    place: SessionPlace,
+    /// The exchange is in the index of its session.
+    is_indexed: bool,
+    /// Links of that index.
+    links: TreeLinks,
+    /// A stream without an end of its own.
+    is_open_ended: bool,
+    /// Links of `ExchangeTable::quietest`.
+    quiet_links: ListLinks,
+    /// The exchange is in `ExchangeTable::ready`.
+    is_marked_ready: bool,
+}
+
+/// The place of an exchange in a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionPlace {
+    /// The session of the request.
+    pub(super) session: Option<Key>,
+    /// The number of the stream within the session, for event ids; 0 while it has none.
+    pub(super) number: u32,
+    /// Counted as an open call of the session.
+    pub(super) is_call: bool,
+}
+
+impl SessionPlace {
+    /// Returns whether the index of the session has the exchange.
+    const fn is_indexed(&self) -> bool {
+        self.is_call || self.number > 0
+    }
+
+    /// Returns what exchanges of a session are ordered by: the call of a number comes first.
+    const fn order(&self) -> (u32, bool) {
+        (self.number, !self.is_call)
+    }
+}
+
+impl TreeNode for ServerExchange {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+impl ListNode for ServerExchange {
+    fn list_links(&self) -> ListLinks {
+        self.quiet_links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.quiet_links = links;
+    }
+}
+
+impl ServerExchange {
+    fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
+        let parts = core::mem::take(parts);
+        Self {
+            kind,
+            phase: RequestPhase::ReceivingBody,
+            form: ResponseForm::Undecided,
+            headers: RequestHeaders::new(parts.header_buffer),
+            rejection: None,
+            cors_enabled: false,
+            body: RequestBody::None,
+            body_complete: false,
+            stream: None,
+            last_event: 0,
+            is_modern: false,
+            announces_session: false,
+            response: None,
+            out: parts.out,
+            spare_fields: parts.fields,
+            spare: parts.stream,
+            output_complete: false,
+            client_gone: false,
+            unwritten: None,
+            idle_since: now,
+            principal: None,
+            place: SessionPlace::default(),
+            is_indexed: false,
+            links: TreeLinks::default(),
+            is_open_ended: false,
+            quiet_links: ListLinks::NONE,
+            is_marked_ready: false,
+        }
+    }
+
+    /// Returns the party for which the request acts, if it is authenticated.
+    pub(super) fn principal(&self) -> Option<&str> {
+        self.principal.as_deref()
+    }
+
+    pub(super) const fn place(&self) -> SessionPlace {
+        self.place
+    }
+
+    pub(super) const fn session(&self) -> Option<Key> {
+        self.place.session
+    }
+
+    /// Sets the session of a request that has neither a number nor an open call there.
+    pub(super) const fn set_session(&mut self, session: Option<Key>) {
+        if !self.is_indexed {
+            self.place.session = session;
+        }
+    }
+
+    /// Returns whether more output may follow, and somebody who takes it.
+    const fn is_live(&self) -> bool {
+        !self.client_gone && !self.output_complete
+    }
+
+    /// Returns whether the exchange may end for another stream.
+    const fn may_end_for_another(&self) -> bool {
+        self.is_open_ended && matches!(self.kind, Kind::Get | Kind::Post)
+    }
+
+    /// Returns empty fields for a response, with reused memory.
+    pub(super) fn fields(&mut self) -> Fields {
+        core::mem::take(&mut self.spare_fields)
+    }
+
+    /// Sets the response, and adds the fields of every response.
+    pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
+        if self.cors_enabled {
+            // Also without an origin: a cached response must not be shown to a page.
+            fields.push(fields::VARY, b"Origin");
+        }
+        if let Some(origin) = self.headers.cors_origin() {
+            fields.push(fields::ALLOW_ORIGIN, origin);
+            fields.push(fields::EXPOSE_HEADERS, fields::CORS_EXPOSED_HEADERS.as_bytes());
+        }
+        self.response = Some(Response { status, fields, size });
+    }
+}
+
+/// Memory of a closed exchange, for the next one.
+#[derive(Debug, Default)]
+struct SpareBuffers {
+    header_buffer: Vec<u8>,
+    out: Outbox,
+    fields: Fields,
+    stream: ExchangeBuffers,
+}
+
+impl SpareBuffers {
+    /// Larger buffers are not kept.
+    const MAX_CAPACITY: usize = 4 << 10;
+
+    /// Takes the memory of a closed exchange. Returns its principal.
+    fn reclaim(&mut self, x: ServerExchange) -> Option<Box<str>> {
+        let mut header_buffer = x.headers.into_buffer();
+        header_buffer.clear();
+        let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
+        fields.clear();
+        let mut out = x.out;
+        out.clear_for_reuse();
+        *self = Self { header_buffer, out, fields, stream: x.spare };
+        if self.header_buffer.capacity() > Self::MAX_CAPACITY
+            || self.out.capacity() > Self::MAX_CAPACITY
+            || self.stream.capacity() > Self::MAX_CAPACITY
+        {
+            *self = Self::default();
+        }
+        x.principal
+    }
+}
+
+/// The exchanges of a server; see the [module](self).
+///
+/// Invariants: `ready` has each exchange that is marked so, once; `open_ended` and `principals` equal a count; `quietest`
+/// has the streams that may end for another one (`table_equals_a_walk_after_every_step`). Every exchange with a stream
+/// has an entry in `checks`, until its output is complete.
+#[derive(Debug)]
+pub(super) struct ExchangeTable {
+    slab: Slab<ServerExchange>,
+    /// Exchanges with output, in order; removed ones may be among them.
+    ready: VecDeque<Key>,
+    /// Number of streams without an end of their own: GET streams, subscriptions, and the streams of HTTP+SSE.
+    open_ended: usize,
+    /// The largest number of them.
+    max_open_ended: usize,
+    /// Those that may end for another one, the quietest one first.
+    quietest: List,
+    /// Number of exchanges of each principal.
+    principals: BTreeMap<Box<str>, usize>,
+    checks: Deadlines<Key>,
+    /// Memory of closed exchanges, for the next one.
+    spare: SpareBuffers,
+    /// Time at which that memory is released.
+    trim_at: Option<Instant>,
+}
+
+impl ExchangeTable {
+    /// Creates a table for at most this number of streams without an end of their own.
+    pub(super) fn new(max_open_ended: usize) -> Self {
+        Self {
+            slab: Slab::new(),
+            ready: VecDeque::new(),
+            open_ended: 0,
+            max_open_ended,
+            quietest: List::new(),
+            principals: BTreeMap::new(),
+            checks: Deadlines::new(),
+            spare: SpareBuffers::default(),
+            trim_at: None,
+        }
+    }
+
+    // ---- exchanges -------------------------------------------------------------------------------------------
+
+    pub(super) const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.slab.iter().map(|(key, _)| key)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<&ServerExchange> {
+        self.slab.get(key)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut ServerExchange> {
+        self.slab.get_mut(key)
+    }
+
+    /// Opens an exchange with the memory of a closed one.
+    pub(super) fn open(&mut self, kind: Kind, now: Instant) -> Key {
+        self.slab.insert(ServerExchange::new(kind, now, &mut self.spare))
+    }
+
+    /// Opens the exchange of a stream whose client is gone and may resume it.
+    pub(super) fn open_detached(&mut self, now: Instant) -> Key {
+        let x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
+        self.slab.insert(ServerExchange { client_gone: true, ..x })
+    }
+
+    /// Removes an exchange that no index has, and keeps some of its memory.
+    pub(super) fn remove(&mut self, now: Instant, key: Key) {
+        self.set_open_ended(key, false);
+        let Some(x) = self.slab.remove(key) else { return };
+        if let Some(principal) = self.spare.reclaim(x) {
+            self.release_principal(&principal);
+        }
+        if self.slab.is_empty() && self.trim_at.is_none() {
+            self.trim_at = Some(now + TRIM_DELAY);
+        }
+    }
+
+    // ---- output ----------------------------------------------------------------------------------------------
+
+    /// Queues an exchange whose client is there, unless it is queued.
+    pub(super) fn mark_ready(&mut self, key: Key) {
+        if let Some(x) = self.slab.get_mut(key).filter(|x| !x.client_gone) {
+            if !core::mem::replace(&mut x.is_marked_ready, true) {
+                self.ready.push_back(key);
+            }
+        }
+    }
+
+    /// Returns the next exchange that was queued.
+    pub(super) fn pop_ready(&mut self) -> Option<Key> {
+        while let Some(key) = self.ready.pop_front() {
+            if let Some(x) = self.slab.get_mut(key) {
+                x.is_marked_ready = false;
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Writes an event of a GET stream, which is unwritten until it was consumed; `has_id` if it can be resumed after.
+    pub(super) fn write_get_event(&mut self, now: Instant, key: Key, entry: ReplayEntry, has_id: bool) {
+        let Some(x) = self.slab.get_mut(key) else { return };
+        if has_id {
+            write_entry(&mut x.out, &entry);
+        } else {
+            x.out.write(|out| write_event_head(out, &EventHead::default()));
+            x.out.push_bytes(&entry.message);
+            x.out.push(EVENT_END);
+        }
+        x.idle_since = now;
+        let end = x.out.consumed() + x.out.len() as u64;
+        let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
+        x.unwritten.get_or_insert_default().0.push_back(event);
+        self.record_activity(key);
+        self.mark_ready(key);
+    }
+
+    /// Responds with a JSON body.
+    pub(super) fn answer_with_body(&mut self, key: Key, status: u16, body: &[u8], mut fields: Fields) {
+        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        if let Some(x) = self.slab.get_mut(key) {
+            x.out.push(body);
+        }
+        self.answer(key, status, fields, BodySize::Exact(body.len() as u64));
+    }
+
+    /// Responds without a body.
+    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
+        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
+        self.answer(key, status, fields, size);
+    }
+
+    fn answer(&mut self, key: Key, status: u16, fields: Fields, size: BodySize) {
+        let Some(x) = self.slab.get_mut(key) else { return };
+        x.output_complete = true;
+        x.phase = RequestPhase::Active;
+        x.respond(status, fields, size);
+        self.mark_ready(key);
+    }
+
+    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
+        self.refuse_with(key, refusal, Fields::new());
+    }
+
+    /// Refuses a request with these fields in the response.
+    pub(super) fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
+        if refusal.status == 503 {
+            fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
+        }
+        // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
+        fields.push(fields::CACHE_CONTROL, b"no-store");
+        let mut body = Vec::new();
+        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
+        body.pop();
+        self.answer_with_body(key, refusal.status, &body, fields);
+    }
+
+    /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).
+    pub(super) fn refuse_sessionless(&mut self, key: Key) {
+        if !self.get(key).is_some_and(|x| x.headers.names_modern_revision()) {
+            return self.refuse(key, &no_session());
+        }
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW, b"POST");
+        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
+    }
+
+    // ---- shares ----------------------------------------------------------------------------------------------
+
+    /// Sets the largest number of streams without an end of their own.
+    pub(super) const fn set_max_open_ended(&mut self, max: usize) {
+        self.max_open_ended = max;
+    }
+
+    pub(super) const fn has_room_for_open_ended(&self) -> bool {
+        self.open_ended < self.max_open_ended
+    }
+
+    /// Sets whether an exchange is a stream without an end of its own.
+    pub(super) fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
+        let Some(x) = self.slab.get_mut(key).filter(|x| x.is_open_ended != is_open_ended) else { return };
+        let may_end = x.may_end_for_another();
+        x.is_open_ended = is_open_ended;
+        if is_open_ended {
+            self.open_ended += 1;
+            if x.may_end_for_another() {
+                self.quietest.push(&mut self.slab, key);
+            }
+        } else {
+            self.open_ended -= 1;
+            if may_end {
+                self.quietest.remove(&mut self.slab, key);
+            }
+        }
+    }
+
+    /// Records that a message was sent on a stream.
+    pub(super) fn record_activity(&mut self, key: Key) {
+        if self.slab.get(key).is_some_and(ServerExchange::may_end_for_another) {
+            self.quietest.remove(&mut self.slab, key);
+            self.quietest.push(&mut self.slab, key);
+        }
+    }
+
+    /// Returns the quietest stream that may end for another one, of all or of one principal.
+    ///
+    /// That of a principal is looked for among all streams. This is needed only beyond the limit of the principal.
+    pub(super) fn quietest(&self, principal: Option<&str>) -> Option<Key> {
+        let mut all = self.quietest.iter(&self.slab);
+        let is_own = |x: &ServerExchange| principal.is_none() || x.principal() == principal;
+        all.find(|(_, x)| !x.client_gone && is_own(x)).map(|(key, _)| key)
+    }
+
+    /// Returns the number of exchanges of a principal.
+    pub(super) fn count_of(&self, principal: &str) -> usize {
+        self.principals.get(principal).copied().unwrap_or(0)
+    }
+
+    /// Sets the party for which an exchange acts, once.
+    pub(super) fn set_principal(&mut self, key: Key, principal: &str) {
+        if let Some(x) = self.slab.get_mut(key).filter(|x| x.principal.is_none()) {
+            x.principal = Some(principal.into());
+            *self.principals.entry(principal.into()).or_default() += 1;
+        }
+    }
+
+    fn release_principal(&mut self, principal: &str) {
+        if let Some(count) = self.principals.get_mut(principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.principals.remove(principal);
+            }
+        }
+    }
+
+    // ---- the index of a session ------------------------------------------------------------------------------
+
+    /// Marks an exchange as an open call of the session with this index.
+    pub(super) fn begin_call(&mut self, index: &mut Tree, key: Key) {
+        self.unindex(Some(index), key);
+        if let Some(x) = self.slab.get_mut(key) {
+            x.place.is_call = true;
+        }
+        self.index(index, key);
+    }
+
+    /// Marks an exchange as no call any more; `index` is that of its session, unless the session has ended.
+    pub(super) fn end_call(&mut self, mut index: Option<&mut Tree>, key: Key) {
+        self.unindex(index.as_deref_mut(), key);
+        let Some(x) = self.slab.get_mut(key) else { return };
+        x.place.is_call = false;
+        if let Some(index) = index.filter(|_| x.place.number > 0) {
+            self.index(index, key);
+        }
+    }
+
+    /// Adds an exchange to the index of its session, if the index has such ones.
+    #[inline]
+    pub(super) fn index(&mut self, index: &mut Tree, key: Key) {
+        let Some(x) = self.slab.get_mut(key).filter(|x| x.place.is_indexed()) else { return };
+        x.is_indexed = true;
+        let order = x.place.order();
+        let compare = |slot, x: &ServerExchange| (x.place.order(), slot).cmp(&(order, key.slot));
+        if let Ok(place) = index.place(&mut self.slab, compare) {
+            index.insert(&mut self.slab, place, key);
+        }
+    }
+
+    /// Removes an exchange from the index of its session, which is `None` if the session has ended.
+    #[inline]
+    pub(super) fn unindex(&mut self, index: Option<&mut Tree>, key: Key) {
+        let Some(x) = self.slab.get_mut(key) else { return };
+        if !core::mem::take(&mut x.is_indexed) {
+            return;
+        }
+        let order = x.place.order();
+        let compare = |slot, x: &ServerExchange| (x.place.order(), slot).cmp(&(order, key.slot));
+        if let Some(index) = index {
+            index.remove(&mut self.slab, key, compare);
+        }
+    }
+
+    /// Returns whether the index of its session has an exchange.
+    pub(super) fn is_indexed(&self, key: Key) -> bool {
+        self.slab.get(key).is_some_and(|x| x.is_indexed)
+    }
+
+    /// Sets the place of an exchange that no index has.
+    pub(super) fn set_place(&mut self, key: Key, place: SessionPlace) {
+        if let Some(x) = self.slab.get_mut(key).filter(|x| !x.is_indexed) {
+            x.place = place;
+        }
+    }
+
+    /// Returns the exchange of the call whose stream has a number.
+    pub(super) fn find_call(&mut self, index: &mut Tree, number: u32) -> Option<Key> {
+        index.find(&mut self.slab, |_, x| x.place.order().cmp(&(number, false)))
+    }
+
+    /// Returns an exchange whose stream has a number.
+    pub(super) fn find_stream(&mut self, index: &mut Tree, number: u32) -> Option<Key> {
+        index.find(&mut self.slab, |_, x| x.place.number.cmp(&number))
+    }
+
+    /// Returns all exchanges of an index.
+    pub(super) fn indexed(&mut self, index: &Tree) -> Vec<Key> {
+        index.keys(&mut self.slab)
+    }
+
+    // ---- time ------------------------------------------------------------------------------------------------
+
+    /// Sets the time at which an exchange is to be checked.
+    pub(super) fn schedule_check(&mut self, at: Instant, key: Key) {
+        let Self { checks, slab, .. } = self;
+        checks.arm(at, key);
+        checks.sweep(slab.len(), |_, key| slab.get(key).is_some_and(ServerExchange::is_live));
+    }
+
+    /// Returns the next exchange that is to be checked by now.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
+        self.checks.pop_due(now).map(|(_, key)| key)
+    }
+
+    /// Returns the time of the next check, or at which memory is released.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        let Self { checks, slab, .. } = self;
+        let check = checks.next(|_, key| slab.get(key).is_some_and(ServerExchange::is_live));
+        check.into_iter().chain(self.trim_at).min()
+    }
+
+    /// Releases the memory of closed exchanges if it is time, and no exchange is open.
+    pub(super) fn trim_if_due(&mut self, now: Instant) {
+        if self.trim_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.trim_at = None;
+        if self.slab.is_empty() {
+            self.spare = SpareBuffers::default();
+            self.slab.trim();
+            self.checks.trim(|_, _| false);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINCIPALS: [&str; 2] = ["alice", "bob"];
+
+    /// The exchanges of one session, and the index of the session.
+    struct Session {
+        table: ExchangeTable,
+        index: Tree,
+    }
+
+    impl Session {
+        fn new() -> Self {
+            Self { table: ExchangeTable::new(3), index: Tree::new() }
+        }
+
+        fn open(&mut self, kind: Kind) -> Key {
+            self.table.open(kind, Instant::ZERO)
+        }
+
+        fn set_place(&mut self, key: Key, number: u32, is_call: bool) {
+            self.table.unindex(Some(&mut self.index), key);
+            self.table.set_place(key, SessionPlace { session: None, number, is_call });
+            self.table.index(&mut self.index, key);
+        }
+
+        fn remove(&mut self, now: Instant, key: Key) {
+            self.table.unindex(Some(&mut self.index), key);
+            self.table.remove(now, key);
+        }
+
+        /// Compares what is kept with a walk over all exchanges.
+        fn check(&mut self) {
+            let table = &mut self.table;
+            let open = || table.slab.iter();
+            assert_eq!(table.open_ended, open().filter(|(_, x)| x.is_open_ended).count());
+
+            for (key, x) in open() {
+                let times = table.ready.iter().filter(|ready| **ready == key).count();
+                assert_eq!(times, usize::from(x.is_marked_ready));
+                assert_eq!(x.is_indexed, x.place.is_indexed());
+            }
+            for principal in PRINCIPALS {
+                let own = || open().filter(|(_, x)| x.principal() == Some(principal));
+                assert_eq!(table.count_of(principal), own().count());
+                assert_eq!(
+                    table.quietest(Some(principal)).is_some(),
+                    own().any(|(_, x)| x.may_end_for_another())
+                );
+            }
+            let mut quiet: Vec<Key> = table.quietest.iter(&table.slab).map(|(key, _)| key).collect();
+            quiet.sort_unstable();
+            let mut expected: Vec<Key> =
+                open().filter(|(_, x)| x.may_end_for_another()).map(|(key, _)| key).collect();
+            expected.sort_unstable();
+            assert_eq!(quiet, expected);
+            let mut places: Vec<_> = open().filter(|(_, x)| x.is_indexed).collect();
+            places.sort_by_key(|(key, x)| (x.place.order(), key.slot));
+            let places: Vec<Key> = places.into_iter().map(|(key, _)| key).collect();
+            assert_eq!(table.indexed(&self.index), places);
+        }
+    }
+
+    #[test]
+    fn table_equals_a_walk_after_every_step() {
+        let (mut session, mut keys, mut random) = (Session::new(), Vec::new(), 5_u32);
+        for step in 0..4_000_u64 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (choice, at) = ((random >> 16) % 9, (random >> 8) as usize);
+            let now = Instant::from_micros(step * 1_000);
+            let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
+            let Session { table, .. } = &mut session;
+            match (choice, key) {
+                (0 | 1, _) => {
+                    let kind = [Kind::Post, Kind::Get, Kind::HttpSse, Kind::Other][at % 4];
+                    keys.push(session.open(kind));
+                }
+                (2, Some(key)) => table.mark_ready(key),
+                (3, Some(key)) => table.set_open_ended(key, at % 3 > 0),
+                (4, Some(key)) => table.set_principal(key, PRINCIPALS[at % 2]),
+                (5, Some(key)) => table.record_activity(key),
+                // Of the exchanges with one number at most one is the call.
+                (6, Some(key)) => session.set_place(key, (at % 7) as u32, false),
+                (7, Some(key)) => session.set_place(key, 100 + key.slot, at % 2 == 0),
+                (8, Some(_)) if at % 2 == 0 => drop(table.pop_ready()),
+                (8, Some(key)) => {
+                    keys.retain(|other| *other != key);
+                    session.remove(now, key);
+                }
+                _ => {}
+            }
+            session.check();
+        }
+        assert!(keys.len() > 10 && session.table.open_ended > session.table.max_open_ended);
+        keys.iter().for_each(|key| session.remove(Instant::ZERO, *key));
+        session.check();
+        assert!(session.table.principals.is_empty() && session.table.pop_ready().is_none());
+        let trim_at = session.table.next_deadline().expect("memory is kept for a while");
+        session.table.trim_if_due(trim_at);
+        assert_eq!((session.table.capacity(), session.table.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn call_of_a_number_comes_before_the_exchanges_that_lost_the_stream() {
+        let mut session = Session::new();
+        let [old, call, other] = [0; 3].map(|_| session.open(Kind::Post));
+        session.set_place(old, 7, false);
+        session.set_place(call, 7, true);
+        session.set_place(other, 8, false);
+        let Session { table, index } = &mut session;
+        assert_eq!((table.find_call(index, 7), table.find_call(index, 8)), (Some(call), None));
+        table.unindex(Some(index), call);
+        assert_eq!((table.find_call(index, 7), table.find_stream(index, 7)), (None, Some(old)));
+        table.unindex(None, old);
+        assert!(!table.is_indexed(old), "its session has ended");
+    }
+
+    #[test]
+    fn quietest_stream_is_the_one_without_messages_for_longest() {
+        let mut session = Session::new();
+        let keys = [Kind::Get, Kind::HttpSse, Kind::Post].map(|kind| session.open(kind));
+        let table = &mut session.table;
+        for key in keys {
+            assert!(table.has_room_for_open_ended());
+            table.set_open_ended(key, true);
+        }
+        assert!(!table.has_room_for_open_ended());
+        assert_eq!(table.quietest(None), Some(keys[0]));
+        table.record_activity(keys[0]);
+        assert_eq!(table.quietest(None), Some(keys[2]), "the stream of HTTP+SSE is its session");
+        table.set_principal(keys[0], "alice");
+        assert_eq!((table.quietest(Some("alice")), table.quietest(Some("bob"))), (Some(keys[0]), None));
+    }
+
+    #[test]
+    fn check_of_a_complete_exchange_is_no_deadline() {
+        let mut session = Session::new();
+        let keys = [Kind::Post, Kind::Post].map(|kind| session.open(kind));
+        let table = &mut session.table;
+        for (key, at) in keys.into_iter().zip([20, 10]) {
+            table.schedule_check(Instant::from_micros(at), key);
+        }
+        assert_eq!(table.next_deadline(), Some(Instant::from_micros(10)));
+        table.answer_empty(keys[1], 202, Fields::new());
+        assert_eq!(table.next_deadline(), Some(Instant::from_micros(20)));
+        assert_eq!(table.pop_ready(), Some(keys[1]));
+    }
+}
