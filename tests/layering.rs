@@ -66,7 +66,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // Entries that applications register by name. It answers calls and runs nothing.
-    ("router", "change identity json methods model raw rpc server shape uri validate version"),
+    ("router", "change identity json methods model raw rpc server shape slab uri validate version"),
     // Engines on byte streams.
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
