@@ -76,7 +76,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change diagnostic error frame identity json key_queue limits meta methods model outbox raw rpc seal shape slab tap time validate version";
+const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc seal shape slab tap time validate version";
 const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json key_queue limits meta methods model outbox raw rpc server slab tap time uri version";
 
 /// Modules for tests and measurements, which may use every module.
