@@ -163,8 +163,9 @@ fn append_zeros(mut value: u64, zeros: u32) -> Option<u64> {
 }
 
 impl Ord for RequestId {
-    // Inline, because a search of an index compares many integers.
-    #[inline]
+    // A search of an index compares many integers. A small program has one copy.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
             (Repr::Int(a), Repr::Int(b)) => a.cmp(b),
