@@ -68,7 +68,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // Entries that applications register by name. It answers calls and runs nothing.
-    ("router", "change identity json methods model raw rpc server shape uri validate version"),
+    ("router", "change identity json methods model raw rpc server shape slab uri validate version"),
     // Engines on byte streams.
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
@@ -78,7 +78,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change diagnostic error frame identity json key_queue limits meta methods model outbox raw rpc seal shape slab tap time validate version";
+const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc seal shape slab tap time validate version";
 const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json key_queue limits meta methods model outbox raw rpc server slab tap time uri version";
 
 /// Modules for tests and measurements, which may use every module.

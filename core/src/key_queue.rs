@@ -17,6 +17,7 @@ pub(crate) struct KeyQueue {
 
 impl KeyQueue {
     /// Returns the number of keys that were not removed.
+    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.live
     }
@@ -28,7 +29,6 @@ impl KeyQueue {
     }
 
     /// Prepends a key, which must be live.
-    #[cfg(feature = "http")]
     pub(crate) fn push_front(&mut self, key: Key) {
         self.keys.push_front(key);
         self.live += 1;
@@ -56,6 +56,7 @@ impl KeyQueue {
     }
 
     /// Returns the keys from the oldest to the newest; dead ones are among them.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Key> {
         self.keys.iter().copied()
     }

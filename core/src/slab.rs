@@ -25,7 +25,7 @@ macro_rules! key {
 }
 pub(crate) use key;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SlabSlot<T> {
     generation: u32,
     value: Option<T>,
@@ -36,7 +36,7 @@ struct SlabSlot<T> {
 const NO_SLOT: u32 = u32::MAX;
 
 /// A table with reusable slots; see the [module](self).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Slab<T> {
     slots: Vec<SlabSlot<T>>,
     first_free: u32,

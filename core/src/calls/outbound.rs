@@ -145,7 +145,7 @@ pub(crate) struct OutboundCall {
     pub(crate) idle_deadline: Instant,
     /// Ends the call in any case.
     pub(crate) total_deadline: Instant,
-    /// Slots of the neighbours in the list of the channel. Request ids have 16 bits for a slot, too.
+    /// Slots of the neighbours in a list: that of the channel, or of the queue. Request ids have 16 bits for a slot, too.
     neighbours: (u16, u16),
 }
 
@@ -355,21 +355,18 @@ impl CallSlab {
         Some(call)
     }
 
-    /// Adds a call to the list of its channel.
-    pub(super) fn insert_into(&mut self, list: &mut List, call: OutboundCall) -> Key {
-        let key = self.insert(call);
+    /// Adds a call to a list. A call is in one list at a time.
+    pub(crate) fn push_to(&mut self, list: &mut List, key: Key) {
         list.push(&mut self.slab, key);
-        key
     }
 
-    /// Removes a call that is in the list of its channel.
-    pub(super) fn remove_from(&mut self, list: &mut List, key: Key) -> Option<OutboundCall> {
+    /// Takes a call out of its list.
+    pub(crate) fn take_from(&mut self, list: &mut List, key: Key) {
         list.remove(&mut self.slab, key);
-        self.remove(key)
     }
 
     /// Returns the keys of the calls in a list.
-    pub(super) fn keys_of(&self, list: &List) -> alloc::vec::Vec<Key> {
+    pub(crate) fn keys_of(&self, list: &List) -> alloc::vec::Vec<Key> {
         list.iter(&self.slab).map(|(key, _)| key).collect()
     }
 

@@ -126,7 +126,9 @@ impl<R: Role> Endpoint<R> {
         let (channel, root) = (call.channel, self.root_channel(call.channel));
         self.channels.get_mut(root)?.request_count += 1;
         let requests = &mut self.channels.get_mut(channel)?.requests;
-        Some(self.outbound.calls.insert_into(requests, call))
+        let key = self.outbound.calls.insert(call);
+        self.outbound.calls.push_to(requests, key);
+        Some(key)
     }
 
     /// Removes a call that [`begin_request`](Self::begin_request) added.
@@ -136,10 +138,10 @@ impl<R: Role> Endpoint<R> {
         if let Some(c) = self.channels.get_mut(root) {
             c.request_count = c.request_count.saturating_sub(1);
         }
-        match self.channels.get_mut(channel) {
-            Some(c) => self.outbound.calls.remove_from(&mut c.requests, key),
-            None => self.outbound.calls.remove(key),
+        if let Some(c) = self.channels.get_mut(channel) {
+            self.outbound.calls.take_from(&mut c.requests, key);
         }
+        self.outbound.calls.remove(key)
     }
 
     /// Returns the calls of a channel that [`begin_request`](Self::begin_request) added, in order.

@@ -115,7 +115,7 @@ impl Calls {
         }
         call.queued = Some(Box::new(queued));
         let key = common.endpoint.outbound.calls.insert(call);
-        self.queue.get_or_insert_default().push(key, cost);
+        self.queue.get_or_insert_default().push(&mut common.endpoint.outbound.calls, key, cost);
         Ok(CallKey(key))
     }
 
@@ -153,7 +153,7 @@ impl Calls {
     /// Sends the queued calls when the connection is ready.
     pub(super) fn flush_queue(&mut self, common: &mut CommonState) {
         let Some(queue) = self.queue.take() else { return };
-        for key in queue.iter() {
+        for key in queue.keys(&common.endpoint.outbound.calls) {
             let now = common.endpoint.now;
             let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
@@ -192,9 +192,7 @@ impl Calls {
         let queued = common.endpoint.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
         if let Some(queued) = queued {
             if let Some(queue) = &mut self.queue {
-                let calls = &common.endpoint.outbound.calls;
-                let is_queued = |key| calls.get(key).is_some_and(|c| c.queued.is_some());
-                queue.record_removal(queued.cost(), is_queued);
+                queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
             }
         } else if let Some(sent) = self.wire_key(key) {
             common.endpoint.send_cancellation(sent, reason);

@@ -63,13 +63,13 @@ impl EventQueue {
     }
 
     /// Queues a change, unless an equal one was not polled yet.
-    pub(super) fn push_change(&mut self, subscription: Option<SubscriptionKey>, change: &Change) {
+    pub(super) fn push_change(&mut self, subscription: Option<SubscriptionKey>, change: Change) {
         let is_queued = self.revocable().any(|event| match event {
-            Event::Changed { key, change: other } => *key == subscription && other == change,
+            Event::Changed { key, change: other } => *key == subscription && *other == change,
             _ => false,
         });
         if !is_queued {
-            self.push_back(Event::Changed { key: subscription, change: change.clone() });
+            self.push_back(Event::Changed { key: subscription, change });
         }
     }
 
@@ -140,8 +140,8 @@ mod tests {
             match step * 7 % 11 {
                 0 | 1 => queue.push_back(input_event(step)),
                 2 => queue.push_progress(call, Progress::new(step as f64)),
-                3 => queue.push_change(Some(subscription(step)), &Change::Tools),
-                4 => queue.push_change(None, &Change::Resources),
+                3 => queue.push_change(Some(subscription(step)), Change::Tools),
+                4 => queue.push_change(None, Change::Resources),
                 5 => queue.remove_subscription(subscription(step)),
                 6 | 7 => queue.withdraw_input(input(step.saturating_sub(5))),
                 8 => queue.push_back(Event::ElicitationComplete("e".into())),
@@ -170,15 +170,15 @@ mod tests {
     #[test]
     fn equal_change_and_newer_progress_are_merged_until_polled() {
         let (mut queue, call) = (EventQueue::default(), CallKey(Key { slot: 0, generation: 0 }));
-        queue.push_change(None, &Change::Tools);
-        queue.push_change(None, &Change::Tools);
+        queue.push_change(None, Change::Tools);
+        queue.push_change(None, Change::Tools);
         queue.push_progress(call, Progress::new(1.0));
         queue.push_progress(call, Progress::new(2.0));
         assert!(queue.len() == 2 && queue.pop_front().is_some());
         assert!(
             matches!(queue.pop_front(), Some(Event::Progress { progress, .. }) if progress.progress == 2.0)
         );
-        queue.push_change(None, &Change::Tools);
+        queue.push_change(None, Change::Tools);
         assert_eq!(queue.len(), 1);
     }
 }

@@ -23,7 +23,7 @@ impl ListFlags {
         }
     }
 
-    /// Returns the flags in the order of the queues.
+    /// Returns the flags in the order of the lists.
     pub(super) const fn as_array(self) -> [bool; 3] {
         [self.tools, self.prompts, self.resources]
     }
@@ -48,8 +48,13 @@ pub(super) fn sorted_uris(filter: &SubscriptionFilter) -> Vec<Box<str>> {
 
 /// Returns whether `uri` is the resource or a part of it (RES-011).
 pub(super) fn covers(resource: &str, uri: &str) -> bool {
-    uri.strip_prefix(resource)
-        .is_some_and(|rest| rest.is_empty() || resource.ends_with('/') || rest.starts_with(['/', '?', '#']))
+    uri.starts_with(resource) && is_covered_by_prefix(uri, resource.len())
+}
+
+/// Returns whether `uri` is the resource whose URI is its first `end` bytes, or a part of it.
+pub(super) fn is_covered_by_prefix(uri: &str, end: usize) -> bool {
+    let (prefix, rest) = uri.as_bytes().split_at_checked(end).unwrap_or_default();
+    rest.is_empty() || prefix.ends_with(b"/") || matches!(rest, [b'/' | b'?' | b'#', ..])
 }
 
 #[cfg(test)]

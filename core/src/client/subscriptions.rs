@@ -15,31 +15,32 @@ use serde::Serialize;
 
 use super::common::CommonState;
 use super::event::{Event, SubscriptionKey};
-use super::subscription_filter::{ListFlags, covers, sorted_uris};
+use super::subscription_filter::{ListFlags, covers, is_covered_by_prefix, sorted_uris};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::{Serializer, object_members};
-use crate::key_queue::KeyQueue;
 use crate::limits::Limit;
 use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
 use crate::rpc::RequestId;
 use crate::shape;
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 
 /// All subscriptions, and the resource subscriptions at a legacy server; see the [module](self).
 ///
-/// Invariants: `unanswered` of a subscription is the number of its resources with a pending request; each resource names
-/// exactly the subscriptions that want it.
+/// Invariants: `unanswered` of a subscription is the number of its resources with a pending request; each list and each
+/// resource names exactly the subscriptions that want it, by the memberships of those.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     slab: Slab<Subscription>,
     /// Legacy subscriptions to each kind of list: tools, prompts, resources.
-    lists: [KeyQueue; 3],
+    lists: [List; 3],
+    memberships: Slab<Membership>,
     /// The resources that a legacy server was asked for.
     resources: Slab<ResourceSubscription>,
     by_uri: BTreeMap<Box<str>, Key>,
@@ -53,8 +54,8 @@ struct Subscription {
     lists: ListFlags,
     /// The resources, sorted.
     uris: Vec<Box<str>>,
-    /// The same in the table of resources (legacy).
-    resources: Vec<Key>,
+    /// Memberships in lists, and then in resources, in the order of `uris` (legacy).
+    memberships: Vec<Key>,
     /// The server has confirmed the subscription.
     acknowledged: bool,
     /// Number of resources that the server has not answered for (legacy).
@@ -66,9 +67,35 @@ struct Subscription {
 #[derive(Debug, Default)]
 struct ResourceSubscription {
     /// The subscriptions that want the resource.
-    subscribers: KeyQueue,
+    subscribers: List,
     /// The request to the server, until it is answered.
     pending_request: Option<Key>,
+}
+
+/// What a legacy subscription is a member of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Topic {
+    /// A kind of list, by its position.
+    List(usize),
+    Resource(Key),
+}
+
+/// A subscription among the others of a topic.
+#[derive(Debug)]
+struct Membership {
+    subscription: Key,
+    topic: Topic,
+    links: ListLinks,
+}
+
+impl ListNode for Membership {
+    fn list_links(&self) -> ListLinks {
+        self.links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.links = links;
+    }
 }
 
 impl Subscription {
@@ -118,7 +145,7 @@ impl Subscriptions {
             serial: 0,
             lists: ListFlags::from_filter(filter),
             uris: sorted_uris(filter),
-            resources: Vec::new(),
+            memberships: Vec::new(),
             acknowledged: false,
             unanswered: 0,
             listen: None,
@@ -157,8 +184,8 @@ impl Subscriptions {
         sub.serial = common.next_serial();
         let (serial, lists, uris) = (sub.serial, sub.lists, sub.uris.clone());
         let key = self.slab.insert(sub);
-        for (queue, _) in self.lists.iter_mut().zip(lists.as_array()).filter(|(_, wanted)| *wanted) {
-            queue.push(key);
+        for (list, _) in lists.as_array().into_iter().enumerate().filter(|(_, wanted)| *wanted) {
+            self.join(key, Topic::List(list));
         }
         for (uri, known) in uris.into_iter().zip(known) {
             let resource = match known.map_or_else(|| self.add_resource(common, main, uri), Ok) {
@@ -168,7 +195,7 @@ impl Subscriptions {
                     return Err(error);
                 }
             };
-            self.join_resource(key, resource);
+            self.join(key, Topic::Resource(resource));
         }
         self.acknowledge_if_answered(common, key);
         Ok(SubscriptionKey::new(serial, key))
@@ -187,14 +214,34 @@ impl Subscriptions {
         Ok(resource)
     }
 
-    /// Adds a subscription to a resource.
-    fn join_resource(&mut self, subscriber: Key, resource: Key) {
-        let Some(entry) = self.resources.get_mut(resource) else { return };
-        entry.subscribers.push(subscriber);
-        if let Some(sub) = self.slab.get_mut(subscriber) {
-            sub.resources.push(resource);
-            sub.unanswered += usize::from(entry.pending_request.is_some());
+    /// Adds a subscription to a topic.
+    fn join(&mut self, subscription: Key, topic: Topic) {
+        let Some(sub) = self.slab.get_mut(subscription) else { return };
+        let membership = self.memberships.insert(Membership { subscription, topic, links: ListLinks::NONE });
+        sub.memberships.push(membership);
+        if let Topic::Resource(resource) = topic {
+            sub.unanswered += usize::from(is_pending(&self.resources, resource));
         }
+        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
+            list.push(&mut self.memberships, membership);
+        }
+    }
+
+    /// Removes a subscription from a topic. The topic may have been removed before, with all of its members.
+    fn leave(&mut self, membership: Key) {
+        let Some(topic) = self.memberships.get(membership).map(|membership| membership.topic) else { return };
+        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
+            list.remove(&mut self.memberships, membership);
+        }
+        self.memberships.remove(membership);
+    }
+
+    /// Returns the memberships of a subscription in resources.
+    fn in_resources<'s>(&'s self, sub: &'s Subscription) -> impl Iterator<Item = (Key, &'s Membership)> {
+        sub.memberships.iter().filter_map(|key| match self.memberships.get(*key)? {
+            Membership { topic: Topic::List(_), .. } => None,
+            membership @ Membership { topic: Topic::Resource(resource), .. } => Some((*resource, membership)),
+        })
     }
 
     /// Ends a subscription at the request of the application.
@@ -213,12 +260,12 @@ impl Subscriptions {
             common.endpoint.send_cancellation(listen, None);
             common.endpoint.outbound.calls.remove(listen);
         } else {
-            let is_last = |resource: Key| {
-                self.resources.get(resource).is_some_and(|entry| entry.subscribers.len() <= 1)
+            let is_last = |(resource, membership): (Key, &Membership)| {
+                membership.links.is_alone() && self.resources.get(resource).is_some()
             };
-            let resources = sub.uris.iter().zip(&sub.resources);
+            let memberships = sub.uris.iter().zip(self.in_resources(sub));
             let last: Vec<Box<str>> =
-                resources.filter(|(_, resource)| is_last(**resource)).map(|(uri, _)| uri.clone()).collect();
+                memberships.filter(|(_, of)| is_last(*of)).map(|(uri, _)| uri.clone()).collect();
             common.check_capacity(last.len())?;
             let main = common.main_channel.ok_or(UseError::NotReady)?;
             for uri in last {
@@ -238,17 +285,7 @@ impl Subscriptions {
     /// Removes a subscription from the table, and from its lists and resources.
     fn remove(&mut self, key: Key) -> Option<Subscription> {
         let sub = self.slab.remove(key)?;
-        if sub.listen.is_none() {
-            let slab = &self.slab;
-            for (queue, _) in self.lists.iter_mut().zip(sub.lists.as_array()).filter(|(_, wanted)| *wanted) {
-                queue.record_removal(|key| slab.get(key).is_some());
-            }
-            for resource in &sub.resources {
-                if let Some(resource) = self.resources.get_mut(*resource) {
-                    resource.subscribers.record_removal(|key| slab.get(key).is_some());
-                }
-            }
-        }
+        sub.memberships.iter().for_each(|membership| self.leave(*membership));
         Some(sub)
     }
 
@@ -360,16 +397,16 @@ impl Subscriptions {
                 resource.pending_request = Some(request);
             }
         }
-        let mut subscriptions: Vec<Key> = Vec::new();
-        for (key, sub) in self.slab.iter_mut() {
-            let pending = |resource: &&Key| {
-                self.resources.get(**resource).is_some_and(|entry| entry.pending_request.is_some())
-            };
-            sub.acknowledged = false;
-            sub.unanswered = sub.resources.iter().filter(pending).count();
-            subscriptions.push(key);
-        }
-        for key in subscriptions {
+        let unanswered = |(key, sub)| {
+            let pending =
+                self.in_resources(sub).filter(|(resource, _)| is_pending(&self.resources, *resource));
+            (key, pending.count())
+        };
+        let unanswered: Vec<(Key, usize)> = self.slab.iter().map(unanswered).collect();
+        for (key, unanswered) in unanswered {
+            if let Some(sub) = self.slab.get_mut(key) {
+                (sub.acknowledged, sub.unanswered) = (false, unanswered);
+            }
             self.acknowledge_if_answered(common, key);
         }
     }
@@ -387,17 +424,21 @@ impl Subscriptions {
             return;
         };
         entry.pending_request = None;
-        let subscribers: Vec<Key> =
-            entry.subscribers.iter().filter(|key| self.slab.get(*key).is_some()).collect();
+        let members = entry.subscribers.iter(&self.memberships);
+        let members: Vec<(Key, Key)> = members.map(|(key, member)| (key, member.subscription)).collect();
         if refused {
             self.resources.remove(resource);
         }
-        for key in subscribers {
+        for (membership, key) in members {
             let Some(sub) = self.slab.get_mut(key) else { continue };
             sub.unanswered = sub.unanswered.saturating_sub(1);
-            if let Some(at) = sub.resources.iter().position(|other| *other == resource).filter(|_| refused) {
-                sub.resources.remove(at);
-                self.by_uri.remove(&sub.uris.remove(at));
+            if let Some(at) =
+                sub.memberships.iter().position(|other| *other == membership).filter(|_| refused)
+            {
+                let lists = sub.memberships.len().saturating_sub(sub.uris.len());
+                sub.memberships.remove(at);
+                self.by_uri.remove(&sub.uris.remove(at.saturating_sub(lists)));
+                self.leave(membership);
             }
             self.acknowledge_if_answered(common, key);
         }
@@ -413,12 +454,12 @@ impl Subscriptions {
     }
 
     /// Assigns a change of a legacy server to the subscriptions that want it.
-    fn receive_legacy_change(&self, common: &mut CommonState, method: &str, change: &Change) {
+    fn receive_legacy_change(&self, common: &mut CommonState, method: &str, change: Change) {
         let mut wanting: Vec<SubscriptionKey> = Vec::new();
-        let mut add = |queue: &KeyQueue| {
-            for key in queue.iter() {
-                let sub = self.slab.get(key).filter(|sub| sub.acknowledged);
-                if let Some(subscription) = sub.map(|sub| sub.key(key)) {
+        let mut add = |list: &List| {
+            for (_, Membership { subscription: key, .. }) in list.iter(&self.memberships) {
+                let sub = self.slab.get(*key).filter(|sub| sub.acknowledged);
+                if let Some(subscription) = sub.map(|sub| sub.key(*key)) {
                     // In the order in which they were made; those of several resources are merged.
                     if let Err(at) = wanting.binary_search(&subscription) {
                         wanting.insert(at, subscription);
@@ -427,51 +468,48 @@ impl Subscriptions {
             }
         };
         let [tools, prompts, resources] = &self.lists;
-        match change {
+        match &change {
             Change::Tools => add(tools),
             Change::Prompts => add(prompts),
             Change::Resources => add(resources),
-            Change::Resource(uri) => {
-                for resource in self.covering(uri) {
-                    if let Some(resource) = self.resources.get(resource) {
-                        add(&resource.subscribers);
-                    }
+            Change::Resource(uri) => self.visit_covering(uri, |resource| {
+                if let Some(resource) = self.resources.get(resource) {
+                    add(&resource.subscribers);
                 }
-            }
+            }),
         }
         // List changes are sent to every client; a resource change needs a subscription (RES-028).
-        if wanting.is_empty() {
+        let Some(last) = wanting.pop() else {
             if matches!(change, Change::Resource(_)) {
                 return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
             }
             // A cached list is outdated even without a subscription.
             return common.events.push_change(None, change);
-        }
+        };
         for subscription in wanting {
-            common.events.push_change(Some(subscription), change);
+            common.events.push_change(Some(subscription), change.clone());
         }
+        common.events.push_change(Some(last), change);
     }
 
-    /// Returns the resources that `uri` is or is a part of.
+    /// Visits the resources that `uri` is or is a part of.
     ///
-    /// Each step finds the last known URI that may be a prefix of `uri`, so there are at most as many as prefixes.
-    fn covering(&self, uri: &str) -> Vec<Key> {
-        let (mut found, mut bound) = (Vec::new(), uri);
+    /// Each step finds the last known URI up to a prefix of `uri` that would cover it. A shorter prefix can only be known
+    /// if it is a prefix of what was found, too.
+    fn visit_covering(&self, uri: &str, mut visit: impl FnMut(Key)) {
+        let mut bound = uri;
         loop {
             let up_to = (Bound::Unbounded, Bound::Included(bound));
-            let Some((known, resource)) = self.by_uri.range::<str, _>(up_to).next_back() else { break };
+            let Some((known, resource)) = self.by_uri.range::<str, _>(up_to).next_back() else { return };
             if covers(known, uri) {
-                found.push(*resource);
+                visit(*resource);
             }
             let common = known.bytes().zip(uri.bytes()).take_while(|(a, b)| a == b).count();
-            let shorter = if common == known.len() { common.checked_sub(1) } else { Some(common) };
-            let Some(mut end) = shorter else { break };
-            while !uri.is_char_boundary(end) {
-                end -= 1;
-            }
-            bound = uri.get(..end).unwrap_or_default();
+            let ends = if common == known.len() { 0..common } else { 0..common + 1 };
+            let shorter = ends.rev().find(|end| is_covered_by_prefix(uri, *end));
+            let Some(shorter) = shorter.and_then(|end| uri.get(..end)) else { return };
+            bound = shorter;
         }
-        found
     }
 
     // ---- both eras ----
@@ -502,7 +540,7 @@ impl Subscriptions {
             }
         };
         if !common.is_modern() {
-            return self.receive_legacy_change(common, method, &change);
+            return self.receive_legacy_change(common, method, change);
         }
         let Some(listen) = subscription_of(common, channel, method, params) else { return };
         let wanted = |(_, sub): &(Key, &mut Subscription)| {
@@ -511,7 +549,7 @@ impl Subscriptions {
             sub.acknowledged && (may_be_part || sub.wants(&change))
         };
         match self.find_by_listen(common, listen).filter(wanted).map(|(key, sub)| sub.key(key)) {
-            Some(subscription) => common.events.push_change(Some(subscription), &change),
+            Some(subscription) => common.events.push_change(Some(subscription), change),
             // SUB-003, SUB-004
             None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
         }
@@ -524,6 +562,23 @@ impl Subscriptions {
             report_end(common, sub.key(key), Some(error.clone()));
         }
     }
+}
+
+/// Returns the members of a topic.
+fn members<'s>(
+    lists: &'s mut [List; 3],
+    resources: &'s mut Slab<ResourceSubscription>,
+    topic: Topic,
+) -> Option<&'s mut List> {
+    match topic {
+        Topic::List(list) => lists.get_mut(list),
+        Topic::Resource(resource) => resources.get_mut(resource).map(|resource| &mut resource.subscribers),
+    }
+}
+
+/// Returns whether the server has not answered for a resource.
+fn is_pending(resources: &Slab<ResourceSubscription>, resource: Key) -> bool {
+    resources.get(resource).is_some_and(|resource| resource.pending_request.is_some())
 }
 
 fn report_end(common: &mut CommonState, key: SubscriptionKey, error: Option<CallError>) {

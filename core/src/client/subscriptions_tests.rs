@@ -33,22 +33,35 @@ fn resources(uris: &[&str]) -> SubscriptionFilter {
 
 /// Compares what is kept with a walk over all subscriptions.
 fn check(subs: &Subscriptions) {
-    for (key, entry) in subs.resources.iter() {
+    let check_members = |list: &List, topic: Topic| {
+        let is_member = |key: &Key| subs.memberships.get(*key).is_some_and(|m| m.topic == topic);
+        let members = |sub: &Subscription| sub.memberships.iter().filter(|key| is_member(key)).count();
         let wanting: Vec<Key> =
-            subs.slab.iter().filter(|(_, s)| s.resources.contains(&key)).map(|(key, _)| key).collect();
-        assert_eq!(entry.subscribers.len(), wanting.len());
-        let mut listed: Vec<Key> =
-            entry.subscribers.iter().filter(|key| subs.slab.get(*key).is_some()).collect();
+            subs.slab.iter().flat_map(|(key, sub)| core::iter::repeat_n(key, members(sub))).collect();
+        let mut listed: Vec<Key> = list.iter(&subs.memberships).map(|(_, m)| m.subscription).collect();
         listed.sort_unstable();
         assert_eq!(listed, wanting);
+    };
+    for (key, entry) in subs.resources.iter() {
+        check_members(&entry.subscribers, Topic::Resource(key));
     }
-    for (_, sub) in subs.slab.iter() {
-        let pending = |key: &&Key| subs.resources.get(**key).is_some_and(|r| r.pending_request.is_some());
-        assert_eq!(sub.unanswered, sub.resources.iter().filter(pending).count());
+    for (at, list) in subs.lists.iter().enumerate() {
+        check_members(list, Topic::List(at));
+    }
+    for (key, sub) in subs.slab.iter() {
+        let resources: Vec<Key> = subs.in_resources(sub).map(|(resource, _)| resource).collect();
+        assert_eq!(sub.unanswered, resources.iter().filter(|key| is_pending(&subs.resources, **key)).count());
         assert_eq!(sub.acknowledged, sub.unanswered == 0);
         let known: Vec<Key> = sub.uris.iter().map(|uri| subs.by_uri[uri]).collect();
-        assert_eq!(known, sub.resources);
+        assert_eq!(known, resources);
+        let of_lists = sub.lists.as_array().into_iter().enumerate().filter(|(_, wanted)| *wanted);
+        let topics = of_lists.map(|(at, _)| Topic::List(at)).chain(known.into_iter().map(Topic::Resource));
+        let members = sub.memberships.iter().map(|member| subs.memberships.get(*member).expect("live"));
+        assert!(
+            members.map(|member| (member.subscription, member.topic)).eq(topics.map(|topic| (key, topic)))
+        );
     }
+    assert_eq!(subs.memberships.len(), subs.slab.iter().map(|(_, sub)| sub.memberships.len()).sum::<usize>());
     assert_eq!(subs.by_uri.len(), subs.resources.len());
 }
 
@@ -63,7 +76,9 @@ fn resources_and_subscriptions_agree_after_every_step() {
             0..=2 => {
                 let uris: Vec<String> = (0..at % 4).map(|n| format!("a:{}", (at >> 3) % 7 + n)).collect();
                 let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
-                keys.extend(subs.subscribe(&mut common, &resources(&uris)));
+                let mut filter = resources(&uris);
+                filter.tools_list_changed = Some(at % 3 == 0);
+                keys.extend(subs.subscribe(&mut common, &filter));
             }
             3 | 4 if !keys.is_empty() => {
                 let key = keys.swap_remove(at % keys.len());
@@ -124,7 +139,8 @@ fn covering_resources_are_those_of_a_walk() {
         "\u{1f981}/",
         "a:b/c/",
     ] {
-        let mut found = subs.covering(uri);
+        let mut found = Vec::new();
+        subs.visit_covering(uri, |resource| found.push(resource));
         found.sort_unstable();
         let mut expected: Vec<Key> =
             subs.by_uri.iter().filter(|(known, _)| covers(known, uri)).map(|(_, key)| *key).collect();

@@ -3,18 +3,34 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-use crate::key_queue::KeyQueue;
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 
 /// Ids of elicitations by URL; the oldest are evicted.
 ///
-/// Invariant: `by_id` holds exactly the ids in `ids`, and `order` their keys.
+/// Invariant: `by_id` and `order` hold exactly the ids in `ids`.
 #[derive(Debug, Default)]
 pub(super) struct UrlElicitations {
-    ids: Slab<Box<str>>,
+    ids: Slab<ElicitationId>,
     by_id: BTreeMap<Box<str>, Key>,
     /// From the oldest to the newest.
-    order: KeyQueue,
+    order: List,
+}
+
+#[derive(Debug)]
+struct ElicitationId {
+    id: Box<str>,
+    links: ListLinks,
+}
+
+impl ListNode for ElicitationId {
+    fn list_links(&self) -> ListLinks {
+        self.links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.links = links;
+    }
 }
 
 impl UrlElicitations {
@@ -28,23 +44,21 @@ impl UrlElicitations {
             return;
         }
         if self.ids.len() >= max {
-            let ids = &self.ids;
-            let oldest = self.order.first(|key| ids.get(key).is_some());
-            if let Some(id) = oldest.and_then(|key| self.ids.get(key)).cloned() {
+            if let Some(oldest) = self.order.first(&self.ids).and_then(|key| self.ids.get(key)) {
+                let id = oldest.id.clone();
                 self.take(&id);
             }
         }
-        let key = self.ids.insert(id.into());
+        let key = self.ids.insert(ElicitationId { id: id.into(), links: ListLinks::NONE });
         self.by_id.insert(id.into(), key);
-        self.order.push(key);
+        self.order.push(&mut self.ids, key);
     }
 
     /// Forgets an id and returns it, or `None` if it is unknown.
     pub(super) fn take(&mut self, id: &str) -> Option<Box<str>> {
-        let id = self.ids.remove(self.by_id.remove(id)?)?;
-        let ids = &self.ids;
-        self.order.record_removal(|key| ids.get(key).is_some());
-        Some(id)
+        let key = self.by_id.remove(id)?;
+        self.order.remove(&mut self.ids, key);
+        self.ids.remove(key).map(|known| known.id)
     }
 }
 

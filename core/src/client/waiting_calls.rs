@@ -1,7 +1,10 @@
 //! Calls that are queued until the era is known, and the bytes that are charged for them.
 
-use crate::key_queue::KeyQueue;
+use alloc::vec::Vec;
+
+use crate::calls::outbound::CallSlab;
 use crate::slab::Key;
+use crate::slab::list::List;
 
 /// Queued calls, oldest first.
 ///
@@ -9,7 +12,7 @@ use crate::slab::Key;
 /// which are in the shared heap with those of sent calls.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
-    calls: KeyQueue,
+    calls: List,
     bytes: usize,
 }
 
@@ -19,39 +22,45 @@ impl CallQueue {
         self.bytes
     }
 
-    /// Adds a call.
-    pub(super) fn push(&mut self, call: Key, cost: usize) {
-        self.calls.push(call);
+    /// Adds a call that is in no list.
+    pub(super) fn push(&mut self, calls: &mut CallSlab, call: Key, cost: usize) {
+        calls.push_to(&mut self.calls, call);
         self.bytes = self.bytes.saturating_add(cost);
     }
 
-    /// Records that a call is no longer queued.
-    pub(super) fn record_removal(&mut self, cost: usize, is_queued: impl FnMut(Key) -> bool) {
+    /// Removes a call that is queued.
+    pub(super) fn remove(&mut self, calls: &mut CallSlab, call: Key, cost: usize) {
+        calls.take_from(&mut self.calls, call);
         self.bytes = self.bytes.saturating_sub(cost);
-        self.calls.record_removal(is_queued);
     }
 
-    /// Returns the calls from the oldest to the newest; removed ones are among them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Key> {
-        self.calls.iter()
+    /// Returns the calls from the oldest to the newest.
+    pub(super) fn keys(&self, calls: &CallSlab) -> Vec<Key> {
+        calls.keys_of(&self.calls)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
+    use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+    use crate::limits::Limits;
+    use crate::time::Instant;
 
     #[test]
     fn bytes_are_those_of_the_remaining_calls_in_order() {
-        let mut queue = CallQueue::default();
-        let key = |slot| Key { slot, generation: 0 };
-        for slot in 0..4 {
-            queue.push(key(slot), 10 + slot as usize);
-        }
-        queue.record_removal(12, |call| call != key(2));
+        let (mut calls, mut queue) = (CallSlab::default(), CallQueue::default());
+        let channel = Key { slot: 0, generation: 0 };
+        let keys = [10, 11, 12, 13].map(|cost| {
+            let options = CallOptions::new();
+            let purpose = CallPurpose::Application;
+            let call = OutboundCall::new(Instant::ZERO, channel, purpose, &options, &Limits::default());
+            let key = calls.insert(call);
+            queue.push(&mut calls, key, cost);
+            key
+        });
+        queue.remove(&mut calls, keys[2], 12);
         assert_eq!(queue.bytes(), 10 + 11 + 13);
-        let left: Vec<Key> = queue.iter().filter(|call| *call != key(2)).collect();
-        assert_eq!(left, [0, 1, 3].map(key));
+        assert_eq!(queue.keys(&calls), [keys[0], keys[1], keys[3]]);
     }
 }

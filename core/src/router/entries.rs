@@ -2,18 +2,24 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::hooks::ROOT_SCOPE;
+use super::number_index::NumberIndex;
+use crate::slab::{Key, Slab};
 
 /// The items of a list in the order of their registration.
 ///
 /// Each item gets a number when it is registered and keeps it when it is replaced. No number is used twice. The order
 /// therefore survives insertions and removals, and so does a position in it (PAGE-010).
+///
+/// Invariant: `order` holds exactly the numbers and keys of `items`.
 #[derive(Clone)]
 pub(super) struct Catalog<T> {
-    items: NumberedMap<CatalogItem<T>>,
+    items: Slab<Box<CatalogItem<T>>>,
+    order: NumberIndex,
     last_number: u64,
     /// Number of changes to the visible items.
     generation: u64,
@@ -21,6 +27,7 @@ pub(super) struct Catalog<T> {
 
 #[derive(Clone)]
 struct CatalogItem<T> {
+    number: u64,
     item: T,
     is_enabled: bool,
 }
@@ -35,56 +42,30 @@ impl<T> Catalog<T> {
         self.last_number
     }
 
+    /// Adds an item at the end.
+    fn push(&mut self, item: T, is_enabled: bool) -> Key {
+        self.generation += 1;
+        self.last_number += 1;
+        let number = self.last_number;
+        let key = self.items.insert(Box::new(CatalogItem { number, item, is_enabled }));
+        self.order.push(number, key);
+        key
+    }
+
+    /// Returns all items with numbers above `after`, in order.
+    fn items_after(&self, after: u64) -> impl Iterator<Item = &CatalogItem<T>> {
+        self.order.keys_after(after).filter_map(|key| self.items.get(key).map(|item| &**item))
+    }
+
     /// Returns up to `size` visible items with numbers above `after`, and the number of the last one if more follow.
     pub(super) fn page(&self, after: u64, size: usize) -> (Vec<&T>, Option<u64>) {
-        let mut shown = self.items.entries_after(after).iter().filter(|(_, item)| item.is_enabled);
+        let mut shown = self.items_after(after).filter(|item| item.is_enabled);
         let (mut items, mut last) = (Vec::new(), None);
-        for (number, item) in shown.by_ref().take(size) {
+        for item in shown.by_ref().take(size) {
             items.push(&item.item);
-            last = Some(*number);
+            last = Some(item.number);
         }
         (items, last.filter(|_| shown.next().is_some()))
-    }
-}
-
-/// Values sorted by number.
-///
-/// A sorted vector suffices, because numbers only grow and new values go to the end. A tree per stored type would be
-/// the largest part of a small program. The values are boxed, so that a removal moves few bytes.
-#[derive(Clone)]
-struct NumberedMap<V>(Vec<(u64, Box<V>)>);
-
-impl<V> NumberedMap<V> {
-    fn find(&self, number: u64) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&number, |(n, _)| *n)
-    }
-
-    fn get(&self, number: u64) -> Option<&V> {
-        self.0.get(self.find(number).ok()?).map(|(_, value)| &**value)
-    }
-
-    fn get_mut(&mut self, number: u64) -> Option<&mut V> {
-        let at = self.find(number).ok()?;
-        self.0.get_mut(at).map(|(_, value)| &mut **value)
-    }
-
-    fn set(&mut self, number: u64, value: V) {
-        let value = Box::new(value);
-        match self.find(number) {
-            Ok(at) => drop(self.0.get_mut(at).map(|entry| entry.1 = value)),
-            Err(at) => self.0.insert(at, (number, value)),
-        }
-    }
-
-    fn remove(&mut self, number: u64) -> Option<V> {
-        let at = self.find(number).ok()?;
-        Some(*self.0.remove(at).1)
-    }
-
-    /// Returns all entries with numbers above `number`.
-    fn entries_after(&self, number: u64) -> &[(u64, Box<V>)] {
-        let at = self.0.partition_point(|(n, _)| *n <= number);
-        self.0.get(at..).unwrap_or_default()
     }
 }
 
@@ -107,27 +88,30 @@ pub(super) struct EntryRef<'a, T, H, X> {
 }
 
 /// All entries of one kind.
+///
+/// Invariant: `keys` holds the names of exactly the items of `catalog`, and `registrations` their other parts, by slot.
 #[derive(Clone)]
 pub(super) struct Entries<T, H, X> {
     pub(super) catalog: Catalog<T>,
-    registrations: NumberedMap<Registration<H, X>>,
-    numbers: BTreeMap<Box<str>, u64>,
+    registrations: Vec<Option<Registration<H, X>>>,
+    keys: BTreeMap<Box<str>, Key>,
 }
 
 impl<T, H, X> Default for Entries<T, H, X> {
     fn default() -> Self {
-        let catalog = Catalog { items: NumberedMap(Vec::new()), last_number: 0, generation: 0 };
-        Self { catalog, registrations: NumberedMap(Vec::new()), numbers: BTreeMap::new() }
+        let catalog =
+            Catalog { items: Slab::new(), order: NumberIndex::default(), last_number: 0, generation: 0 };
+        Self { catalog, registrations: Vec::new(), keys: BTreeMap::new() }
     }
 }
 
 impl<T, H, X> Entries<T, H, X> {
     pub(super) fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
+        self.keys.is_empty()
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.numbers.contains_key(name)
+        self.keys.contains_key(name)
     }
 
     /// Adds an entry, or replaces the one with this name; returns its number, and whether it is new.
@@ -135,57 +119,65 @@ impl<T, H, X> Entries<T, H, X> {
     /// `extra` receives the data of the replaced entry.
     pub(super) fn put(
         &mut self,
-        name: &str,
+        name: Box<str>,
         item: T,
         handler: H,
         extra: impl FnOnce(Option<X>) -> X,
     ) -> (u64, bool) {
-        let number = self.assign_number(name);
-        let old = self.registrations.remove(number);
-        let new = old.is_none();
+        let (key, is_new) = match self.keys.entry(name) {
+            btree_map::Entry::Vacant(place) => (*place.insert(self.catalog.push(item, true)), true),
+            btree_map::Entry::Occupied(place) => {
+                let key = *place.get();
+                if let Some(old) = self.catalog.items.get_mut(key) {
+                    (old.item, old.is_enabled) = (item, true);
+                    self.catalog.generation += 1;
+                }
+                (key, false)
+            }
+        };
+        let old = self.take_registration(key);
         let (old, scope) = old.map_or((None, ROOT_SCOPE), |old| (Some(old.extra), old.scope));
-        self.set(number, item, true, Registration { handler, extra: extra(old), scope });
-        (number, new)
+        self.set_registration(key, Registration { handler, extra: extra(old), scope });
+        (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
-    /// Adds an entry of a nested router and returns its number.
+    /// Adds an entry under a new name and returns its number.
     pub(super) fn append(
         &mut self,
-        name: &str,
+        name: Box<str>,
         item: T,
         enabled: bool,
         registration: Registration<H, X>,
     ) -> u64 {
-        let number = self.assign_number(name);
-        self.set(number, item, enabled, registration);
-        number
+        let key = self.catalog.push(item, enabled);
+        self.keys.insert(name, key);
+        self.set_registration(key, registration);
+        self.catalog.last_number
     }
 
-    fn assign_number(&mut self, name: &str) -> u64 {
-        self.numbers.get(name).copied().unwrap_or_else(|| {
-            self.catalog.last_number += 1;
-            self.numbers.insert(name.into(), self.catalog.last_number);
-            self.catalog.last_number
-        })
+    fn set_registration(&mut self, key: Key, registration: Registration<H, X>) {
+        match self.registrations.get_mut(key.slot as usize) {
+            Some(slot) => *slot = Some(registration),
+            None => self.registrations.push(Some(registration)),
+        }
     }
 
-    fn set(&mut self, number: u64, item: T, enabled: bool, registration: Registration<H, X>) {
-        self.catalog.items.set(number, CatalogItem { item, is_enabled: enabled });
-        self.catalog.generation += 1;
-        self.registrations.set(number, registration);
+    fn take_registration(&mut self, key: Key) -> Option<Registration<H, X>> {
+        self.registrations.get_mut(key.slot as usize)?.take()
     }
 
     /// Removes an entry; returns its number, whether it was visible, and its registration.
     pub(super) fn remove(&mut self, name: &str) -> Option<(u64, bool, Registration<H, X>)> {
-        let number = self.numbers.remove(name)?;
+        let key = self.keys.remove(name)?;
         self.catalog.generation += 1;
-        let item = self.catalog.items.remove(number)?;
-        self.registrations.remove(number).map(|registration| (number, item.is_enabled, registration))
+        let item = self.catalog.items.remove(key)?;
+        self.catalog.order.remove(item.number);
+        self.take_registration(key).map(|registration| (item.number, item.is_enabled, registration))
     }
 
     /// Shows or hides an entry; returns whether this changed it, or `None` if there is no such entry.
     pub(super) fn enable(&mut self, name: &str, enabled: bool) -> Option<bool> {
-        let item = self.catalog.items.get_mut(*self.numbers.get(name)?)?;
+        let item = self.catalog.items.get_mut(*self.keys.get(name)?)?;
         let changed = item.is_enabled != enabled;
         item.is_enabled = enabled;
         self.catalog.generation += u64::from(changed);
@@ -194,27 +186,31 @@ impl<T, H, X> Entries<T, H, X> {
 
     /// Returns the item with this name, hidden or not, and the data of its kind.
     pub(super) fn extra_mut(&mut self, name: &str) -> Option<(&T, &mut X)> {
-        let number = *self.numbers.get(name)?;
-        let registration = self.registrations.get_mut(number)?;
-        Some((&self.catalog.items.get(number)?.item, &mut registration.extra))
+        let key = *self.keys.get(name)?;
+        let registration = self.registrations.get_mut(key.slot as usize)?.as_mut()?;
+        Some((&self.catalog.items.get(key)?.item, &mut registration.extra))
     }
 
     /// Returns the item with this name, hidden or not, to be changed.
     pub(super) fn item_mut(&mut self, name: &str) -> Option<&mut T> {
-        let item = self.catalog.items.get_mut(*self.numbers.get(name)?)?;
+        let item = self.catalog.items.get_mut(*self.keys.get(name)?)?;
         self.catalog.generation += 1;
         Some(&mut item.item)
     }
 
     /// Returns the visible entry with this name.
     pub(super) fn find(&self, name: &str) -> Option<EntryRef<'_, T, H, X>> {
-        self.find_by_number(*self.numbers.get(name)?)
+        self.find_by_key(*self.keys.get(name)?)
     }
 
     /// Returns the visible entry with this number.
     pub(super) fn find_by_number(&self, number: u64) -> Option<EntryRef<'_, T, H, X>> {
-        let item = self.catalog.items.get(number).filter(|item| item.is_enabled)?;
-        let registration = self.registrations.get(number)?;
+        self.find_by_key(self.catalog.order.find(number)?)
+    }
+
+    fn find_by_key(&self, key: Key) -> Option<EntryRef<'_, T, H, X>> {
+        let item = self.catalog.items.get(key).filter(|item| item.is_enabled)?;
+        let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
         Some(EntryRef {
             item: &item.item,
             handler: &registration.handler,
@@ -225,32 +221,45 @@ impl<T, H, X> Entries<T, H, X> {
 
     /// Returns all names, in no particular order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.numbers.keys().map(|name| &**name)
+        self.keys.keys().map(|name| &**name)
     }
 
     /// Returns all items, hidden or not, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = &T> {
-        self.catalog.items.0.iter().map(|(_, item)| &item.item)
+        self.catalog.items_after(0).map(|item| &item.item)
     }
 
-    /// Returns the data of all entries, in order.
+    /// Returns the data of all entries, in no particular order.
     pub(super) fn extras(&self) -> impl Iterator<Item = &X> {
-        self.registrations.0.iter().map(|(_, registration)| &registration.extra)
+        self.registrations.iter().flatten().map(|registration| &registration.extra)
     }
 
+    /// Returns the data of all entries, in no particular order.
     pub(super) fn extras_mut(&mut self) -> impl Iterator<Item = &mut X> {
-        self.registrations.0.iter_mut().map(|(_, registration)| &mut registration.extra)
+        self.registrations.iter_mut().flatten().map(|registration| &mut registration.extra)
+    }
+
+    /// Replaces the data of all entries, or of none if `extra` returns an error for an item, hidden or not.
+    pub(super) fn try_replace_extras<E>(&mut self, extra: impl Fn(&T) -> Result<X, E>) -> Result<(), E> {
+        let keys: Vec<Key> = self.catalog.order.keys_after(0).collect();
+        let extras: Vec<X> = self.items().map(extra).collect::<Result<_, _>>()?;
+        for (key, extra) in keys.into_iter().zip(extras) {
+            if let Some(Some(registration)) = self.registrations.get_mut(key.slot as usize) {
+                registration.extra = extra;
+            }
+        }
+        Ok(())
     }
 
     /// Returns all entries in order: name, item, whether it is visible, and registration.
-    pub(super) fn into_ordered(self) -> impl Iterator<Item = (Box<str>, T, bool, Registration<H, X>)> {
-        let mut names: Vec<(u64, Box<str>)> = self.numbers.into_iter().map(|(n, i)| (i, n)).collect();
-        names.sort_unstable_by_key(|(number, _)| *number);
-        // All three hold the same numbers in the same order, so zipping them is safe.
-        let both = self.catalog.items.0.into_iter().zip(self.registrations.0);
-        let all = names.into_iter().zip(both);
-        all.map(|((_, name), ((_, item), (_, registration)))| {
-            (name, item.item, item.is_enabled, *registration)
+    pub(super) fn into_ordered(mut self) -> impl Iterator<Item = (Box<str>, T, bool, Registration<H, X>)> {
+        let number = |key: Key| self.catalog.items.get(key).map_or(0, |item| item.number);
+        let keys = core::mem::take(&mut self.keys).into_iter();
+        let mut names: Vec<(u64, Key, Box<str>)> = keys.map(|(name, key)| (number(key), key, name)).collect();
+        names.sort_unstable_by_key(|(number, ..)| *number);
+        names.into_iter().filter_map(move |(_, key, name)| {
+            let item = *self.catalog.items.remove(key)?;
+            Some((name, item.item, item.is_enabled, self.take_registration(key)?))
         })
     }
 }
@@ -271,14 +280,14 @@ mod tests {
     fn catalog_position_survives_changes() {
         let mut e = Entries::<&str, (), ()>::default();
         for name in ["d", "b", "c", "a", "e"] {
-            assert!(e.put(name, name, (), |_| ()).1);
+            assert!(e.put(name.into(), name, (), |_| ()).1);
         }
         assert_eq!(e.catalog.page(0, 2), (vec![&"d", &"b"], Some(2)));
         // The entry at the cursor is removed, one behind it is hidden, one is replaced, one is added.
         e.remove("b");
         e.enable("c", false);
-        assert_eq!(e.put("a", "a2", (), |_| ()), (4, false));
-        e.put("f", "f", (), |_| ());
+        assert_eq!(e.put("a".into(), "a2", (), |_| ()), (4, false));
+        e.put("f".into(), "f", (), |_| ());
         assert_eq!(e.catalog.page(2, 2), (vec![&"a2", &"e"], Some(5)));
         assert_eq!(e.catalog.page(5, 2), (vec![&"f"], None));
         assert_eq!(e.catalog.page(u64::MAX, 2), (Vec::new(), None));

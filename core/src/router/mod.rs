@@ -53,6 +53,7 @@ mod hooks;
 #[cfg(test)]
 mod lists_tests;
 mod nest;
+mod number_index;
 mod page;
 mod params;
 mod registration;

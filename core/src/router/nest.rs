@@ -62,25 +62,25 @@ impl<H, M: Hook> Router<H, M> {
         for (name, mut tool, shown, mut registration) in inner.tools.into_ordered() {
             tool.name = prefixed(&name);
             registration.scope += base;
-            self.tools.append(&prefixed(&name), tool, shown, registration);
+            self.tools.append(tool.name.as_str().into(), tool, shown, registration);
             changed |= ChangedLists::from_kind(EntryKind::Tool);
         }
         for (uri, resource, shown, mut registration) in inner.resources.into_ordered() {
             registration.scope += base;
-            self.resources.append(&uri, resource, shown, registration);
+            self.resources.append(uri, resource, shown, registration);
             changed |= ChangedLists::from_kind(EntryKind::Resource);
         }
         for (name, family, shown, mut registration) in inner.templates.into_ordered() {
             registration.scope += base;
             let literal_prefix = String::from(registration.extra.template.literal_prefix());
-            let number = self.templates.append(&name, family, shown, registration);
+            let number = self.templates.append(name, family, shown, registration);
             self.prefixes.insert(&literal_prefix, number);
             changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
         }
         for (name, mut prompt, shown, mut registration) in inner.prompts.into_ordered() {
             prompt.name = prefixed(&name);
             registration.scope += base;
-            self.prompts.append(&prefixed(&name), prompt, shown, registration);
+            self.prompts.append(prompt.name.as_str().into(), prompt, shown, registration);
             changed |= ChangedLists::from_kind(EntryKind::Prompt);
         }
         Ok(changed)

@@ -254,8 +254,7 @@ impl<H, M: Hook> Router<H, M> {
     pub fn replace_tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
         check_tool_name(&tool.name).map_err(|reason| invalid_name(EntryKind::Tool, &tool.name, reason))?;
         let checks = compile_checks(&tool, self.validator.as_deref())?;
-        let name = tool.name.clone();
-        self.tools.put(&name, tool, handler, |_| checks);
+        self.tools.put(tool.name.as_str().into(), tool, handler, |_| checks);
         Ok(ChangedLists::from_kind(EntryKind::Tool))
     }
 
@@ -283,8 +282,8 @@ impl<H, M: Hook> Router<H, M> {
         resource: Resource,
         handler: H,
     ) -> Result<ChangedLists, RegisterError> {
-        let uri = normalized_uri(&resource)?.into_owned();
-        self.resources.put(&uri, resource, handler, Option::flatten);
+        let uri = normalized_uri(&resource)?.into();
+        self.resources.put(uri, resource, handler, Option::flatten);
         Ok(ChangedLists::from_kind(EntryKind::Resource))
     }
 
@@ -329,7 +328,7 @@ impl<H, M: Hook> Router<H, M> {
         let template = Template::new(&name)
             .map_err(|reason| RegisterError::Template { template: name.clone(), reason })?;
         let prefix = Box::<str>::from(template.literal_prefix());
-        let (number, new) = self.templates.put(&name, family, handler, |old| {
+        let (number, new) = self.templates.put(name.into(), family, handler, |old| {
             old.unwrap_or_else(|| TemplateExtra {
                 template,
                 policy: VariablePolicy::default(),
@@ -373,9 +372,8 @@ impl<H, M: Hook> Router<H, M> {
                 return Err(RegisterError::Argument { owner, argument, is_duplicate: true });
             }
         }
-        let name = prompt.name.clone();
         let arguments: Vec<String> = prompt.arguments.iter().map(|a| a.name.clone()).collect();
-        self.prompts.put(&name, prompt, handler, |old| {
+        self.prompts.put(prompt.name.as_str().into(), prompt, handler, |old| {
             let kept = old.into_iter().flatten();
             kept.filter(|(argument, _)| arguments.iter().any(|a| **a == **argument)).collect()
         });
@@ -536,10 +534,7 @@ fn prepare_checks<H>(
     tools: &mut Entries<Tool, H, ToolChecks>,
     with: &dyn SchemaValidator,
 ) -> Result<(), RegisterError> {
-    let checks = tools.items().map(|tool| compile_checks(tool, Some(with)));
-    let checks: Vec<ToolChecks> = checks.collect::<Result<_, _>>()?;
-    tools.extras_mut().zip(checks).for_each(|(old, new)| *old = new);
-    Ok(())
+    tools.try_replace_extras(|tool| compile_checks(tool, Some(with)))
 }
 
 fn unknown_item(kind: EntryKind, name: &str) -> RegisterError {

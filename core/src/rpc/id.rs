@@ -87,6 +87,18 @@ impl RequestId {
         }
     }
 
+    /// Compares ids of which at least one is text.
+    #[inline(never)]
+    fn cmp_values(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.value(), other.value());
+        match (&a, &b) {
+            (IdValue::Int(a), IdValue::Int(b)) => a.cmp(b),
+            (IdValue::Int(_), _) => Ordering::Less,
+            (_, IdValue::Int(_)) => Ordering::Greater,
+            _ => a.bytes().cmp(b.bytes()),
+        }
+    }
+
     /// Returns the number of heap bytes that the id owns.
     #[cfg(test)]
     fn heap_size(&self) -> usize {
@@ -151,16 +163,13 @@ fn append_zeros(mut value: u64, zeros: u32) -> Option<u64> {
 }
 
 impl Ord for RequestId {
+    // A search of an index compares many integers. A small program has one copy.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn cmp(&self, other: &Self) -> Ordering {
-        if let (Repr::Int(a), Repr::Int(b)) = (&self.0, &other.0) {
-            return a.cmp(b);
-        }
-        let (a, b) = (self.value(), other.value());
-        match (&a, &b) {
-            (IdValue::Int(a), IdValue::Int(b)) => a.cmp(b),
-            (IdValue::Int(_), _) => Ordering::Less,
-            (_, IdValue::Int(_)) => Ordering::Greater,
-            _ => a.bytes().cmp(b.bytes()),
+        match (&self.0, &other.0) {
+            (Repr::Int(a), Repr::Int(b)) => a.cmp(b),
+            _ => self.cmp_values(other),
         }
     }
 }

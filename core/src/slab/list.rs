@@ -14,6 +14,11 @@ pub(crate) struct ListLinks {
 impl ListLinks {
     /// The links of a value that is in no list.
     pub(crate) const NONE: Self = Self { previous: NO_SLOT, next: NO_SLOT };
+
+    /// Returns whether the value is the only one of its list, if it is in one.
+    pub(crate) const fn is_alone(self) -> bool {
+        self.previous == NO_SLOT && self.next == NO_SLOT
+    }
 }
 
 /// A value that has links for a [`List`].
@@ -118,6 +123,7 @@ mod tests {
             let mut order = remove;
             while !expected.is_empty() {
                 assert!(list.iter(&slab).map(|(key, _)| key).eq(expected.iter().copied()));
+                assert!(list.iter(&slab).all(|(_, entry)| entry.0.is_alone() == (expected.len() == 1)));
                 let key = expected.remove(order % expected.len());
                 order /= 2;
                 list.remove(&mut slab, key);

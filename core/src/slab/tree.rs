@@ -215,6 +215,11 @@ fn splay(nodes: &mut dyn Nodes, root: u32) -> (u32, Ordering) {
 /// Joins the subtrees of a removed node, neither of which is empty.
 #[inline(never)]
 fn join(nodes: &mut dyn Nodes, less: u32, greater: u32) -> u32 {
+    // A node that has just been inserted has a neighbour at one side.
+    if let Some(end) = nodes.links(greater).map(|links| &mut links.less).filter(|end| **end == NO_SLOT) {
+        *end = less;
+        return greater;
+    }
     let (root, _) = splay(nodes, less);
     replace_link(nodes, root, Ordering::Less, greater);
     root
