@@ -13,7 +13,7 @@ use super::changes::Changes;
 use super::channel::{LegacySession, ServerChannel, mark_stream_finished, principal, session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
-use super::parked::ParkedCalls;
+use super::parked::ParkedCallTable;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
@@ -51,7 +51,7 @@ pub struct Engine {
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Box<ParkedCalls>>,
+    pub(super) parked: Option<Box<dyn ParkedCallTable>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
@@ -436,9 +436,8 @@ impl Engine {
         self.endpoint.sweep();
         match call.purpose {
             CallPurpose::Input(call) => {
-                let parked = self.parked.as_deref_mut();
-                let finish = |p: &mut ParkedCalls| p.finish_request(&mut self.endpoint, call, key, outcome);
-                self.events.extend(parked.and_then(finish));
+                let Some(parked) = &mut self.parked else { return };
+                self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
             }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
@@ -532,9 +531,7 @@ impl Engine {
             if let Some(backlog) = &mut self.backlog {
                 backlog.trim();
             }
-            if let Some(parked) = &mut self.parked {
-                parked.trim();
-            }
+            self.parked = self.parked.take().filter(|parked| parked.len() != 0);
             self.changes.trim();
             #[cfg(feature = "http")]
             self.early_cancels.trim(self.endpoint.now);

@@ -193,7 +193,6 @@ impl Engine {
                 .slice(frame)
                 .and_then(log::parse_threshold)
                 .unwrap_or(log::NONE),
-            is_parked: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
