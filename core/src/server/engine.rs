@@ -55,7 +55,7 @@ pub struct Engine {
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
-    pub(super) early_cancels: super::early_cancels::EarlyCancels,
+    pub(super) early_cancels: Option<Box<super::early_cancels::EarlyCancels>>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
 }
@@ -74,7 +74,7 @@ impl Engine {
             shutting_down: false,
             parked: None,
             #[cfg(feature = "http")]
-            early_cancels: super::early_cancels::EarlyCancels::new(),
+            early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
         }
@@ -534,7 +534,9 @@ impl Engine {
             self.parked = self.parked.take().filter(|parked| parked.len() != 0);
             self.changes.trim();
             #[cfg(feature = "http")]
-            self.early_cancels.trim(self.endpoint.now);
+            if self.early_cancels.as_mut().is_some_and(|early| early.remove_expired(self.endpoint.now)) {
+                self.early_cancels = None;
+            }
         }
     }
 }

@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 use super::backlog::Backlog;
 use super::channel::{mark_request_refused, session};
+#[cfg(feature = "http")]
+use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
@@ -154,7 +156,7 @@ impl Engine {
             }
         };
         #[cfg(feature = "http")]
-        if self.early_cancels.cancels(&mut self.endpoint, source.channel, source.root, &id) {
+        if EarlyCancels::cancels(&mut self.early_cancels, &mut self.endpoint, &source, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
@@ -252,7 +254,7 @@ impl Engine {
             self.events.extend(unsubscribed);
         } else {
             #[cfg(feature = "http")]
-            self.early_cancels.record(&self.endpoint, channel, &id);
+            EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }
