@@ -432,9 +432,9 @@ impl Engine {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
-        let Some(call) = self.endpoint.end_request(key) else { return };
+        let Some(request) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
-        match call.purpose {
+        match request.purpose {
             CallPurpose::Input(call) => {
                 let Some(parked) = &mut self.parked else { return };
                 self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
