@@ -92,6 +92,11 @@ impl<T> Slab<T> {
         key
     }
 
+    /// Returns the value in a slot.
+    pub(crate) fn at(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.value.as_ref()
+    }
+
     /// Returns the value in a slot for modification.
     fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.value.as_mut()

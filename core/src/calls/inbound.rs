@@ -84,8 +84,6 @@ pub(crate) struct InboundCall {
     pub(crate) batch: Option<Key>,
     /// Least severe level of log messages that the call asked for, as a number (modern).
     pub(crate) log_threshold: u8,
-    /// The call waits for input and is delivered again afterwards (server).
-    pub(crate) is_parked: bool,
     /// Links of the index of the channel.
     pub(crate) links: TreeLinks,
 }
@@ -191,7 +189,6 @@ mod tests {
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: 0,
-            is_parked: false,
             links: TreeLinks::default(),
         }
     }

@@ -303,7 +303,6 @@ impl Engine {
             expires_at: expires,
             batch,
             log_threshold: 0,
-            is_parked: false,
             links: TreeLinks::default(),
         };
         match self.common.endpoint.begin_call(call) {

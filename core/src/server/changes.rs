@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -282,7 +281,7 @@ fn notify(
         return;
     }
     let mark = c.outbox.mark();
-    message.write(c.outbox.tail(), target, table.uri(target), id);
+    message.write(c.outbox.tail(), table, target, id);
     table.mark_notified(interest, epoch);
     endpoint.commit_message(channel, mark);
     if let Some(c) = endpoint.channels.get_mut(channel) {
@@ -366,8 +365,8 @@ impl ChangeMessage {
     fn write(
         &mut self,
         out: &mut Vec<u8>,
+        table: &Subscriptions,
         target: ChangeTarget,
-        uri: Option<&Arc<str>>,
         id: Option<&RequestId>,
     ) {
         match id {
@@ -375,7 +374,7 @@ impl ChangeMessage {
                 if self.with_id.is_empty() {
                     write_head(&mut self.with_id, target);
                     self.with_id.extend_from_slice(b",\"params\":{");
-                    if let Some(uri) = uri {
+                    if let Some(uri) = table.uri(target) {
                         write_uri(&mut self.with_id, uri);
                         self.with_id.push(b',');
                     }
@@ -390,7 +389,7 @@ impl ChangeMessage {
             None => {
                 if self.without_id.is_empty() {
                     write_head(&mut self.without_id, target);
-                    if let Some(uri) = uri {
+                    if let Some(uri) = table.uri(target) {
                         self.without_id.extend_from_slice(b",\"params\":{");
                         write_uri(&mut self.without_id, uri);
                         self.without_id.push(b'}');

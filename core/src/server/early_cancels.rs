@@ -4,10 +4,12 @@
 //! another. Without this table such a cancellation would be ignored, and the call would run to its maximum age. On a
 //! byte stream nothing can be overtaken.
 
+use alloc::boxed::Box;
 use core::cmp::Ordering;
 use core::time::Duration;
 
 use super::channel::ServerEndpoint;
+use super::request_check::MessageSource;
 use crate::limits::Limits;
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
@@ -113,42 +115,45 @@ impl EarlyCancels {
         self.entries.remove(key);
     }
 
-    /// Removes entries older than [`EARLY_CANCEL_TTL`].
-    fn remove_expired(&mut self, now: Instant) {
+    /// Removes entries older than [`EARLY_CANCEL_TTL`]. Returns whether none is left.
+    pub(super) fn remove_expired(&mut self, now: Instant) -> bool {
         while let Some(oldest) = self.arrivals.first(&self.entries) {
             if self.entries.get(oldest).is_some_and(|c| c.expires_at > now) {
                 break;
             }
             self.remove(oldest);
         }
-    }
-
-    /// Removes expired entries and frees memory.
-    pub(super) fn trim(&mut self, now: Instant) {
-        self.remove_expired(now);
-        self.entries.trim();
+        self.entries.is_empty()
     }
 }
 
+/// The operations of the engine, which creates the table with the first entry.
 impl EarlyCancels {
     /// Records a cancellation of an unknown request, if the request may still arrive.
-    pub(super) fn record(&mut self, endpoint: &ServerEndpoint, session: Key, id: &RequestId) {
+    pub(super) fn record(
+        table: &mut Option<Box<Self>>,
+        endpoint: &ServerEndpoint,
+        session: Key,
+        id: &RequestId,
+    ) {
         let c = endpoint.channels.get(session);
         if c.is_some_and(|c| c.role.stream.session().is_some()) {
-            self.insert(endpoint.now, session, id.clone(), &endpoint.limits);
+            let table = table.get_or_insert_with(|| Box::new(Self::new()));
+            table.insert(endpoint.now, session, id.clone(), &endpoint.limits);
         }
     }
 
     /// Returns whether a request that has just arrived was cancelled before. Its stream is marked accordingly.
+    #[inline]
     pub(super) fn cancels(
-        &mut self,
+        table: &mut Option<Box<Self>>,
         endpoint: &mut ServerEndpoint,
-        stream: Key,
-        session: Key,
+        source: &MessageSource<'_>,
         id: &RequestId,
     ) -> bool {
-        let was_cancelled = self.take(endpoint.now, session, id);
-        if let Some(c) = endpoint.channels.get_mut(stream).filter(|_| was_cancelled) {
+        let Some(table) = table else { return false };
+        let was_cancelled = table.take(endpoint.now, source.root, id);
+        if let Some(c) = endpoint.channels.get_mut(source.channel).filter(|_| was_cancelled) {
             c.role.stream.mark_cancelled();
         }
         was_cancelled
@@ -178,8 +183,7 @@ mod tests {
         early.insert(now + EARLY_CANCEL_TTL / 2, session(0), RequestId::int(2), &limits);
         assert!(!early.take(now + EARLY_CANCEL_TTL, session(0), &RequestId::int(3)), "expired");
         assert!(early.take(now + EARLY_CANCEL_TTL, session(0), &RequestId::int(2)), "recorded again");
-        early.trim(now);
-        assert!(early.entries.is_empty() && early.by_id.is_empty() && early.arrivals.is_empty());
+        assert!(early.remove_expired(now) && early.by_id.is_empty() && early.arrivals.is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::changes::Changes;
 use super::channel::{LegacySession, ServerChannel, mark_stream_finished, principal, session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
-use super::parked::ParkedCalls;
+use super::parked::ParkedCallTable;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
@@ -51,11 +51,11 @@ pub struct Engine {
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Box<ParkedCalls>>,
+    pub(super) parked: Option<Box<dyn ParkedCallTable>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "exchanges")]
-    pub(super) early_cancels: super::early_cancels::EarlyCancels,
+    pub(super) early_cancels: Option<Box<super::early_cancels::EarlyCancels>>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
 }
@@ -74,7 +74,7 @@ impl Engine {
             shutting_down: false,
             parked: None,
             #[cfg(feature = "exchanges")]
-            early_cancels: super::early_cancels::EarlyCancels::new(),
+            early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
         }
@@ -432,13 +432,12 @@ impl Engine {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
-        let Some(call) = self.endpoint.end_request(key) else { return };
+        let Some(request) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
-        match call.purpose {
+        match request.purpose {
             CallPurpose::Input(call) => {
-                let parked = self.parked.as_deref_mut();
-                let finish = |p: &mut ParkedCalls| p.finish_request(&mut self.endpoint, call, key, outcome);
-                self.events.extend(parked.and_then(finish));
+                let Some(parked) = &mut self.parked else { return };
+                self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
             }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
@@ -532,12 +531,12 @@ impl Engine {
             if let Some(backlog) = &mut self.backlog {
                 backlog.trim();
             }
-            if let Some(parked) = &mut self.parked {
-                parked.trim();
-            }
+            self.parked = self.parked.take().filter(|parked| parked.len() != 0);
             self.changes.trim();
             #[cfg(feature = "exchanges")]
-            self.early_cancels.trim(self.endpoint.now);
+            if self.early_cancels.as_mut().is_some_and(|early| early.remove_expired(self.endpoint.now)) {
+                self.early_cancels = None;
+            }
         }
     }
 }

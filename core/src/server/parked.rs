@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::fmt;
 
 use bytes::Bytes;
 
@@ -33,70 +34,136 @@ use crate::version::Version;
 /// A session may use at most one part in this many of the limits that all sessions share.
 const SESSION_SHARE: usize = 4;
 
-/// The parked calls of all channels.
+/// The parked calls of all channels. A trait object, so that a server that never requests input is linked without this
+/// code.
+pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
+    /// Returns the number of parked calls.
+    fn len(&self) -> usize;
+
+    /// Sends the input requests of a call and parks it until all of them have ended.
+    ///
+    /// `answers` are those that the call keeps. Before `notifications/initialized` the requests are queued, and the call
+    /// keeps its deadline. Returns the event that delivers the call again, if it waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::Closed`], [`UseError::ReservedKey`] or an encoding error.
+    /// Nothing was sent then.
+    fn park(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+        answers: Vec<(Box<str>, InputOutcome)>,
+    ) -> Result<Option<Event>, UseError>;
+
+    /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
+    ///
+    /// Returns the events that deliver calls again, because none of their requests could be sent.
+    fn send_all_queued(&mut self, endpoint: &mut ServerEndpoint, session: Key) -> Vec<Event>;
+
+    /// Records the outcome of an input request of a parked call. Returns the event that delivers the call again, if it
+    /// was the last one. The request was sent: one that is queued ends only together with its call.
+    fn finish_request(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        call: Key,
+        request: Key,
+        outcome: InputOutcome,
+    ) -> Option<Event>;
+
+    /// Cancels the open input requests of a call that is parked with `state`. Returns the event that delivers it again.
+    fn withdraw(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        state: &[u8],
+        reason: Option<&str>,
+    ) -> Option<Event>;
+
+    /// Cancels the input requests of a parked call that is over.
+    ///
+    /// Returns `None` if the call is not parked, and otherwise the event to report, if its handler kept state.
+    fn unpark(&mut self, endpoint: &mut ServerEndpoint, call: Key, reason: &str) -> Option<Option<Event>>;
+
+    /// Returns a parked call of a stream, or of any stream of a session.
+    fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key>;
+
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, endpoint: &ServerEndpoint);
+}
+
+/// The table of parked calls.
 ///
 /// Their deadlines are those of the calls and of the input requests, which the heap of the endpoint holds: one heap
 /// finds the next deadline of all kinds by one look at its top.
 ///
-/// Invariant: `bytes` is the sum of `ParkedCall::bytes` of all calls, and `LegacySession::parked_bytes` that of the
-/// calls of the session; `check_sums` recomputes both in the simulations.
+/// The bytes that are kept for a call are its own, those of responses, and those of requests that are queued. Invariant:
+/// `bytes` is their sum over all calls, and `LegacySession::parked_bytes` that over the calls of the session;
+/// `check_sums` recomputes both in the simulations.
 #[derive(Debug)]
 pub(super) struct ParkedCalls {
     calls: Slab<ParkedCall>,
-    /// Ordered by the key of the inbound call.
-    by_call: Tree<BY_CALL>,
+    /// Ordered by [`Position`].
+    by_position: Tree<BY_POSITION>,
     /// Those with state, ordered by it.
     by_state: Tree<BY_STATE>,
-    /// Ordered by session and stream.
-    by_stream: Tree<BY_STREAM>,
     /// Bytes that are kept for all calls.
     bytes: usize,
 }
 
-const BY_CALL: u8 = 0;
+const BY_POSITION: u8 = 0;
 const BY_STATE: u8 = 1;
-const BY_STREAM: u8 = 2;
 
 /// A call that waits for input.
 #[derive(Debug)]
 struct ParkedCall {
     /// The key of the inbound call.
     call: Key,
-    /// Channel of the session, and the stream that the call is answered on.
-    stream: (Key, Key),
-    /// The request as received.
-    frame: Box<[u8]>,
+    /// The request as received, followed by the state that the application keeps until the next delivery.
+    text: Box<[u8]>,
+    frame_len: u32,
     attempt: u32,
-    /// State that the application keeps until the next delivery.
-    state: Box<[u8]>,
     /// Input responses so far, by the application's keys.
     answers: Vec<(Box<str>, InputOutcome)>,
-    /// Input requests without a response, by the application's keys.
-    pending_requests: Vec<(Box<str>, Key)>,
-    /// Bytes that are kept for the call: its own, those of responses, and those of requests that are queued.
-    bytes: usize,
-    links: [TreeLinks; 3],
+    /// Input requests, by the application's keys; the key of one with a response was moved to `answers`.
+    requests: Box<[(Option<Box<str>>, Key)]>,
+    links: [TreeLinks; 2],
 }
 
-impl TreeNode<BY_CALL> for ParkedCall {
+impl ParkedCall {
+    fn state(&self) -> &[u8] {
+        self.text.get(self.frame_len as usize..).unwrap_or_default()
+    }
+
+    /// Returns the bytes that are kept for the call, without those of requests that are queued.
+    fn byte_len(&self) -> usize {
+        self.text.len() + self.answers.iter().map(answer_len).sum::<usize>()
+    }
+}
+
+impl TreeNode<BY_POSITION> for ParkedCall {
     fn tree_links(&mut self) -> &mut TreeLinks {
-        let [links, ..] = &mut self.links;
+        let [links, _] = &mut self.links;
         links
     }
 }
 
 impl TreeNode<BY_STATE> for ParkedCall {
     fn tree_links(&mut self) -> &mut TreeLinks {
-        let [_, links, _] = &mut self.links;
+        let [_, links] = &mut self.links;
         links
     }
 }
 
-impl TreeNode<BY_STREAM> for ParkedCall {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        let [.., links] = &mut self.links;
-        links
-    }
+/// The channel of the session of a call, the stream that the call is answered on, and its key.
+type Position = (Key, Key, Key);
+
+/// Returns the position of a call, which does not change while it is parked: it is in flight, and its stream exists.
+fn position(endpoint: &ServerEndpoint, call: Key) -> Option<Position> {
+    let stream = endpoint.inbound.calls.get(call)?.channel;
+    Some((endpoint.root_channel(stream), stream, call))
 }
 
 /// An input request in the form of its revision.
@@ -113,97 +180,7 @@ fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
 
 impl ParkedCalls {
     pub(super) const fn new() -> Self {
-        Self {
-            calls: Slab::new(),
-            by_call: Tree::new(),
-            by_state: Tree::new(),
-            by_stream: Tree::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Returns the number of parked calls.
-    pub(super) const fn len(&self) -> usize {
-        self.calls.len()
-    }
-
-    /// Releases the memory if no call is parked.
-    pub(super) fn trim(&mut self) {
-        self.calls.trim();
-    }
-
-    // ---- parking -----------------------------------------------------------------------------------------------
-
-    /// Sends the input requests of a call and parks it until all of them have ended.
-    ///
-    /// `answers` are those that the call keeps. Before `notifications/initialized` the requests are queued, and the call
-    /// keeps its deadline. Returns the event that delivers the call again, if it waits for nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::Closed`], [`UseError::ReservedKey`] or an encoding error.
-    /// Nothing was sent then.
-    pub(super) fn park(
-        &mut self,
-        endpoint: &mut ServerEndpoint,
-        call: &Call,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-        answers: Vec<(Box<str>, InputOutcome)>,
-    ) -> Result<Option<Event>, UseError> {
-        self.check_room(endpoint, call, requests, state)?;
-        // Encoded before anything is sent, so that either all requests are sent or none.
-        let encoded = encode_requests(requests, call.version)?;
-        let timeout = endpoint.limits.input_timeout;
-        let channel = call.channel.0;
-        let root = endpoint.root_channel(channel);
-        let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
-        let is_initialized = session.is_some_and(|session| session.initialized);
-        let key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-        let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
-        let mut pending_requests = Vec::with_capacity(encoded.len());
-        let mut bytes = call.frame.len() + state.len() + answers.iter().map(answer_len).sum::<usize>();
-        for EncodedRequest { name, method, params } in encoded {
-            let mut request =
-                OutboundCall::new(endpoint.now, channel, CallPurpose::Input(key), &options, &endpoint.limits);
-            let queued = QueuedCall {
-                method: method.into(),
-                params: VersionedParams::from_encoded(call.version, params),
-                meta: None,
-                total_timeout: timeout,
-            };
-            bytes += queued.cost();
-            request.queued = Some(Box::new(queued));
-            pending_requests.extend(endpoint.begin_request(request).map(|request| (name, request)));
-        }
-        let has_no_requests = pending_requests.is_empty();
-        if let Some(record) = endpoint.inbound.calls.get_mut(key) {
-            record.is_parked = true;
-            // The deadline of the call was armed with its old key.
-            endpoint.deadlines.arm(record.expires_at, EndpointTimer::CallAge(key));
-        }
-        self.insert(
-            endpoint,
-            ParkedCall {
-                call: key,
-                stream: (root, channel),
-                frame: (&*call.frame).into(),
-                attempt: call.attempt().saturating_add(1),
-                state: state.into(),
-                answers,
-                pending_requests,
-                bytes,
-                links: [TreeLinks::default(); 3],
-            },
-        );
-        if has_no_requests {
-            // There are no requests: the call only wanted to be delivered again.
-            Ok(self.resume(endpoint, key))
-        } else if is_initialized {
-            Ok(self.send_queued(endpoint, key))
-        } else {
-            Ok(None)
-        }
+        Self { calls: Slab::new(), by_position: Tree::new(), by_state: Tree::new(), bytes: 0 }
     }
 
     /// Checks that one more call may be parked and that its client can answer.
@@ -250,27 +227,19 @@ impl ParkedCalls {
         Ok(())
     }
 
-    /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
-    ///
-    /// Returns the events that deliver calls again, because none of their requests could be sent.
-    pub(super) fn send_all_queued(&mut self, endpoint: &mut ServerEndpoint, session: Key) -> Vec<Event> {
-        let calls = endpoint.live_calls(session);
-        calls.into_iter().filter_map(|call| self.send_queued(endpoint, call)).collect()
-    }
-
     /// Sends the queued input requests of a parked call, which waits for their responses without a deadline of its own.
-    fn send_queued(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<Event> {
-        let parked = self.find(call)?;
+    fn send_queued(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<Event> {
+        let call = self.calls.get(key)?.call;
         let record = endpoint.inbound.calls.get_mut(call)?;
         record.expires_at = Instant::FAR_FUTURE;
         let version = record.version;
-        let requests: Vec<Key> =
-            self.calls.get(parked)?.pending_requests.iter().map(|(_, request)| *request).collect();
-        let mut resumed = None;
-        for key in requests {
-            let Some(request) = endpoint.outbound.calls.get_mut(key) else { continue };
-            let Some(queued) = request.queued.take() else { continue };
-            request.restart_timeouts(endpoint.now, queued.total_timeout);
+        let (mut resumed, mut index) = (None, 0);
+        while let Some((_, request)) = self.calls.get(key).and_then(|parked| parked.requests.get(index)) {
+            index += 1;
+            let request = *request;
+            let Some(record) = endpoint.outbound.calls.get_mut(request) else { continue };
+            let Some(queued) = record.queued.take() else { continue };
+            record.restart_timeouts(endpoint.now, queued.total_timeout);
             let head = OutboundRequest {
                 method: &queued.method,
                 base_meta: None,
@@ -278,25 +247,189 @@ impl ParkedCalls {
                 wants_progress: false,
             };
             let sent = queued.params.for_version(version).and_then(|params| {
-                endpoint.send_request(key, &head, |out| {
+                endpoint.send_request(request, &head, |out| {
                     out.extend_from_slice(params);
                     Ok(TopLevelMembers::default())
                 })
             });
-            self.uncharge(endpoint, parked, queued.cost());
+            self.uncharge(endpoint, position(endpoint, call), queued.cost());
             if let Err(error) = sent {
-                endpoint.end_request(key);
-                resumed = self.finish_request(endpoint, call, key, Err(CallError::Refused(error)));
+                endpoint.end_request(request);
+                resumed = self.finish_request(endpoint, call, request, Err(CallError::Refused(error)));
             }
         }
         resumed
     }
 
-    // ---- the end of parking ------------------------------------------------------------------------------------
+    /// Ends the parking of a call and returns the event that delivers it again.
+    fn resume(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<Event> {
+        let parked = self.remove(endpoint, key)?;
+        let call = parked.call;
+        let expires = endpoint.now + endpoint.limits.max_call_age;
+        let record = endpoint.inbound.calls.get_mut(call)?;
+        record.expires_at = expires;
+        let (channel, version) = (ChannelId(record.channel), record.version);
+        endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
+        let ParkedCall { text, frame_len, attempt, answers, .. } = parked;
+        let mut frame = text.into_vec();
+        let state = frame.split_off(frame.len().min(frame_len as usize));
+        let frame = Bytes::from(frame);
+        // The frame was valid when it arrived.
+        let envelope = envelope::parse(&frame, &endpoint.limits, None).ok()?;
+        let method = methods::request_rule(&envelope.method)?.name.into();
+        let params = envelope.params;
+        let round = RetryContext { attempt, state, answers, requested_keys: None };
+        let (id, retry) = (CallId(call), Some(Box::new(round)));
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry }))
+    }
 
-    /// Records the outcome of an input request of a parked call. Returns the event that delivers the call again, if it
-    /// was the last one.
-    pub(super) fn finish_request(
+    fn find(&mut self, endpoint: &ServerEndpoint, call: Key) -> Option<Key> {
+        let searched = position(endpoint, call);
+        self.by_position.find(&mut self.calls, |_, parked| match parked.call == call {
+            true => Ordering::Equal,
+            false => position(endpoint, parked.call).cmp(&searched),
+        })
+    }
+
+    /// Adds a call, whose queued requests have `queued_bytes`.
+    fn insert(&mut self, endpoint: &mut ServerEndpoint, mut parked: ParkedCall, queued_bytes: usize) -> Key {
+        let (added, bytes) = (position(endpoint, parked.call), parked.byte_len() + queued_bytes);
+        // The trees compare with other calls only.
+        let (text, frame_len) = (core::mem::take(&mut parked.text), parked.frame_len);
+        let state = text.get(frame_len as usize..).unwrap_or_default();
+        let key = self.calls.insert(parked);
+        let calls = &mut self.calls;
+        let by_position = |_, parked: &ParkedCall| position(endpoint, parked.call).cmp(&added);
+        if let Ok(place) = self.by_position.place(calls, by_position) {
+            self.by_position.insert(calls, place, key);
+        }
+        if !state.is_empty() {
+            let by_state = |slot, parked: &ParkedCall| (parked.state(), slot).cmp(&(state, key.slot));
+            if let Ok(place) = self.by_state.place(calls, by_state) {
+                self.by_state.insert(calls, place, key);
+            }
+        }
+        if let Some(parked) = calls.get_mut(key) {
+            parked.text = text;
+        }
+        self.charge(endpoint, added, bytes);
+        key
+    }
+
+    fn remove(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<ParkedCall> {
+        let parked = self.calls.get_mut(key)?;
+        let (call, bytes, text) = (parked.call, parked.byte_len(), core::mem::take(&mut parked.text));
+        let state = text.get(parked.frame_len as usize..).unwrap_or_default();
+        let calls = &mut self.calls;
+        let removed = position(endpoint, call);
+        self.by_position.remove(calls, key, |_, parked| position(endpoint, parked.call).cmp(&removed));
+        if !state.is_empty() {
+            self.by_state.remove(calls, key, |slot, parked| match slot == key.slot {
+                true => Ordering::Equal,
+                false => (parked.state(), slot).cmp(&(state, key.slot)),
+            });
+        }
+        let parked = calls.remove(key)?;
+        self.uncharge(endpoint, removed, bytes);
+        Some(ParkedCall { text, ..parked })
+    }
+
+    /// Ends an input request of a call, which may still be queued.
+    fn end_request(&mut self, endpoint: &mut ServerEndpoint, call: Key, request: Key) {
+        if let Some(queued) = endpoint.end_request(request).and_then(|request| request.queued) {
+            self.uncharge(endpoint, position(endpoint, call), queued.cost());
+        }
+    }
+
+    fn charge(&mut self, endpoint: &mut ServerEndpoint, at: Option<Position>, bytes: usize) {
+        self.bytes += bytes;
+        if let Some(total) = session_bytes(endpoint, at) {
+            *total += bytes;
+        }
+    }
+
+    fn uncharge(&mut self, endpoint: &mut ServerEndpoint, at: Option<Position>, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(total) = session_bytes(endpoint, at) {
+            *total = total.saturating_sub(bytes);
+        }
+    }
+}
+
+impl ParkedCallTable for ParkedCalls {
+    fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    fn park(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+        answers: Vec<(Box<str>, InputOutcome)>,
+    ) -> Result<Option<Event>, UseError> {
+        self.check_room(endpoint, call, requests, state)?;
+        // Encoded before anything is sent, so that either all requests are sent or none.
+        let encoded = encode_requests(requests, call.version)?;
+        let timeout = endpoint.limits.input_timeout;
+        let channel = call.channel.0;
+        let root = endpoint.root_channel(channel);
+        let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
+        let is_initialized = session.is_some_and(|session| session.initialized);
+        let call_key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
+        let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
+        let (mut pending, mut queued_bytes) = (Vec::with_capacity(encoded.len()), 0);
+        for EncodedRequest { name, method, params } in encoded {
+            let mut request = OutboundCall::new(
+                endpoint.now,
+                channel,
+                CallPurpose::Input(call_key),
+                &options,
+                &endpoint.limits,
+            );
+            let queued = QueuedCall {
+                method: method.into(),
+                params: VersionedParams::from_encoded(call.version, params),
+                meta: None,
+                total_timeout: timeout,
+            };
+            queued_bytes += queued.cost();
+            request.queued = Some(Box::new(queued));
+            pending.extend(endpoint.begin_request(request).map(|request| (Some(name), request)));
+        }
+        let has_no_requests = pending.is_empty();
+        let expires = endpoint.inbound.calls.get(call_key).ok_or(UseError::Stale)?.expires_at;
+        let parked = ParkedCall {
+            call: call_key,
+            text: [&call.frame, state].concat().into(),
+            // Frames are shorter than 4 GiB.
+            frame_len: u32::try_from(call.frame.len()).unwrap_or(u32::MAX),
+            attempt: call.attempt().saturating_add(1),
+            answers,
+            requests: pending.into(),
+            links: [TreeLinks::default(); 2],
+        };
+        let key = self.insert(endpoint, parked, queued_bytes);
+        if has_no_requests {
+            // There are no requests: the call only wanted to be delivered again.
+            Ok(self.resume(endpoint, key))
+        } else if is_initialized {
+            Ok(self.send_queued(endpoint, key))
+        } else {
+            // The deadline was armed with the old key of the call.
+            endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call_key));
+            Ok(None)
+        }
+    }
+
+    fn send_all_queued(&mut self, endpoint: &mut ServerEndpoint, session: Key) -> Vec<Event> {
+        let calls = endpoint.live_calls(session);
+        let send = |call| self.find(endpoint, call).and_then(|key| self.send_queued(endpoint, key));
+        calls.into_iter().filter_map(send).collect()
+    }
+
+    fn finish_request(
         &mut self,
         endpoint: &mut ServerEndpoint,
         call: Key,
@@ -313,38 +446,18 @@ impl ParkedCalls {
             }
             outcome => outcome,
         };
-        let key = self.find(call)?;
+        let key = self.find(endpoint, call)?;
         let parked = self.calls.get_mut(key)?;
-        let index = parked.pending_requests.iter().position(|(_, out)| *out == request)?;
-        let (name, _) = parked.pending_requests.remove(index);
+        let name = parked.requests.iter_mut().find(|(_, out)| *out == request)?.0.take()?;
         let answer = (name, outcome.map(|result| result.compact()));
-        let (bytes, is_complete) = (answer_len(&answer), parked.pending_requests.is_empty());
+        let is_complete = parked.requests.iter().all(|(name, _)| name.is_none());
+        let bytes = answer_len(&answer);
         parked.answers.push(answer);
-        self.charge(endpoint, key, bytes);
-        if is_complete { self.resume(endpoint, call) } else { None }
+        self.charge(endpoint, position(endpoint, call), bytes);
+        if is_complete { self.resume(endpoint, key) } else { None }
     }
 
-    /// Ends the parking of a call and returns the event that delivers it again.
-    fn resume(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<Event> {
-        let parked = self.remove(endpoint, call)?;
-        let expires = endpoint.now + endpoint.limits.max_call_age;
-        let record = endpoint.inbound.calls.get_mut(call)?;
-        record.expires_at = expires;
-        let (channel, version) = (ChannelId(record.channel), record.version);
-        endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { frame, attempt, state, answers, .. } = parked;
-        let frame = Bytes::from(frame);
-        // The frame was valid when it arrived.
-        let envelope = envelope::parse(&frame, &endpoint.limits, None).ok()?;
-        let method = methods::request_rule(&envelope.method)?.name.into();
-        let params = envelope.params;
-        let round = RetryContext { attempt, state: state.into_vec(), answers, requested_keys: None };
-        let (id, retry) = (CallId(call), Some(Box::new(round)));
-        Some(Event::Call(Call { id, channel, version, method, frame, params, retry }))
-    }
-
-    /// Cancels the open input requests of a call that is parked with `state`. Returns the event that delivers it again.
-    pub(super) fn withdraw(
+    fn withdraw(
         &mut self,
         endpoint: &mut ServerEndpoint,
         state: &[u8],
@@ -352,155 +465,68 @@ impl ParkedCalls {
     ) -> Option<Event> {
         // Calls without state are not in this index. Equal states are told apart by their slots elsewhere, so any of
         // them is found here.
-        let key = self.by_state.find(&mut self.calls, |_, parked| (*parked.state).cmp(state))?;
+        let key = self.by_state.find(&mut self.calls, |_, parked| parked.state().cmp(state))?;
         let parked = self.calls.get_mut(key)?;
-        let (call, open) = (parked.call, core::mem::take(&mut parked.pending_requests));
-        let mut bytes = 0;
-        for (name, request) in open {
+        let (call, requests) = (parked.call, core::mem::take(&mut parked.requests));
+        for (name, request) in requests {
+            let Some(name) = name else { continue };
             let answer = (name, Err(CallError::Cancelled));
-            bytes += answer_len(&answer);
-            parked.answers.push(answer);
+            self.charge(endpoint, position(endpoint, call), answer_len(&answer));
+            self.calls.get_mut(key)?.answers.push(answer);
             endpoint.send_cancellation(request, reason);
-            endpoint.end_request(request);
+            self.end_request(endpoint, call, request);
         }
-        self.charge(endpoint, key, bytes);
-        self.resume(endpoint, call)
+        self.resume(endpoint, key)
     }
 
-    /// Cancels the input requests of a parked call that is over.
-    ///
-    /// Returns `None` if the call is not parked, and otherwise the event to report, if its handler kept state.
-    pub(super) fn unpark(
-        &mut self,
-        endpoint: &mut ServerEndpoint,
-        call: Key,
-        reason: &str,
-    ) -> Option<Option<Event>> {
-        let parked = self.remove(endpoint, call)?;
-        for (_, request) in parked.pending_requests {
-            endpoint.send_cancellation(request, Some(reason));
-            endpoint.end_request(request);
+    fn unpark(&mut self, endpoint: &mut ServerEndpoint, call: Key, reason: &str) -> Option<Option<Event>> {
+        let key = self.find(endpoint, call)?;
+        let parked = self.remove(endpoint, key)?;
+        for (_, request) in &parked.requests {
+            endpoint.send_cancellation(*request, Some(reason));
+            self.end_request(endpoint, call, *request);
         }
-        let state = parked.state;
-        Some((!state.is_empty()).then_some(Event::ParkedCallDropped { state }))
+        let state = parked.state();
+        Some((!state.is_empty()).then(|| Event::ParkedCallDropped { state: state.into() }))
     }
 
-    /// Returns a parked call of a stream, or of any stream of a session.
-    pub(super) fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key> {
+    fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key> {
         let root = endpoint.root_channel(channel);
-        let compare = |_, parked: &ParkedCall| match channel == root {
-            true => parked.stream.0.cmp(&root),
-            false => parked.stream.cmp(&(root, channel)),
+        let compare = |_, parked: &ParkedCall| {
+            let position = position(endpoint, parked.call);
+            position.map_or(Ordering::Less, |(session, stream, _)| match channel == root {
+                true => session.cmp(&root),
+                false => (session, stream).cmp(&(root, channel)),
+            })
         };
-        let key = self.by_stream.find(&mut self.calls, compare)?;
+        let key = self.by_position.find(&mut self.calls, compare)?;
         self.calls.get(key).map(|parked| parked.call)
     }
 
-    // ---- the table ---------------------------------------------------------------------------------------------
-
-    fn find(&mut self, call: Key) -> Option<Key> {
-        self.by_call.find(&mut self.calls, |_, parked| parked.call.cmp(&call))
-    }
-
-    fn insert(&mut self, endpoint: &mut ServerEndpoint, parked: ParkedCall) {
-        let bytes = parked.bytes;
-        let key = self.calls.insert(ParkedCall { bytes: 0, ..parked });
-        self.index(key);
-        self.charge(endpoint, key, bytes);
-    }
-
-    /// Adds a call to the trees.
-    fn index(&mut self, key: Key) {
-        let Some(parked) = self.calls.get_mut(key) else { return };
-        // The trees compare with other calls only.
-        let (call, stream, state) = (parked.call, parked.stream, core::mem::take(&mut parked.state));
-        let calls = &mut self.calls;
-        let by_call = |_, parked: &ParkedCall| parked.call.cmp(&call);
-        if let Ok(place) = self.by_call.place(calls, by_call) {
-            self.by_call.insert(calls, place, key);
-        }
-        let by_stream = |_, parked: &ParkedCall| (parked.stream, parked.call).cmp(&(stream, call));
-        if let Ok(place) = self.by_stream.place(calls, by_stream) {
-            self.by_stream.insert(calls, place, key);
-        }
-        if !state.is_empty() {
-            let by_state = |slot, parked: &ParkedCall| (&parked.state, slot).cmp(&(&state, key.slot));
-            if let Ok(place) = self.by_state.place(calls, by_state) {
-                self.by_state.insert(calls, place, key);
-            }
-        }
-        if let Some(parked) = calls.get_mut(key) {
-            parked.state = state;
-        }
-    }
-
-    fn remove(&mut self, endpoint: &mut ServerEndpoint, call: Key) -> Option<ParkedCall> {
-        let key = self.find(call)?;
-        let parked = self.calls.get_mut(key)?;
-        let (stream, bytes, state) = (parked.stream, parked.bytes, core::mem::take(&mut parked.state));
-        self.uncharge(endpoint, key, bytes);
-        let calls = &mut self.calls;
-        self.by_call.remove(calls, key, |_, parked| parked.call.cmp(&call));
-        self.by_stream.remove(calls, key, |_, parked| (parked.stream, parked.call).cmp(&(stream, call)));
-        if !state.is_empty() {
-            self.by_state.remove(calls, key, |slot, parked| match slot == key.slot {
-                true => Ordering::Equal,
-                false => (&parked.state, slot).cmp(&(&state, key.slot)),
-            });
-        }
-        if let Some(record) = endpoint.inbound.calls.get_mut(call) {
-            record.is_parked = false;
-        }
-        Some(ParkedCall { state, ..calls.remove(key)? })
-    }
-
-    // ---- sums --------------------------------------------------------------------------------------------------
-
-    fn charge(&mut self, endpoint: &mut ServerEndpoint, key: Key, bytes: usize) {
-        let Some(parked) = self.calls.get_mut(key) else { return };
-        parked.bytes += bytes;
-        self.bytes += bytes;
-        if let Some(total) = session_bytes(endpoint, parked.stream.0) {
-            *total += bytes;
-        }
-    }
-
-    fn uncharge(&mut self, endpoint: &mut ServerEndpoint, key: Key, bytes: usize) {
-        let Some(parked) = self.calls.get_mut(key) else { return };
-        parked.bytes = parked.bytes.saturating_sub(bytes);
-        self.bytes = self.bytes.saturating_sub(bytes);
-        if let Some(total) = session_bytes(endpoint, parked.stream.0) {
-            *total = total.saturating_sub(bytes);
-        }
-    }
-
-    /// Panics if a sum differs from what it sums.
     #[cfg(any(fuzzing, test))]
-    pub(super) fn check_sums(&self, endpoint: &ServerEndpoint) {
-        let queued = |(_, request): &(Box<str>, Key)| {
+    fn check_sums(&self, endpoint: &ServerEndpoint) {
+        let queued = |(_, request): &(Option<Box<str>>, Key)| {
             let request = endpoint.outbound.calls.get(*request);
             request.and_then(|request| request.queued.as_deref()).map_or(0, QueuedCall::cost)
         };
-        let bytes = |parked: &ParkedCall| {
-            let own = parked.frame.len() + parked.state.len();
-            own + parked.answers.iter().map(answer_len).sum::<usize>()
-                + parked.pending_requests.iter().map(queued).sum::<usize>()
-        };
+        let bytes =
+            |parked: &ParkedCall| parked.byte_len() + parked.requests.iter().map(queued).sum::<usize>();
         let all = || self.calls.iter().map(|(_, parked)| parked);
-        assert!(all().all(|parked| parked.bytes == bytes(parked)), "the bytes of a parked call");
+        assert!(all().all(|parked| position(endpoint, parked.call).is_some()), "a parked call is in flight");
         assert_eq!(self.bytes, all().map(bytes).sum::<usize>(), "the bytes of all parked calls");
         for (root, c) in endpoint.channels.iter() {
             let Some(session) = &c.role.session else { continue };
-            let own = all().filter(|parked| parked.stream.0 == root).map(bytes).sum::<usize>();
+            let is_own =
+                |parked: &&ParkedCall| position(endpoint, parked.call).is_some_and(|at| at.0 == root);
+            let own = all().filter(is_own).map(bytes).sum::<usize>();
             assert_eq!(session.parked_bytes, own, "the bytes of the parked calls of a session");
         }
-        let parked = endpoint.inbound.calls.iter().filter(|(_, record)| record.is_parked).count();
-        assert_eq!((self.calls.len(), all().count()), (parked, parked), "the number of parked calls");
     }
 }
 
-/// Returns the sum of a session.
-fn session_bytes(endpoint: &mut ServerEndpoint, root: Key) -> Option<&mut usize> {
+/// Returns the sum of the session of a call.
+fn session_bytes(endpoint: &mut ServerEndpoint, at: Option<Position>) -> Option<&mut usize> {
+    let (root, ..) = at?;
     let session = endpoint.channels.get_mut(root)?.role.session.as_deref_mut()?;
     Some(&mut session.parked_bytes)
 }

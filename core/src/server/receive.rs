@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 use super::backlog::Backlog;
 use super::channel::{is_exchange, mark_request_refused, session};
+#[cfg(feature = "exchanges")]
+use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
@@ -154,7 +156,7 @@ impl Engine {
             }
         };
         #[cfg(feature = "exchanges")]
-        if self.early_cancels.cancels(&mut self.endpoint, source.channel, source.root, &id) {
+        if EarlyCancels::cancels(&mut self.early_cancels, &mut self.endpoint, &source, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
@@ -194,7 +196,6 @@ impl Engine {
                 .slice(frame)
                 .and_then(log::parse_threshold)
                 .unwrap_or(log::NONE),
-            is_parked: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
@@ -254,7 +255,7 @@ impl Engine {
             self.events.extend(unsubscribed);
         } else {
             #[cfg(feature = "exchanges")]
-            self.early_cancels.record(&self.endpoint, channel, &id);
+            EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }

@@ -406,6 +406,7 @@ impl Subscriptions {
     }
 
     /// Returns the next interest.
+    #[inline]
     pub(super) fn next(&self, audience: &mut Audience) -> Option<Interest> {
         match audience {
             Audience::Resource(next) => {
@@ -426,18 +427,14 @@ impl Subscriptions {
         }
     }
 
-    fn listener_of(&self, interest: Interest) -> Option<(Key, &ChangeListener)> {
-        let key = match interest {
-            Interest::List(listener, _) => listener,
-            Interest::Resource(key) => self.listeners.key_at(self.subscriptions.get(key)?.listener)?,
-        };
-        Some((key, self.listeners.get(key)?))
-    }
-
     /// Returns the channel of an interest, and the id of its request; `None` if it has ended.
     #[inline]
     pub(super) fn receiver(&self, interest: Interest) -> Option<(Key, Option<&RequestId>)> {
-        self.listener_of(interest).map(|(_, listener)| (listener.channel, listener.id.as_ref()))
+        let listener = match interest {
+            Interest::List(key, _) => self.listeners.get(key)?,
+            Interest::Resource(key) => self.listeners.at(self.subscriptions.get(key)?.listener)?,
+        };
+        Some((listener.channel, listener.id.as_ref()))
     }
 
     /// Returns the target of an interest.
@@ -556,9 +553,11 @@ mod tests {
 
     fn audience(subs: &Subscriptions, change: &Change) -> Option<Vec<Key>> {
         let mut audience = subs.audience(subs.find_target(change)?);
-        let next =
-            || subs.next(&mut audience).and_then(|interest| subs.listener_of(interest)).map(|(key, _)| key);
-        Some(core::iter::from_fn(next).collect())
+        let listener = |interest| match interest {
+            Interest::List(key, _) => Some(key),
+            Interest::Resource(key) => subs.listeners.key_at(subs.subscriptions.get(key)?.listener),
+        };
+        Some(core::iter::from_fn(|| subs.next(&mut audience).and_then(listener)).collect())
     }
 
     #[test]
