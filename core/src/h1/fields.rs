@@ -429,6 +429,7 @@ fn is_other_version(line: &[u8], start_line: Reason) -> bool {
 }
 
 /// Returns the offset of `part` within `head`.
+#[inline]
 fn offset_in(head: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize)
 }
