@@ -11,8 +11,7 @@ use alloc::vec::Vec;
 use super::engine::Engine;
 use super::event::Call;
 use super::parked::ParkedCalls;
-use super::retry::carried_answers;
-use crate::calls::inbound::InputOutcome;
+use super::retry::{CarriedAnswer, carried_answers};
 use crate::error::UseError;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
@@ -104,7 +103,7 @@ impl Engine {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
-        answers: &[(Box<str>, InputOutcome)],
+        answers: &[CarriedAnswer<'_>],
     ) -> Result<(), UseError> {
         self.sealing.init(&self.config);
         let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state, answers)?;
@@ -170,7 +169,7 @@ pub(super) fn begin_round(
         Era::Modern => engine.answer_input_required(call, requests, state, &answers),
         Era::Legacy => {
             let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
-            let resumed = parked.park(&mut engine.endpoint, call, requests, state, answers)?;
+            let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers)?;
             engine.events.extend(resumed);
             Ok(())
         }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
-use super::retry::RetryContext;
+use super::retry::{CarriedAnswer, RetryContext};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};
@@ -55,7 +55,7 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
-        answers: Vec<(Box<str>, InputOutcome)>,
+        answers: &[CarriedAnswer<'_>],
     ) -> Result<Option<Event>, UseError>;
 
     /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
@@ -367,7 +367,7 @@ impl ParkedCallTable for ParkedCalls {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
-        answers: Vec<(Box<str>, InputOutcome)>,
+        answers: &[CarriedAnswer<'_>],
     ) -> Result<Option<Event>, UseError> {
         self.check_room(endpoint, call, requests, state)?;
         // Encoded before anything is sent, so that either all requests are sent or none.
@@ -406,7 +406,10 @@ impl ParkedCallTable for ParkedCalls {
             // Frames are shorter than 4 GiB.
             frame_len: u32::try_from(call.frame.len()).unwrap_or(u32::MAX),
             attempt: call.attempt().saturating_add(1),
-            answers,
+            answers: answers
+                .iter()
+                .map(|(key, answer)| ((*key).into(), answer.cloned().map_err(CallError::clone)))
+                .collect(),
             requests: pending.into(),
             links: [TreeLinks::default(); 2],
         };

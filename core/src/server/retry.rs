@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::calls::inbound::InputOutcome;
+use crate::error::CallError;
 use crate::model::InputRequests;
 use crate::raw::RawJson;
 
@@ -26,15 +27,19 @@ pub(super) fn kept_key(key: &str) -> Box<str> {
     alloc::format!("{KEPT}{key}").into()
 }
 
+/// An input response or a kept value of an earlier round, by its key.
+pub(super) type CarriedAnswer<'a> = (&'a str, Result<&'a RawJson, &'a CallError>);
+
 /// Returns what is carried into the next round of a call: the responses that are not requested again, and the values
 /// that its handler keeps.
-pub(super) fn carried_answers(
-    retry: Option<&RetryContext>,
+pub(super) fn carried_answers<'a>(
+    retry: Option<&'a RetryContext>,
     requests: &InputRequests<'_>,
-    kept: &[(Box<str>, RawJson)],
-) -> Vec<(Box<str>, InputOutcome)> {
+    kept: &'a [(Box<str>, RawJson)],
+) -> Vec<CarriedAnswer<'a>> {
     let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
     let earlier = retry.into_iter().flat_map(|round| &round.answers);
-    let carried = earlier.filter(|(key, _)| !is_requested(key)).cloned();
-    carried.chain(kept.iter().map(|(key, value)| (key.clone(), Ok(value.clone())))).collect()
+    let carried =
+        earlier.map(|(key, answer)| (&**key, answer.as_ref())).filter(|(key, _)| !is_requested(key));
+    carried.chain(kept.iter().map(|(key, value)| (&**key, Ok(value)))).collect()
 }

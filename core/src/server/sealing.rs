@@ -11,10 +11,9 @@ use super::channel::ServerEndpoint;
 use super::channel::principal;
 use super::config::Config;
 use super::event::Call;
-use super::retry::RetryContext;
+use super::retry::{CarriedAnswer, RetryContext};
 #[cfg(feature = "crypto")]
 use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
-use crate::calls::inbound::InputOutcome;
 use crate::error::UseError;
 use crate::json::{Span, object_members};
 use crate::methods;
@@ -70,10 +69,9 @@ impl Sealing {
         call: &Call,
         requests: &InputRequests<'_>,
         state: &[u8],
-        answers: &[(Box<str>, InputOutcome)],
+        answers: &[CarriedAnswer<'_>],
     ) -> Result<Option<String>, UseError> {
-        let carried =
-            answers.iter().filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
+        let carried = answers.iter().filter_map(|(key, answer)| Some((*key, answer.ok()?.as_str())));
         #[cfg(feature = "crypto")]
         if let Some(keys) = &self.sealer {
             let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
