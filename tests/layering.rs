@@ -38,7 +38,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("budget", ""),
     ("slab", ""),
     ("limits", "json"),
-    ("key_queue", "slab"),
     ("deadlines", "time"),
     ("outbox", "json"),
     ("raw", "json"),
@@ -79,7 +78,7 @@ const ALLOWED: &[(&str, &str)] = &[
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc seal shape slab tap time validate version";
-const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json key_queue limits meta methods model outbox raw rpc server slab tap time uri version";
+const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json limits meta methods model outbox raw rpc server slab tap time uri version";
 
 /// Modules for tests and measurements, which may use every module.
 const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "testing"];

@@ -187,8 +187,6 @@ pub mod head;
 pub mod http;
 mod identity;
 mod json;
-#[cfg(feature = "http")]
-mod key_queue;
 mod limits;
 pub mod meta;
 mod methods;

@@ -75,11 +75,29 @@ impl List {
         self.last = key.slot;
     }
 
+    /// Adds a value before all others.
+    #[cfg(feature = "http")]
+    pub(crate) fn push_front<T: ListNode>(&mut self, slab: &mut Slab<T>, key: Key) {
+        let Some(node) = slab.at_mut(key.slot) else { return };
+        node.set_list_links(ListLinks { previous: NO_SLOT, next: self.first });
+        match slab.at_mut(self.first) {
+            Some(first) => first.set_list_links(ListLinks { previous: key.slot, ..first.list_links() }),
+            None => self.last = key.slot,
+        }
+        self.first = key.slot;
+    }
+
     /// Removes a value, which must be in the list.
     pub(crate) fn remove<T: ListNode>(&mut self, slab: &mut Slab<T>, key: Key) {
         let Some(node) = slab.at_mut(key.slot) else { return };
-        let ListLinks { previous, next } = node.list_links();
+        let links = node.list_links();
         node.set_list_links(ListLinks::NONE);
+        self.unlink(slab, links);
+    }
+
+    /// Removes a value that was in the list and in the slab, by its links.
+    pub(crate) fn unlink<T: ListNode>(&mut self, slab: &mut Slab<T>, links: ListLinks) {
+        let ListLinks { previous, next } = links;
         match slab.at_mut(previous) {
             Some(node) => node.set_list_links(ListLinks { next, ..node.list_links() }),
             None => self.first = next,
@@ -116,18 +134,27 @@ mod tests {
 
     #[test]
     fn list_keeps_the_order_of_arrival_after_every_removal() {
-        for remove in 0..120 {
+        for remove in 0..720 {
             let (mut slab, mut list) = (Slab::new(), List::new());
             let mut expected: Vec<Key> = (0..5).map(|_| slab.insert(Entry(ListLinks::NONE))).collect();
             expected.iter().for_each(|key| list.push(&mut slab, *key));
+            #[cfg(feature = "http")]
+            {
+                expected.insert(0, slab.insert(Entry(ListLinks::NONE)));
+                list.push_front(&mut slab, expected[0]);
+            }
             let mut order = remove;
             while !expected.is_empty() {
                 assert!(list.iter(&slab).map(|(key, _)| key).eq(expected.iter().copied()));
                 assert!(list.iter(&slab).all(|(_, entry)| entry.0.is_alone() == (expected.len() == 1)));
                 let key = expected.remove(order % expected.len());
                 order /= 2;
-                list.remove(&mut slab, key);
-                slab.remove(key);
+                if order % 2 == 0 {
+                    list.remove(&mut slab, key);
+                    slab.remove(key);
+                } else if let Some(entry) = slab.remove(key) {
+                    list.unlink(&mut slab, entry.0);
+                }
             }
             assert!(list.iter(&slab).next().is_none());
         }

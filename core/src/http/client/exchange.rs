@@ -10,6 +10,7 @@ use super::url::Url;
 use crate::error::{AuthChallenge, HttpResponse};
 use crate::head::Fields;
 use crate::rpc::RequestId;
+use crate::slab::list::ListLinks;
 use crate::time::Instant;
 
 crate::slab::key! {
@@ -215,7 +216,7 @@ pub(super) enum ExchangePhase {
     /// A body that is collected to its end.
     CollectingBody(Box<CollectedBody>),
     /// Held until there is a credential.
-    AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    AwaitingCredential { since: Instant, answer: Box<HttpResponse>, links: ListLinks },
     /// A call that was answered with 202; its response is expected on the GET stream.
     AwaitingGetStream,
     /// Continues at `deadline`.

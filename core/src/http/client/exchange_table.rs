@@ -19,8 +19,8 @@ use super::request_states::RequestStates;
 use crate::calls::outbound::OutboundCalls;
 use crate::deadlines::Deadlines;
 use crate::error::HttpResponse;
-use crate::key_queue::KeyQueue;
 use crate::rpc::RequestId;
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 
@@ -46,6 +46,22 @@ impl Entry {
     }
 }
 
+/// The list of held exchanges has its links in their phase.
+impl ListNode for Entry {
+    fn list_links(&self) -> ListLinks {
+        match self.open().map(ClientExchange::phase) {
+            Some(ExchangePhase::AwaitingCredential { links, .. }) => *links,
+            _ => ListLinks::NONE,
+        }
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        if let Self::Open(x) = self {
+            x.set_list_links(links);
+        }
+    }
+}
+
 /// The exchanges and actions of a client; see the [module](self).
 ///
 /// Invariant: the sums equal those of a walk over the exchanges (`sums_equal_a_walk_after_every_step`).
@@ -58,7 +74,7 @@ pub(super) struct ExchangeTable {
     ready_streams: VecDeque<Key>,
     deadlines: Deadlines<Key>,
     /// Exchanges that wait for a credential.
-    held: KeyQueue,
+    held: List,
     /// The GET stream that was opened last.
     get_stream: Option<Key>,
     sums: Sums,
@@ -125,7 +141,7 @@ impl ExchangeTable {
         }
         self.arm(key, deadline);
         if is_held {
-            self.held.push(key);
+            self.held.push(&mut self.slab, key);
         }
         if is_get_stream {
             self.get_stream = Some(key);
@@ -227,9 +243,8 @@ impl ExchangeTable {
         if let Some(request) = Self::served_request(x) {
             self.requests.record_end(request, key);
         }
-        if x.is_held() {
-            let slab = &self.slab;
-            self.held.record_removal(|key| is_held(slab, key));
+        if let ExchangePhase::AwaitingCredential { links, .. } = x.phase() {
+            self.held.unlink(&mut self.slab, *links);
         }
         if self.get_stream == Some(key) {
             self.get_stream = None;
@@ -277,10 +292,9 @@ impl ExchangeTable {
     }
 
     /// Returns the exchange that has waited longest for a credential.
-    pub(super) fn first_held(&mut self) -> Option<(ExchangeId, &HttpResponse, u32)> {
-        let slab = &self.slab;
-        let key = self.held.first(|key| is_held(slab, key))?;
-        let x = slab.get(key)?.open()?;
+    pub(super) fn first_held(&self) -> Option<(ExchangeId, &HttpResponse, u32)> {
+        let key = self.held.first(&self.slab)?;
+        let x = self.get(key)?;
         let ExchangePhase::AwaitingCredential { answer, .. } = x.phase() else { return None };
         Some((ExchangeId(key), answer, x.retries.credentials))
     }
@@ -436,7 +450,6 @@ impl ExchangeTable {
         if self.slab.is_empty() {
             self.actions = VecDeque::new();
             self.requests = RequestStates::default();
-            self.held = KeyQueue::default();
         }
     }
 }
@@ -449,7 +462,7 @@ impl Default for ExchangeTable {
             requests: RequestStates::default(),
             ready_streams: VecDeque::new(),
             deadlines: Deadlines::new(),
-            held: KeyQueue::default(),
+            held: List::new(),
             get_stream: None,
             sums: Sums::default(),
         }
@@ -458,11 +471,6 @@ impl Default for ExchangeTable {
 
 fn deadline_of(slab: &Slab<Entry>, key: Key) -> Option<Instant> {
     slab.get(key).and_then(Entry::open)?.deadline()
-}
-
-fn is_held(slab: &Slab<Entry>, key: Key) -> bool {
-    let x = slab.get(key).and_then(Entry::open);
-    x.is_some_and(ClientExchange::is_held)
 }
 
 #[cfg(test)]
@@ -520,7 +528,7 @@ mod tests {
         let open = || table.slab.iter().filter_map(|(key, entry)| Some((key, entry.open()?)));
         let walked = open().map(|(_, x)| Sums::of(x)).fold(Sums::default(), Sums::plus);
         assert_eq!(table.sums, walked);
-        assert_eq!(table.held.len(), open().filter(|(key, _)| is_held(&table.slab, *key)).count());
+        assert_eq!(table.held.iter(&table.slab).count(), open().filter(|(_, x)| x.is_held()).count());
         for (key, x) in open().filter(|(_, x)| !x.is_draining()) {
             if let Some(id) = x.request_id() {
                 assert_eq!(table.find(id), Some(key));

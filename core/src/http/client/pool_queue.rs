@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::exchange::{ExchangeClass, ExchangeId, OutgoingRequest};
-use crate::key_queue::KeyQueue;
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 
 /// A request that waits for a connection, and its position among all.
@@ -11,6 +11,17 @@ use crate::slab::{Key, Slab};
 struct WaitingRequest {
     request: OutgoingRequest,
     position: i64,
+    links: ListLinks,
+}
+
+impl ListNode for WaitingRequest {
+    fn list_links(&self) -> ListLinks {
+        self.links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.links = links;
+    }
 }
 
 /// Requests that wait for a connection: one queue per class, with an order among all.
@@ -19,7 +30,7 @@ struct WaitingRequest {
 #[derive(Debug, Default)]
 pub(super) struct WaitingRequests {
     slab: Slab<WaitingRequest>,
-    queues: [KeyQueue; 3],
+    queues: [List; 3],
     next_position: i64,
     /// Position of the request that was put in front last.
     front_position: i64,
@@ -42,9 +53,10 @@ impl WaitingRequests {
     pub(super) fn push_back(&mut self, request: OutgoingRequest) -> Key {
         self.next_position += 1;
         let class = request.class;
-        let key = self.slab.insert(WaitingRequest { request, position: self.next_position });
+        let (position, links) = (self.next_position, ListLinks::NONE);
+        let key = self.slab.insert(WaitingRequest { request, position, links });
         if let Some(queue) = self.queues.get_mut(queue_of(class)) {
-            queue.push(key);
+            queue.push(&mut self.slab, key);
         }
         key
     }
@@ -53,21 +65,21 @@ impl WaitingRequests {
     pub(super) fn push_front(&mut self, request: OutgoingRequest) -> Key {
         self.front_position -= 1;
         let class = request.class;
-        let key = self.slab.insert(WaitingRequest { request, position: self.front_position });
+        let (position, links) = (self.front_position, ListLinks::NONE);
+        let key = self.slab.insert(WaitingRequest { request, position, links });
         if let Some(queue) = self.queues.get_mut(queue_of(class)) {
-            queue.push_front(key);
+            queue.push_front(&mut self.slab, key);
         }
         key
     }
 
     /// Returns the first request whose class is not excluded.
     pub(super) fn first(
-        &mut self,
+        &self,
         is_excluded: impl Fn(ExchangeClass) -> bool,
     ) -> Option<(Key, &OutgoingRequest)> {
-        let Self { slab, queues, .. } = self;
-        let firsts = queues.iter_mut().filter_map(|queue| queue.first(|key| slab.get(key).is_some()));
-        let waiting = firsts.filter_map(|key| Some((key, slab.get(key)?)));
+        let firsts = self.queues.iter().filter_map(|queue| queue.first(&self.slab));
+        let waiting = firsts.filter_map(|key| Some((key, self.slab.get(key)?)));
         let allowed = waiting.filter(|(_, waiting)| !is_excluded(waiting.request.class));
         allowed.min_by_key(|(_, waiting)| waiting.position).map(|(key, waiting)| (key, &waiting.request))
     }
@@ -75,9 +87,8 @@ impl WaitingRequests {
     /// Takes a request out.
     pub(super) fn remove(&mut self, key: Key) -> Option<OutgoingRequest> {
         let waiting = self.slab.remove(key)?;
-        let slab = &self.slab;
         if let Some(queue) = self.queues.get_mut(queue_of(waiting.request.class)) {
-            queue.record_removal(|key| slab.get(key).is_some());
+            queue.unlink(&mut self.slab, waiting.links);
         }
         Some(waiting.request)
     }
@@ -137,7 +148,7 @@ mod tests {
         }
     }
 
-    fn first(waiting: &mut WaitingRequests, excluded: &[ExchangeClass]) -> Option<(Key, u32)> {
+    fn first(waiting: &WaitingRequests, excluded: &[ExchangeClass]) -> Option<(Key, u32)> {
         waiting.first(|class| excluded.contains(&class)).map(|(key, request)| (key, request.exchange.0.slot))
     }
 
@@ -149,17 +160,17 @@ mod tests {
             let slot = u32::try_from(waiting.slab.len()).expect("few");
             waiting.push_back(request(slot, class))
         });
-        assert_eq!(first(&mut waiting, &[]), Some((keys[0], 0)));
-        assert_eq!(first(&mut waiting, &[Stream]), Some((keys[1], 1)));
-        assert_eq!(first(&mut waiting, &[Stream, Request]), Some((keys[2], 2)));
+        assert_eq!(first(&waiting, &[]), Some((keys[0], 0)));
+        assert_eq!(first(&waiting, &[Stream]), Some((keys[1], 1)));
+        assert_eq!(first(&waiting, &[Stream, Request]), Some((keys[2], 2)));
         assert!(waiting.remove(keys[1]).is_some() && waiting.remove(keys[1]).is_none());
-        assert_eq!(first(&mut waiting, &[Stream, Message]), Some((keys[3], 3)));
+        assert_eq!(first(&waiting, &[Stream, Message]), Some((keys[3], 3)));
         let front = waiting.push_front(request(9, Request));
-        assert_eq!(first(&mut waiting, &[]), Some((front, 9)));
+        assert_eq!(first(&waiting, &[]), Some((front, 9)));
         for key in [keys[0], keys[2], keys[3], front] {
             assert!(waiting.remove(key).is_some());
         }
-        assert!(waiting.is_empty() && first(&mut waiting, &[]).is_none());
+        assert!(waiting.is_empty() && first(&waiting, &[]).is_none());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::http::client::event_stream::EventStreamState;
 use crate::http::client::exchange::{CollectedBody, ExchangePhase, ExchangePurpose, NextStep, RetryCounts};
 use crate::http::client::url::Url;
 use crate::rpc::RequestId;
+use crate::slab::list::ListLinks;
 use crate::time::Instant;
 
 /// Bytes of an unneeded response that are read to keep its connection.
@@ -115,7 +116,7 @@ impl ClientExchange {
         until: Instant,
         answer: Box<HttpResponse>,
     ) -> Self {
-        let phase = ExchangePhase::AwaitingCredential { since, answer };
+        let phase = ExchangePhase::AwaitingCredential { since, answer, links: ListLinks::NONE };
         Self { phase, deadline: Some(until), ..self }
     }
 
@@ -212,10 +213,17 @@ impl ClientExchange {
         }
     }
 
+    /// Sets the links among the held exchanges.
+    pub(super) const fn set_list_links(&mut self, new: ListLinks) {
+        if let ExchangePhase::AwaitingCredential { links, .. } = &mut self.phase {
+            *links = new;
+        }
+    }
+
     /// Takes the time since which the exchange has been held, and the refusal; it is then as it is sent anew.
     pub(super) fn take_refusal(&mut self) -> Option<(Instant, Box<HttpResponse>)> {
         match core::mem::replace(&mut self.phase, ExchangePhase::Sent) {
-            ExchangePhase::AwaitingCredential { since, answer } => Some((since, answer)),
+            ExchangePhase::AwaitingCredential { since, answer, .. } => Some((since, answer)),
             _ => None,
         }
     }
