@@ -1,0 +1,263 @@
+//! The exchanges of both engines under hostile peers, unlucky schedules and misuse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_proto::model::CallToolResult;
+use mcp_proto::server::{self, Engine, Event, ExchangeToken, InputRequired};
+use mcp_proto::{Capabilities, Capability, ChannelId, Instant, Limits, UseError};
+use serde_json::{Value, json};
+
+const NOW: Instant = Instant::ZERO;
+
+fn config() -> server::Config {
+    let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+    server::Config::new("server", "1").capabilities(capabilities)
+}
+
+fn open(engine: &mut Engine, session: Option<ChannelId>, token: u64, message: &Value) -> ChannelId {
+    engine.exchanges().open(NOW, session, ExchangeToken(token), message.to_string().into())
+}
+
+fn request(id: u32, method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+fn initialize(id: u32, version: &str) -> Value {
+    let client = json!({"name": "c", "version": "1"});
+    let params = json!({"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": client});
+    request(id, "initialize", &params)
+}
+
+fn tool_call(id: u32) -> Value {
+    request(id, "tools/call", &json!({"name": "t"}))
+}
+
+fn modern(id: u32, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    request(id, method, &params)
+}
+
+/// Opens a session and its handshake.
+fn begin_session(engine: &mut Engine, token: Option<ExchangeToken>, version: &str) -> ChannelId {
+    let session = engine.exchanges().open_session(NOW, token);
+    for message in [initialize(1, version), json!({"jsonrpc": "2.0", "method": "notifications/initialized"})]
+    {
+        let exchange = open(engine, Some(session), 1_000, &message);
+        engine.exchanges().close(NOW, exchange);
+    }
+    while engine.poll_event(NOW).is_some() {}
+    while engine.exchanges().poll_ready().is_some() {}
+    session
+}
+
+fn output(engine: &mut Engine, exchange: ChannelId) -> Vec<Value> {
+    let output = engine.exchanges().output(exchange).expect("the exchange is there");
+    std::iter::from_fn(|| output.outbox.pop_message())
+        .map(|message| serde_json::from_slice(&message).expect("JSON"))
+        .collect()
+}
+
+fn events(engine: &mut Engine, now: Instant) -> Vec<Event> {
+    std::iter::from_fn(|| engine.poll_event(now)).collect()
+}
+
+fn expect_call(engine: &mut Engine) -> server::Call {
+    let call =
+        events(engine, NOW).into_iter().find_map(|e| if let Event::Call(c) = e { Some(c) } else { None });
+    call.expect("a call")
+}
+
+fn tokens(engine: &mut Engine) -> Vec<u64> {
+    std::iter::from_fn(|| engine.exchanges().poll_ready()).map(|token| token.0).collect()
+}
+
+#[test]
+fn exchange_of_a_closed_session_is_closed() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    let exchange = open(&mut engine, Some(session), 7, &tool_call(2));
+    let call = expect_call(&mut engine);
+    engine.exchanges().close(NOW, session);
+    let events = events(&mut engine, NOW);
+    assert!(
+        matches!(&events[..], [Event::Cancelled { call: id, .. }, Event::Closed { .. }] if *id == call.id())
+    );
+    assert_eq!(tokens(&mut engine), [7]);
+    let status = engine.exchange_status(exchange);
+    assert!(!status.is_open && status.is_closed, "{status:?}");
+    assert_eq!(engine.complete(NOW, call.id(), &CallToolResult::text("x")), Err(UseError::Stale));
+    for _ in 0..2 {
+        engine.exchanges().close(NOW, exchange);
+        engine.exchanges().close(NOW, session);
+        assert!(!engine.exchanges().handle_disconnect(NOW, exchange));
+    }
+    assert!(events_are_none(&mut engine));
+}
+
+fn events_are_none(engine: &mut Engine) -> bool {
+    events(engine, NOW).is_empty()
+}
+
+#[test]
+fn exchange_of_a_session_that_shut_down_is_closed() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    let exchange = open(&mut engine, Some(session), 7, &tool_call(2));
+    let call = expect_call(&mut engine);
+    engine.shutdown(NOW, Duration::from_secs(1));
+    assert!(!engine.exchange_status(exchange).is_closed);
+    engine.complete(NOW, call.id(), &CallToolResult::text("x")).expect("open");
+    let status = engine.exchange_status(exchange);
+    assert!(!status.is_open && status.is_closed, "{status:?}");
+    assert_eq!(output(&mut engine, exchange)[0]["result"]["content"][0]["text"], "x");
+}
+
+#[test]
+fn request_in_a_session_that_has_ended_is_refused() {
+    let keep_alive = Duration::from_secs(10);
+    let mut engine = Engine::new(Arc::new(config().keep_alive_ping(keep_alive, 0)));
+    let session = begin_session(&mut engine, Some(ExchangeToken(0)), "2025-11-25");
+    let mut now = NOW;
+    for _ in 0..4 {
+        now = now + keep_alive;
+        engine.handle_timeout(now);
+        while engine.exchanges().output(session).is_some_and(|o| o.outbox.pop_message().is_some()) {}
+    }
+    assert!(
+        events(&mut engine, now)
+            .iter()
+            .any(|e| matches!(e, Event::Closed { channel, .. } if *channel == session))
+    );
+    assert!(engine.exchange_status(session).is_closed);
+    let other = engine.exchanges().open_session(now, None);
+    let foreign = open(&mut engine, Some(other), 5, &tool_call(1));
+    engine.exchanges().close(now, other);
+    for (n, session) in [session, other, foreign].into_iter().enumerate() {
+        for message in
+            [tool_call(2), initialize(3, "2025-11-25"), modern(4, "tools/call", json!({"name": "t"}))]
+        {
+            let exchange = open(&mut engine, Some(session), 7, &message);
+            assert!(output(&mut engine, exchange)[0]["error"].is_object(), "{n}: {message}");
+            assert!(engine.exchange_status(exchange).is_refused);
+            engine.exchanges().close(now, exchange);
+        }
+        let batch = open(&mut engine, Some(session), 8, &json!([tool_call(5)]));
+        assert_eq!(output(&mut engine, batch).len(), 1);
+        let blank = engine.exchanges().open(NOW, Some(session), ExchangeToken(8), " ".into());
+        assert!(output(&mut engine, blank).is_empty());
+        let note = open(&mut engine, Some(session), 8, &json!({"jsonrpc": "2.0", "method": "custom/note"}));
+        assert!(output(&mut engine, note).is_empty());
+        assert!(events(&mut engine, now).iter().all(|e| matches!(e, Event::Diagnostic { .. })), "{n}");
+    }
+    assert_eq!(engine.live_calls(), 0);
+}
+
+#[test]
+fn shutdown_reports_the_end_of_sessions_alone() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = engine.exchanges().open_session(NOW, None);
+    let call = open(&mut engine, Some(session), 1, &modern(1, "tools/call", json!({"name": "t"})));
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    let listen = open(&mut engine, Some(session), 2, &modern(1, "subscriptions/listen", listen));
+    let id = expect_call(&mut engine).id();
+    tokens(&mut engine);
+    assert!(output(&mut engine, call).is_empty());
+    assert_eq!(output(&mut engine, listen).len(), 1);
+    assert!(engine.exchange_status(listen).is_open && engine.exchange_status(call).is_open);
+    engine.shutdown(NOW, Duration::from_secs(1));
+    assert_eq!(tokens(&mut engine), [2]);
+    assert!(!engine.exchange_status(listen).is_open);
+    engine.complete(NOW, id, &CallToolResult::text("x")).expect("open");
+    assert_eq!(tokens(&mut engine), [1]);
+    assert_eq!(output(&mut engine, call).len(), 1);
+    assert_eq!(output(&mut engine, listen).len(), 1);
+    let closed: Vec<_> = events(&mut engine, NOW)
+        .into_iter()
+        .filter_map(|e| if let Event::Closed { channel, .. } = e { Some(channel) } else { None })
+        .collect();
+    assert_eq!(closed, [session]);
+}
+
+#[test]
+fn faulty_message_reports_no_end_of_its_exchange() {
+    let mut limits = Limits::default();
+    limits.max_faulty_messages = Some(1);
+    let mut engine = Engine::new(Arc::new(config().limits(limits)));
+    let exchange = engine.exchanges().open(NOW, None, ExchangeToken(1), "{".into());
+    assert_eq!(output(&mut engine, exchange).len(), 1);
+    assert!(matches!(&events(&mut engine, NOW)[..], [Event::Diagnostic { .. }]));
+}
+
+#[test]
+fn session_without_a_stream_does_not_stall_its_client() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    let text = "x".repeat(10_000);
+    while engine.notify(NOW, session, "custom/note", Some(&json!({"text": text}))).is_ok() {}
+    assert!(!engine.is_stalled(session), "the client could never open a stream");
+    engine.exchanges().set_session_token(session, Some(ExchangeToken(9)));
+    assert!(engine.is_stalled(session));
+    assert_eq!(tokens(&mut engine), [9]);
+}
+
+#[test]
+fn refused_member_does_not_refuse_the_batch() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-03-26");
+    let batch = json!([tool_call(2), request(3, "no/such", &json!({}))]);
+    let exchange = open(&mut engine, Some(session), 1, &batch);
+    let call = expect_call(&mut engine);
+    let status = engine.exchange_status(exchange);
+    assert!(status.is_open && !status.is_refused, "{status:?}");
+    engine.complete(NOW, call.id(), &CallToolResult::text("x")).expect("open");
+    let answers = output(&mut engine, exchange);
+    assert_eq!(answers[0].as_array().map(Vec::len), Some(2), "{answers:?}");
+}
+
+#[test]
+fn session_token_of_an_exchange_cannot_be_set() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    for session in [None, Some(session)] {
+        let message =
+            if session.is_some() { tool_call(2) } else { modern(2, "tools/call", json!({"name": "t"})) };
+        let exchange = open(&mut engine, session, 7, &message);
+        let call = expect_call(&mut engine);
+        engine.exchanges().set_session_token(exchange, None);
+        engine.complete(NOW, call.id(), &CallToolResult::text("x")).expect("open");
+        assert_eq!(tokens(&mut engine), [7]);
+    }
+}
+
+#[test]
+fn end_of_a_session_is_announced_to_a_later_stream() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    engine.shutdown(NOW, Duration::ZERO);
+    assert!(tokens(&mut engine).is_empty());
+    engine.exchanges().set_session_token(session, Some(ExchangeToken(9)));
+    assert_eq!(tokens(&mut engine), [9]);
+}
+
+#[test]
+fn call_ends_if_its_request_for_input_cannot_leave() {
+    let mut engine = Engine::new(Arc::new(config()));
+    let session = begin_session(&mut engine, None, "2025-11-25");
+    for is_sent in [true, false] {
+        let exchange = open(&mut engine, Some(session), 7, &tool_call(2));
+        let call = expect_call(&mut engine);
+        let mut input = InputRequired::new();
+        input.list_roots(&call, "roots").expect_err("not known yet");
+        engine.require_input(NOW, &call, &input).expect("the client can answer");
+        if is_sent {
+            assert_eq!(output(&mut engine, exchange).len(), 1);
+        }
+        assert!(engine.exchanges().handle_disconnect(NOW, exchange));
+        assert_eq!(engine.exchange_status(exchange).is_open, is_sent, "the call would wait for nothing");
+        engine.exchanges().close(NOW, exchange);
+    }
+}
