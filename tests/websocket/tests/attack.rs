@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::model::CallToolResult;
+use mcp_proto::client::{self, KnownEra};
+use mcp_proto::model::{CallToolResult, SubscriptionFilter};
 use mcp_proto::server::{self, Engine, Event, ExchangeToken, InputRequired};
-use mcp_proto::{Capabilities, Capability, ChannelId, Instant, Limits, UseError};
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, ChannelId, Era, Fault, Instant, Limits, RequestId,
+    UseError, VersionSet,
+};
 use serde_json::{Value, json};
 
 const NOW: Instant = Instant::ZERO;
@@ -259,5 +263,138 @@ fn call_ends_if_its_request_for_input_cannot_leave() {
         assert!(engine.exchanges().handle_disconnect(NOW, exchange));
         assert_eq!(engine.exchange_status(exchange).is_open, is_sent, "the call would wait for nothing");
         engine.exchanges().close(NOW, exchange);
+    }
+}
+
+// ---- client ----
+
+fn ready_client(era: Era) -> client::Engine {
+    let capabilities = Capabilities::new().with(Capability::Roots);
+    let known = if era == Era::Modern { KnownEra::Modern } else { KnownEra::Legacy };
+    let config = client::Config::new("client", "1")
+        .capabilities(capabilities)
+        .versions(VersionSet::ALL.era(era))
+        .known_era(known);
+    let mut engine = client::Engine::with_exchanges(Arc::new(config));
+    engine.open_channel(NOW);
+    let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
+    let result = match era {
+        Era::Modern => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private"}),
+        Era::Legacy => {
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+            "serverInfo": {"name": "s", "version": "1"}})
+        }
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": request.as_int(), "result": result});
+    engine.exchanges().handle_message(NOW, answer.to_string().into(), Some(&request));
+    assert!(matches!(engine.poll_event(NOW), Some(client::Event::Ready(peer)) if peer.era() == era));
+    while engine.exchanges().poll_message().is_some() {}
+    engine
+}
+
+fn call(engine: &mut client::Engine, options: &CallOptions) -> RequestId {
+    engine.call_tool(NOW, "t", &json!({}), options).expect("room");
+    engine.exchanges().poll_message().and_then(|m| m.request).expect("a request")
+}
+
+#[test]
+fn malformed_response_of_another_exchange_ends_nothing() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut engine = ready_client(era);
+        let (mine, other) = (call(&mut engine, &CallOptions::new()), call(&mut engine, &CallOptions::new()));
+        for member in
+            ["\"error\":7", "\"result\":7", "\"result\":{},\"error\":{}", "\"x\":1", "\"result\":{}"]
+        {
+            let text =
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{member}}}", other.as_int().expect("a number"));
+            engine.exchanges().handle_message(NOW, text.into(), Some(&mine));
+            assert!(engine.awaits_response(&other), "{era:?}: {member}");
+        }
+        assert!(engine.awaits_response(&mine));
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":7}}", mine.as_int().expect("a number"));
+        engine.exchanges().handle_message(NOW, text.into(), Some(&mine));
+        assert!(!engine.awaits_response(&mine), "{era:?}");
+    }
+}
+
+#[test]
+fn negotiation_that_is_paused_ends_in_time() {
+    for era in [Era::Legacy, Era::Modern] {
+        let config = client::Config::new("client", "1").versions(VersionSet::ALL.era(era));
+        let limit = config.effective_limits().input_timeout;
+        let mut engine = client::Engine::with_exchanges(Arc::new(config));
+        engine.open_channel(NOW);
+        let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
+        engine.exchanges().pause_request(NOW, &request);
+        engine.handle_timeout(NOW + limit - Duration::from_secs(1));
+        assert!(engine.poll_event(NOW).is_none(), "{era:?}");
+        engine.handle_timeout(NOW + limit);
+        assert!(
+            matches!(engine.poll_event(NOW), Some(client::Event::Closed(Fault::HandshakeTimeout { .. }))),
+            "{era:?}"
+        );
+    }
+}
+
+#[test]
+fn operations_on_requests_that_ended_have_no_effect() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut engine = ready_client(era);
+        let id = call(&mut engine, &CallOptions::new().idempotent());
+        let again = engine.exchanges().resend_request(NOW, &id).expect("it is retained");
+        assert!(!engine.awaits_response(&id) && engine.awaits_response(&again), "{era:?}");
+        assert_eq!(engine.exchanges().resend_request(NOW, &id), None);
+        let gone = CallError::Transport { reason: "gone".into() };
+        engine.exchanges().fail_request(NOW, &id, gone.clone());
+        engine.exchanges().pause_request(NOW, &id);
+        engine.exchanges().resume_request(NOW, &id, Duration::ZERO);
+        assert!(engine.poll_event(NOW).is_none());
+        assert_eq!(engine.exchanges().poll_message().and_then(|m| m.request), Some(again.clone()));
+        engine.exchanges().handle_session_lost(NOW);
+        assert!(engine.awaits_response(&again));
+        engine.exchanges().fail_request(NOW, &again, gone.clone());
+        assert!(
+            matches!(engine.poll_event(NOW), Some(client::Event::Done { outcome: Err(e), .. }) if e == gone)
+        );
+        engine.exchanges().close(NOW, Fault::Eof);
+        engine.exchanges().close(NOW, Fault::Closed);
+        assert!(matches!(engine.poll_event(NOW), Some(client::Event::Closed(Fault::Eof))));
+        assert!(engine.poll_event(NOW).is_none() && engine.exchanges().poll_message().is_none());
+    }
+}
+
+#[test]
+fn session_operations_without_a_session_send_nothing() {
+    let mut engine = ready_client(Era::Modern);
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = Some(true);
+    engine.subscribe(NOW, &filter).expect("room");
+    let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
+    engine.exchanges().handle_session_lost(NOW);
+    engine.exchanges().handle_session_renewed(NOW);
+    assert_eq!(engine.exchanges().poll_message(), None);
+    assert!(engine.awaits_response(&request) && engine.poll_event(NOW).is_none());
+    let mut early = client::Engine::with_exchanges(Arc::new(client::Config::new("client", "1")));
+    early.exchanges().handle_session_renewed(NOW);
+    early.exchanges().handle_session_lost(NOW);
+    early.exchanges().close(NOW, Fault::Eof);
+    early.open_channel(NOW);
+    early.exchanges().handle_session_lost(NOW);
+    early.exchanges().handle_session_renewed(NOW);
+    assert!(early.exchanges().poll_message().is_some_and(|m| m.request.is_some()));
+}
+
+#[test]
+fn cancelled_request_that_was_never_sent_is_skipped() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut engine = ready_client(era);
+        let key = engine.call_tool(NOW, "t", &json!({}), &CallOptions::new()).expect("room");
+        engine.cancel(NOW, key, None).expect("open");
+        assert_eq!(engine.exchanges().poll_message(), None, "{era:?}");
+        let key = engine.call_tool(NOW, "t", &json!({}), &CallOptions::new()).expect("room");
+        let sent = engine.exchanges().poll_message().and_then(|m| m.request);
+        engine.cancel(NOW, key, None).expect("open");
+        assert_eq!(engine.exchanges().poll_message().map(|m| m.cancels), Some(sent), "{era:?}");
     }
 }
