@@ -76,6 +76,13 @@ impl Server {
         self.connections.get(&id).is_none_or(|connection| self.engine.is_stalled(connection.session))
     }
 
+    /// Returns whether a connection is to be closed: the engine has ended its session, and its exchanges are over.
+    pub fn is_closed(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_none_or(|connection| {
+            connection.exchanges.is_empty() && self.engine.exchange_status(connection.session).is_closed
+        })
+    }
+
     /// Takes a frame of a client.
     pub fn handle_frame(
         &mut self,
