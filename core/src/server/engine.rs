@@ -120,7 +120,7 @@ impl Engine {
     /// Records the end of the input of a channel.
     ///
     /// Open calls may finish within [`Limits::eof_grace_period`](crate::Limits::eof_grace_period), and their answers
-    /// are still sent (STDIO-028).
+    /// are still sent (STDIO-028). An exchange ends with `Exchanges::handle_disconnect` instead.
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
         self.end_input(now, channel.0, &Fault::Eof, self.endpoint.limits.eof_grace_period);
     }

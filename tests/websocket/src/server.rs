@@ -97,6 +97,8 @@ impl Server {
                 exchange.is_abandoned = true;
                 if !self.engine.exchanges().handle_disconnect(now, exchange.channel) {
                     connection.exchanges.remove(&number);
+                    // A client that reads nothing must not fill the queue with exchanges that it ended.
+                    connection.ready.retain(|ready| *ready != number);
                 }
             }
             return Ok(());
@@ -130,7 +132,9 @@ impl Server {
         while let Some(ExchangeToken(token)) = self.engine.exchanges().poll_ready() {
             let (connection, number) = (ConnectionId((token >> 32) as u32), token as u32);
             if let Some(connection) = self.connections.get_mut(&connection) {
-                connection.ready.push_back(number);
+                if number == SESSION || connection.exchanges.contains_key(&number) {
+                    connection.ready.push_back(number);
+                }
             }
         }
         let connection = self.connections.get_mut(&id)?;

@@ -286,6 +286,22 @@ fn connection_of_a_silent_client_is_closed() {
     assert!(server.is_closed(id));
 }
 
+#[test]
+fn client_that_reads_nothing_fills_no_queue() {
+    let mut server = Server::new(Engine::new(Arc::new(config())));
+    let (id, other) = (server.accept(NOW), server.accept(NOW));
+    let mut lengths = Vec::new();
+    for n in 1..=1_000 {
+        let message = modern(n, "tools/call", json!({"name": "t"}));
+        server.handle_frame(NOW, id, &format!("{n} {message}")).expect("a frame");
+        server.handle_frame(NOW, id, &n.to_string()).expect("a frame");
+        while server.engine().poll_event(NOW).is_some() {}
+        assert_eq!(server.poll_frame(NOW, other), None);
+        lengths.push(format!("{server:?}").len());
+    }
+    assert!(lengths[999] < lengths[9] + 1_000, "{} {}", lengths[9], lengths[999]);
+}
+
 // ---- client ----
 
 fn ready_client(era: Era) -> client::Engine {
