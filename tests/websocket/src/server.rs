@@ -131,10 +131,10 @@ impl Server {
     pub fn poll_frame(&mut self, now: Instant, id: ConnectionId) -> Option<String> {
         while let Some(ExchangeToken(token)) = self.engine.exchanges().poll_ready() {
             let (connection, number) = (ConnectionId((token >> 32) as u32), token as u32);
-            if let Some(connection) = self.connections.get_mut(&connection) {
-                if number == SESSION || connection.exchanges.contains_key(&number) {
-                    connection.ready.push_back(number);
-                }
+            let connection = self.connections.get_mut(&connection);
+            let is_open = |c: &&mut Connection| number == SESSION || c.exchanges.contains_key(&number);
+            if let Some(connection) = connection.filter(is_open) {
+                connection.ready.push_back(number);
             }
         }
         let connection = self.connections.get_mut(&id)?;
