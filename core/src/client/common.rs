@@ -41,6 +41,9 @@ pub(super) struct CommonState {
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
     pub(super) log: Option<Box<LogSettings>>,
+    /// Requests that ended in the outbox, while their cancellations may follow there.
+    #[cfg(feature = "exchanges")]
+    pub(super) unsent_requests: alloc::vec::Vec<RequestId>,
     /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
     pub(super) uses_exchanges: bool,
 }
@@ -58,6 +61,8 @@ impl CommonState {
             answers_end: 0,
             retained_bytes: 0,
             log: None,
+            #[cfg(feature = "exchanges")]
+            unsent_requests: alloc::vec::Vec::new(),
             uses_exchanges: false,
             config,
         }

@@ -84,10 +84,14 @@ impl OutgoingMessage {
 /// 3. An exchange ends: if [`Engine::awaits_response`] still returns true for its request, there was no answer.
 ///    [`resend_request`](Self::resend_request) may repeat it if [`Engine::is_idempotent`] returns true; otherwise
 ///    [`fail_request`](Self::fail_request) reports the failure. Silence fails nothing before the timeouts: say what the
-///    transport knows.
+///    transport knows. The binding bounds the number and the rate of repetitions.
 /// 4. The server has lost the session: [`handle_session_lost`](Self::handle_session_lost), and after a new `initialize`
 ///    of the binding [`handle_session_renewed`](Self::handle_session_renewed).
 /// 5. The server is gone: [`close`](Self::close).
+///
+/// The binding pauses reading while [`Engine::is_stalled`] returns true, and bounds the size of a message
+/// ([`Limits::max_frame`](crate::Limits::max_frame)). A legacy server need not end the exchange of a request that was
+/// cancelled or timed out ([`OutgoingMessage::cancels`]): the binding forgets it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -152,14 +156,23 @@ impl Engine {
 impl Exchanges<'_> {
     /// Returns the next message to send.
     ///
-    /// Requests that were cancelled or timed out in the outbox are skipped: a server must not execute them.
+    /// Requests that were cancelled or timed out in the outbox are skipped with their cancellations: a server must not
+    /// execute them (CANC-003).
     pub fn poll_message(&mut self) -> Option<OutgoingMessage> {
         let main = self.engine.common.main_channel?;
         loop {
             let outbox = &mut self.engine.common.endpoint.channels.get_mut(main)?.outbox;
-            let message = OutgoingMessage::parse(outbox.pop_message()?);
-            if message.request.as_ref().is_none_or(|id| self.engine.awaits_response(id)) {
-                return Some(message);
+            let Some(text) = outbox.pop_message() else {
+                self.engine.common.unsent_requests = Vec::new();
+                return None;
+            };
+            let message = OutgoingMessage::parse(text);
+            match (&message.request, &message.cancels) {
+                (Some(id), _) if !self.engine.awaits_response(id) => {
+                    self.engine.common.unsent_requests.push(id.clone());
+                }
+                (_, Some(id)) if self.engine.common.unsent_requests.contains(id) => {}
+                _ => return Some(message),
             }
         }
     }
@@ -167,7 +180,8 @@ impl Exchanges<'_> {
     /// Takes one message of the server.
     ///
     /// `request` is the request whose exchange the message arrived in. A response to any other request is refused then
-    /// ([`Diagnostic::UnknownResponse`](crate::Diagnostic::UnknownResponse)). With `None` it may be that of any request.
+    /// ([`Diagnostic::UnknownResponse`](crate::Diagnostic::UnknownResponse), or
+    /// [`Diagnostic::Malformed`](crate::Diagnostic::Malformed)). With `None` it may be that of any request.
     pub fn handle_message(&mut self, now: Instant, message: Bytes, request: Option<&RequestId>) {
         let Some(main) = self.record_message(now, &message) else { return };
         self.engine.receive(main, message, request);
@@ -223,15 +237,15 @@ impl Exchanges<'_> {
         let common = &mut self.engine.common;
         let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { return };
         if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
-            common.endpoint.negotiation_generation += 1;
-            return;
+            return common.arm_negotiation_timeout(common.endpoint.limits.input_timeout);
         }
         let time = common.endpoint.limits.input_timeout;
         call.idle_deadline = common.endpoint.now + time;
         self.shift_total_deadline(key, |total_at| total_at + time);
     }
 
-    /// Resumes the timeouts of a request whose exchange was held for this time.
+    /// Resumes the timeouts of a request whose exchange was held for this time. Call it once for each
+    /// [`pause_request`](Self::pause_request).
     pub fn resume_request(&mut self, now: Instant, id: &RequestId, held_for: Duration) {
         self.engine.common.endpoint.tick(now);
         let Some(key) = self.engine.pending_call(id) else { return };

@@ -42,7 +42,7 @@ impl Engine {
 
     fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, own: Option<&RequestId>) {
         match envelope::parse(frame, &self.common.endpoint.limits, None) {
-            Err(rejected) => self.reject(channel, batch, rejected, frame),
+            Err(rejected) => self.reject(channel, batch, rejected, frame, own),
             Ok(envelope) => {
                 if let Some(c) = self.common.endpoint.channels.get_mut(channel) {
                     c.consecutive_faults = 0;
@@ -70,9 +70,12 @@ impl Engine {
                     None,
                     RejectedMessage::unreadable(MalformedMessage::Batch),
                     frame,
+                    own,
                 );
             }
-            Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason), frame),
+            Err(reason) => {
+                return self.reject(channel, None, RejectedMessage::unreadable(reason), frame, own);
+            }
         };
         let before = self.common.outbox_len();
         let batch = self.common.endpoint.open_batch(channel);
@@ -86,7 +89,14 @@ impl Engine {
         self.common.count_answer(before);
     }
 
-    fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage, frame: &[u8]) {
+    fn reject(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        rejected: RejectedMessage,
+        frame: &[u8],
+        own: Option<&RequestId>,
+    ) {
         // Servers print banners to stdout, which are noise and get no answer (STDIO-005).
         let noise = batch.is_none()
             && matches!(rejected.reason, MalformedMessage::Json { at: 0 } | MalformedMessage::NotAnObject);
@@ -98,30 +108,39 @@ impl Engine {
             let line = String::from_utf8_lossy(kept).into_owned();
             self.common.diagnose(Diagnostic::Noise { line, length: frame.len() });
         } else {
-            self.refuse_message(channel, batch, rejected);
+            self.refuse_message(channel, batch, rejected, own);
             return;
         }
         self.count_fault(channel);
     }
 
-    fn refuse_message(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
+    fn refuse_message(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        rejected: RejectedMessage,
+        own: Option<&RequestId>,
+    ) {
         let before = self.common.outbox_len();
         // A modern client never answers (BASE-020). A client that does not know the era yet does not answer either.
         let is_legacy = self.common.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
         let mut rejected = rejected;
-        let is_awaited = rejected
-            .id
-            .as_ref()
-            .is_some_and(|id| self.common.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
+        // A response in the exchange of another request ends nothing.
+        let is_foreign = own.is_some_and(|own| rejected.id.as_ref().is_some_and(|id| id != own));
+        let is_awaited = !is_foreign
+            && rejected
+                .id
+                .as_ref()
+                .is_some_and(|id| self.common.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
         if !is_legacy && !rejected.is_response {
             // Without `has_method` no answer is sent; the id still ends a call that waits for it.
             rejected.has_method = false;
             rejected.is_response = is_awaited;
         }
         let is_response = rejected.is_response;
-        let is_silent = !is_legacy && rejected.id.is_none() && !is_response;
+        let is_silent = if is_response { is_foreign } else { !is_legacy && rejected.id.is_none() };
         let (diagnostic, ended) = if is_silent {
-            (Diagnostic::Malformed { reason: rejected.reason, id: None, answered: false }, None)
+            (Diagnostic::Malformed { reason: rejected.reason, id: rejected.id, answered: false }, None)
         } else {
             let in_flight = rejected.id.as_ref().is_some_and(|id| self.common.endpoint.is_live(channel, id));
             self.common.endpoint.reject(channel, batch, rejected, in_flight)
@@ -146,7 +165,7 @@ impl Engine {
         self.common.endpoint.tick(now);
         self.common.endpoint.record_activity();
         let rejected = self.common.endpoint.oversize_rejection(oversize);
-        self.refuse_message(channel.0, None, rejected);
+        self.refuse_message(channel.0, None, rejected, None);
     }
 
     fn receive_response(

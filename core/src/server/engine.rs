@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::backlog::Backlog;
 use super::changes::Changes;
-use super::channel::{LegacySession, ServerChannel, mark_stream_finished, principal, session};
+use super::channel::{LegacySession, ServerChannel, is_exchange, mark_stream_finished, principal, session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
@@ -120,12 +120,14 @@ impl Engine {
     /// Records the end of the input of a channel.
     ///
     /// Open calls may finish within [`Limits::eof_grace_period`](crate::Limits::eof_grace_period), and their answers
-    /// are still sent (STDIO-028).
+    /// are still sent (STDIO-028). An exchange ends with `Exchanges::handle_disconnect` instead.
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
         self.end_input(now, channel.0, &Fault::Eof, self.endpoint.limits.eof_grace_period);
     }
 
     /// Closes a channel immediately: its calls are cancelled and nothing more is sent.
+    ///
+    /// An exchange is closed with `Exchanges::close` instead.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: &Fault) {
         self.end_input(now, channel.0, fault, Duration::ZERO);
         self.abort_channel(channel.0, &CancelReason::Disconnected);
@@ -222,13 +224,15 @@ impl Engine {
 
     /// Returns whether reading on `channel` should pause.
     ///
-    /// Its input has ended, its outbox is full, or too many requests or events wait.
+    /// Its input has ended, its outbox is full, or too many requests or events wait. The outbox of a session without a
+    /// stream (`Exchanges::set_session_token`) does not count.
     #[must_use]
     pub fn is_stalled(&self, channel: ChannelId) -> bool {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel.0).is_none_or(|c| {
             c.input_end.is_some()
-                || c.outbox.len() >= limits.outbox_high_water
+                // Without a stream for it, the output does not leave however long the client waits.
+                || (c.outbox.len() >= limits.outbox_high_water && !c.role.stream.has_no_get_stream())
                 || self.has_unread_input(channel.0)
         })
     }
@@ -497,7 +501,9 @@ impl Engine {
             c.closed = true;
             let fault = Fault::clone(fault);
             mark_stream_finished(&mut self.endpoint, channel);
-            self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
+            if !is_exchange(&self.endpoint, channel) {
+                self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
+            }
         }
     }
 

@@ -77,7 +77,7 @@ pub enum Event {
         /// The deviation.
         diagnostic: Diagnostic,
     },
-    /// A channel is closed. Reported once, as its last event.
+    /// A channel is closed. Reported once, as its last event. The end of an exchange is not reported.
     Closed {
         /// The channel. Its outbox can still be written; all other uses of the id are refused.
         channel: ChannelId,
@@ -122,7 +122,7 @@ impl Call {
         self.id
     }
 
-    /// Returns the channel of the call.
+    /// Returns the channel of the call: a byte stream, or its exchange.
     #[must_use]
     pub const fn channel(&self) -> ChannelId {
         self.channel

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{self, is_exchange, session};
-use super::engine::Engine;
+use super::channel::{self, is_exchange, mark_request_refused, session};
+use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{CancelReason, Event};
 use super::header_check::HeaderCheck;
 use super::request_check::MessageSource;
@@ -14,7 +14,8 @@ use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::CallId;
 use crate::error::{CallError, Fault};
 use crate::outbox::Outbox;
-use crate::rpc::envelope::{Envelope, RejectedMessage};
+use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -43,13 +44,15 @@ impl ExchangeToken {
 pub struct ExchangeStatus {
     /// More output will follow: an answer is owed, or a subscription is open.
     pub is_open: bool,
-    /// Nothing more can be sent: the exchange or its session has ended.
+    /// The engine adds no more output: the exchange or its session has ended. What the outbox holds can still be sent.
     pub is_closed: bool,
-    /// The message was refused before it was delivered to the application.
+    /// The message was refused because of its form, its revision, its method or the state of its session.
+    ///
+    /// False if the server had no room for it, and for members of a batch.
     pub is_refused: bool,
     /// A cancellation that overtook the request ended it, so it has no answer (CANC-010).
     pub is_cancelled: bool,
-    /// Code of the last answer, if it was an error.
+    /// Code of the last answer, if it was an error. It is -1 for a code that exceeds 32 bits; `None` for a batch.
     pub error_code: Option<i64>,
 }
 
@@ -90,10 +93,14 @@ pub struct ExchangeOutput<'e> {
 /// 2. A message arrives: [`open`](Self::open). The engine finds its era. A modern message is independent of the
 ///    session. A legacy message belongs to it, and `initialize` begins it.
 /// 3. After input, after commands and after [`Engine::handle_timeout`]: take the events, then
-///    [`poll_ready`](Self::poll_ready) until it returns `None`, and send the [`output`](Self::output) of each.
+///    [`poll_ready`](Self::poll_ready) until it returns `None`, and send the [`output`](Self::output) of each. A token is
+///    not returned again before its output is taken, so keep it while the client cannot be sent to.
 /// 4. An exchange is not open and its output is sent: [`close`](Self::close) it, and end it at the client.
 /// 5. The client ends an exchange before its answer: [`handle_disconnect`](Self::handle_disconnect).
 /// 6. The client is gone: close its exchanges and its session.
+/// 7. The engine ends a session, after keep-alive pings without an answer or at a shutdown ([`Event::Closed`],
+///    [`ExchangeStatus::is_closed`] of the session): finish its exchanges, then close it. Further messages in it are
+///    refused.
 ///
 /// The binding bounds the number of its exchanges and sessions, and the size of a message
 /// ([`Limits::max_frame`](crate::Limits::max_frame)). It pauses reading while [`Engine::is_stalled`] returns true for
@@ -134,9 +141,10 @@ impl Engine {
     /// Returns the progress of an exchange.
     #[must_use]
     pub fn exchange_status(&self, exchange: ChannelId) -> ExchangeStatus {
-        let channel = self.endpoint.channels.get(exchange.0);
-        channel
-            .map_or(ExchangeStatus::ENDED, |c| status(&c.role.stream, c.closed, !c.role.listeners.is_empty()))
+        let Some(c) = self.endpoint.channels.get(exchange.0) else { return ExchangeStatus::ENDED };
+        let has_ended = |session| self.endpoint.channels.get(session).is_none_or(|c| c.closed);
+        let is_closed = c.closed || c.role.stream.parent().is_some_and(has_ended);
+        status(&c.role.stream, is_closed, !c.role.listeners.is_empty())
     }
 
     /// Returns the progress of a legacy session; `None` before `initialize` was accepted.
@@ -161,7 +169,8 @@ impl Exchanges<'_> {
     /// Opens a session: the scope of a client.
     ///
     /// In a legacy revision `initialize` begins it, and request ids are unique in it. For a modern client it only holds
-    /// the principal, which is set with [`Engine::set_principal`] and applies to all exchanges of the session.
+    /// the principal, which is set with [`Engine::set_principal`]. A modern exchange keeps the principal that the session
+    /// has when it is opened.
     ///
     /// The token names the stream for those messages of the session that belong to no exchange; see
     /// [`set_session_token`](Self::set_session_token).
@@ -176,11 +185,12 @@ impl Exchanges<'_> {
     ///
     /// `None` if there is no such stream at present. Log messages are dropped then, no pings are sent, and everything
     /// else waits in the outbox of the session. [`poll_ready`](Self::poll_ready) returns the token when there are
-    /// messages, also those that waited.
+    /// messages, also those that waited, and when the session has ended. No effect on the channel of an exchange.
     pub fn set_session_token(&mut self, session: ChannelId, token: Option<ExchangeToken>) {
-        let Some(c) = self.engine.endpoint.channels.get_mut(session.0) else { return };
+        let c = self.engine.endpoint.channels.get_mut(session.0);
+        let Some(c) = c.filter(|c| c.role.stream.session().is_some()) else { return };
         c.role.stream.set_owner(token.map(ExchangeToken::to_key));
-        if !c.outbox.is_empty() {
+        if !c.outbox.is_empty() || c.closed {
             c.role.stream.queue(&mut self.engine.endpoint.shared);
         }
     }
@@ -188,7 +198,8 @@ impl Exchanges<'_> {
     /// Opens an exchange with its message, a batch included, and processes the message.
     ///
     /// A modern message shares only the principal of `session`. A legacy message belongs to the session; without one,
-    /// `initialize` is answered and other requests are refused.
+    /// only `initialize` and `ping` are answered, and other requests are refused. In a session that has ended, requests
+    /// of both eras are refused, and all other messages are dropped.
     ///
     /// An exchange that is neither open nor has output needs no answer: its message was a notification, a response or
     /// blank, or it repeated the id of a request in flight
@@ -217,7 +228,14 @@ impl Exchanges<'_> {
             }
         }
         self.record_message(now, key, &message);
+        let has_ended = session.is_some_and(|session| !self.is_open_session(session.0));
         match (content, envelope) {
+            (FrameContent::Array, _) if has_ended => self.refuse_in_ended_session(key, None),
+            (_, Some(Ok(envelope))) if has_ended => {
+                if envelope.kind == Kind::Request {
+                    self.refuse_in_ended_session(key, envelope.id.as_ref());
+                }
+            }
             (FrameContent::Array, _) => self.engine.receive_batch(key, &message),
             (_, Some(envelope)) => self.receive(key, &message, envelope, None),
             (_, None) => {}
@@ -225,7 +243,22 @@ impl Exchanges<'_> {
         ChannelId(key)
     }
 
-    /// Returns the token of an exchange or session that has output or has ended since it was returned last.
+    fn refuse_in_ended_session(&mut self, key: Key, id: Option<&RequestId>) {
+        let error = match self.engine.shutting_down {
+            true => RpcError::internal(SHUTTING_DOWN),
+            false => RpcError::invalid_request("the session has ended"),
+        };
+        mark_request_refused(&mut self.engine.endpoint, key);
+        self.engine.endpoint.send_error(key, None, id, &error);
+    }
+
+    fn is_open_session(&self, channel: Key) -> bool {
+        let c = self.engine.endpoint.channels.get(channel);
+        c.is_some_and(|c| !c.closed && c.role.stream.session().is_some())
+    }
+
+    /// Returns the token of an exchange or session that has output or has ended since its [`output`](Self::output) was
+    /// taken last.
     ///
     /// The exchange may have been closed by the binding meanwhile.
     pub fn poll_ready(&mut self) -> Option<ExchangeToken> {
@@ -240,7 +273,10 @@ impl Exchanges<'_> {
     pub fn handle_disconnect(&mut self, now: Instant, exchange: ChannelId) -> bool {
         let is_legacy = self.engine.endpoint.root_channel(exchange.0) != exchange.0;
         if is_legacy && self.engine.exchange_status(exchange).is_open {
-            self.set_unreachable(now, exchange.0, false);
+            // A request for input is the last message of its call until it is answered.
+            let is_unsent =
+                self.engine.endpoint.channels.get(exchange.0).is_some_and(|c| !c.outbox.is_empty());
+            self.set_unreachable(now, exchange.0, is_unsent);
             return true;
         }
         self.close(now, exchange);
@@ -250,7 +286,7 @@ impl Exchanges<'_> {
     /// Closes an exchange or a session immediately: cancels its calls and drops its output.
     ///
     /// All calls of a session are cancelled with it ([`Event::Cancelled`]), and [`Event::Closed`] follows if it had
-    /// begun. Its exchanges then have ended and are still to be closed.
+    /// begun. Its exchanges then have ended and are still to be closed. Modern exchanges do not end with it.
     pub fn close(&mut self, now: Instant, exchange: ChannelId) {
         self.remove(now, exchange.0);
     }
@@ -259,7 +295,8 @@ impl Exchanges<'_> {
 impl<'e> Exchanges<'e> {
     /// Returns the output of an exchange or of a session, whose token is returned again for further output.
     ///
-    /// Returns `None` if it was closed. The bytes of an outbox that is not emptied are bounded by
+    /// Returns `None` if it was closed. The session of a client has output of its own while it lasts, so for a session
+    /// only [`is_closed`](ExchangeStatus::is_closed) has a meaning. The bytes of an outbox that is not emptied are bounded by
     /// [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) and one message.
     pub fn output(self, exchange: ChannelId) -> Option<ExchangeOutput<'e>> {
         let status = self.engine.exchange_status(exchange);
@@ -334,14 +371,14 @@ impl Exchanges<'_> {
 
     /// Marks an exchange as unreachable: its client cannot receive what is sent from now on.
     ///
-    /// `nothing_sent`: nothing that was sent before has left either. The calls of the exchange continue (HTTP-062), but
-    /// cannot request input any more.
-    pub(crate) fn set_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
+    /// `asks_unsent`: the requests for input that were sent before have not left either. The calls of the exchange
+    /// continue (HTTP-062), but cannot request input any more.
+    pub(crate) fn set_unreachable(&mut self, now: Instant, key: Key, asks_unsent: bool) {
         self.engine.endpoint.tick(now);
         let Some(c) = self.engine.endpoint.channels.get_mut(key) else { return };
         c.role.stream.mark_unreachable();
         // Input requests that wait for `notifications/initialized` have not been sent either.
-        if nothing_sent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
+        if asks_unsent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
             self.engine.fail_parked(key, "the client went away before it was asked");
         }
     }

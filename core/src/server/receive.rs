@@ -151,7 +151,9 @@ impl Engine {
             // The engine answers this method.
             Ok(None) => return self.answer_in_engine(source, frame, &id, &method, &params),
             Err(error) => {
-                mark_request_refused(&mut self.endpoint, source.channel);
+                if source.batch.is_none() {
+                    mark_request_refused(&mut self.endpoint, source.channel);
+                }
                 return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
         };

@@ -1,6 +1,6 @@
 //! The binding of a client engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mcp_proto::client::{Config, Engine};
@@ -12,8 +12,10 @@ use crate::frame;
 #[derive(Debug)]
 pub struct Client {
     engine: Engine,
-    /// Open exchanges, with the request of each if it has one.
-    exchanges: BTreeMap<u32, Option<RequestId>>,
+    /// Open exchanges of requests. Nothing is awaited in that of a notification or a response.
+    exchanges: BTreeMap<u32, RequestId>,
+    /// Requests that repeat a lost one, and are not repeated again.
+    repetitions: BTreeSet<RequestId>,
     last_number: u32,
     is_closed: bool,
 }
@@ -23,12 +25,23 @@ impl Client {
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
         let mut engine = Engine::with_exchanges(config);
         engine.open_channel(now);
-        Self { engine, exchanges: BTreeMap::new(), last_number: frame::SESSION, is_closed: false }
+        Self {
+            engine,
+            exchanges: BTreeMap::new(),
+            repetitions: BTreeSet::new(),
+            last_number: frame::SESSION,
+            is_closed: false,
+        }
     }
 
     /// Returns the engine, for its events, timeouts and commands.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// Returns the number of open exchanges.
+    pub fn open_exchanges(&self) -> usize {
+        self.exchanges.len()
     }
 
     /// Takes a frame of the server. Frames of exchanges that this client ended meanwhile have no effect.
@@ -40,10 +53,10 @@ impl Client {
         match (message, self.exchanges.get(&number)) {
             (Some(message), request) if request.is_some() || number == frame::SESSION => {
                 let message = bytes::Bytes::copy_from_slice(message.as_bytes());
-                self.engine.exchanges().handle_message(now, message, request.and_then(Option::as_ref));
+                self.engine.exchanges().handle_message(now, message, request);
             }
             (None, Some(_)) => {
-                if let Some(request) = self.exchanges.remove(&number).flatten() {
+                if let Some(request) = self.exchanges.remove(&number) {
                     self.request_ended(now, &request);
                 }
             }
@@ -53,9 +66,13 @@ impl Client {
 
     /// Repeats a request without an answer, or reports that there is none.
     fn request_ended(&mut self, now: Instant, request: &RequestId) {
-        let repeated = self.engine.is_idempotent(request)
-            && self.engine.exchanges().resend_request(now, request).is_some();
-        if !repeated {
+        // A server that ends each exchange would get the request for ever.
+        let is_repeatable = !self.repetitions.remove(request) && self.engine.is_idempotent(request);
+        let repetition =
+            is_repeatable.then(|| self.engine.exchanges().resend_request(now, request)).flatten();
+        if let Some(repetition) = repetition {
+            self.repetitions.insert(repetition);
+        } else {
             let reason = "the server ended the exchange without an answer".into();
             self.engine.exchanges().fail_request(now, request, CallError::Transport { reason });
         }
@@ -81,15 +98,20 @@ impl Client {
         loop {
             let message = self.engine.exchanges().poll_message()?;
             let is_modern = self.engine.peer().is_some_and(|peer| peer.era() == Era::Modern);
-            if let Some(cancelled) = message.cancels.filter(|_| is_modern) {
-                let number =
-                    self.exchanges.iter().find(|(_, id)| id.as_ref() == Some(&cancelled)).map(|(n, _)| *n);
+            if let Some(cancelled) = message.cancels {
+                self.repetitions.remove(&cancelled);
+                let number = self.exchanges.iter().find(|(_, id)| **id == cancelled).map(|(n, _)| *n);
+                // Without an exchange, the request was cancelled before it was sent.
                 let Some(number) = number else { continue };
                 self.exchanges.remove(&number);
-                return Some(frame::end(number));
+                if is_modern {
+                    return Some(frame::end(number));
+                }
             }
             self.last_number += 1;
-            self.exchanges.insert(self.last_number, message.request);
+            if let Some(request) = message.request {
+                self.exchanges.insert(self.last_number, request);
+            }
             return Some(frame::message(self.last_number, &message.text));
         }
     }

@@ -76,6 +76,13 @@ impl Server {
         self.connections.get(&id).is_none_or(|connection| self.engine.is_stalled(connection.session))
     }
 
+    /// Returns whether a connection is to be closed: the engine has ended its session, and its exchanges are over.
+    pub fn is_closed(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_none_or(|connection| {
+            connection.exchanges.is_empty() && self.engine.exchange_status(connection.session).is_closed
+        })
+    }
+
     /// Takes a frame of a client.
     pub fn handle_frame(
         &mut self,
@@ -90,6 +97,8 @@ impl Server {
                 exchange.is_abandoned = true;
                 if !self.engine.exchanges().handle_disconnect(now, exchange.channel) {
                     connection.exchanges.remove(&number);
+                    // A client that reads nothing must not fill the queue with exchanges that it ended.
+                    connection.ready.retain(|ready| *ready != number);
                 }
             }
             return Ok(());
@@ -122,7 +131,9 @@ impl Server {
     pub fn poll_frame(&mut self, now: Instant, id: ConnectionId) -> Option<String> {
         while let Some(ExchangeToken(token)) = self.engine.exchanges().poll_ready() {
             let (connection, number) = (ConnectionId((token >> 32) as u32), token as u32);
-            if let Some(connection) = self.connections.get_mut(&connection) {
+            let connection = self.connections.get_mut(&connection);
+            let is_open = |c: &&mut Connection| number == SESSION || c.exchanges.contains_key(&number);
+            if let Some(connection) = connection.filter(is_open) {
                 connection.ready.push_back(number);
             }
         }

@@ -101,6 +101,9 @@ async fn serve_one(shared: &Shared, stream: TcpStream) -> Result<(), Error> {
                 let Some(frame) = frame else { break };
                 socket.send(Message::text(frame)).await?;
             }
+            if shared.server.borrow().is_closed(id) {
+                return socket.close(None).await;
+            }
             let is_stalled = shared.server.borrow().is_stalled(id);
             tokio::select! {
                 message = socket.next(), if !is_stalled => match message {
