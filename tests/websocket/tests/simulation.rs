@@ -56,7 +56,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut limits = mcp_proto::Limits::default();
-        limits.max_live_calls = if seed % 3 == 0 { 4 } else { 1_024 };
+        limits.max_live_calls = if seed.is_multiple_of(3) { 4 } else { 1_024 };
         let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
         let config = server::Config::new("server", "1").capabilities(capabilities).limits(limits);
         let server = Server::new(Engine::new(Arc::new(config)));
@@ -152,10 +152,8 @@ impl World {
             if let Some(frame) = peer.client.poll_frame() {
                 peer.to_server.push_back(frame);
             }
-            if !peer.is_closed {
-                if let Some(frame) = self.server.poll_frame(now, peer.id) {
-                    peer.to_client.push_back(frame);
-                }
+            if let Some(frame) = (!peer.is_closed).then(|| self.server.poll_frame(now, peer.id)).flatten() {
+                peer.to_client.push_back(frame);
             }
             if let Some(frame) = peer.to_server.pop_front().filter(|_| !peer.is_closed) {
                 self.server.handle_frame(now, peer.id, &frame).expect("the client keeps to the protocol");
