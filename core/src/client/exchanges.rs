@@ -85,9 +85,7 @@ impl OutgoingMessage {
 ///    [`resend_request`](Self::resend_request) may repeat it if [`Engine::is_idempotent`] returns true; otherwise
 ///    [`fail_request`](Self::fail_request) reports the failure. Silence fails nothing before the timeouts: say what the
 ///    transport knows. The binding bounds the number and the rate of repetitions.
-/// 4. The server has lost the session: [`handle_session_lost`](Self::handle_session_lost), and after a new `initialize`
-///    of the binding [`handle_session_renewed`](Self::handle_session_renewed).
-/// 5. The server is gone: [`close`](Self::close).
+/// 4. The server is gone, or has lost the session: [`close`](Self::close). The next connection has a new engine.
 ///
 /// The binding pauses reading while [`Engine::is_stalled`] returns true, and bounds the size of a message
 /// ([`Limits::max_frame`](crate::Limits::max_frame)). A legacy server need not end the exchange of a request that was
@@ -275,50 +273,6 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Handles the end of the session at the server: its requests need no answers any more.
-    ///
-    /// The calls of this client stay open: fail them, or send them again in the next session.
-    pub fn handle_session_lost(&mut self, now: Instant) {
-        let engine = &mut *self.engine;
-        engine.common.endpoint.tick(now);
-        let Some(main) = engine.common.main_channel else { return };
-        for key in engine.common.endpoint.live_calls(main) {
-            if engine.common.endpoint.drop_call(key).is_some() {
-                engine.calls.end_server_request(&mut engine.common, key);
-            }
-        }
-        let Some(c) = engine.common.endpoint.channels.get_mut(main) else { return };
-        // Unsent answers are removed as well, because their ids may be reused in the next session.
-        let messages: Vec<Bytes> = core::iter::from_fn(|| c.outbox.pop_message()).collect();
-        for message in messages.iter().filter(|message| has_method(message)) {
-            c.outbox.push_bytes(message);
-            c.outbox.push_bytes(&Bytes::from_static(b"\n"));
-        }
-    }
-
-    /// Restores subscriptions and log level in a new session.
-    pub fn handle_session_renewed(&mut self, now: Instant) {
-        let common = &mut self.engine.common;
-        common.endpoint.tick(now);
-        if let Some(main) = common.main_channel {
-            if let Some(subscriptions) = &mut self.engine.subscriptions {
-                subscriptions.renew_resources(common, main);
-            }
-            if let Some(level) = common.log.as_ref().map(|log| log.level().cloned()) {
-                // It was accepted before, so it can fail only because the outbox is full.
-                let _ = self.engine.set_log_level(now, level);
-            }
-        }
-    }
-
-    /// Ends the subscriptions: the stream with the change notifications of a legacy session is not available.
-    pub fn handle_change_stream_lost(&mut self, now: Instant, error: &CallError) {
-        self.engine.common.endpoint.tick(now);
-        if let Some(subscriptions) = &mut self.engine.subscriptions {
-            subscriptions.end_all(&mut self.engine.common, error);
-        }
-    }
-
     /// Closes the connection with a fault of the transport. Every open call ends with [`CallError::Closed`].
     pub fn close(&mut self, now: Instant, fault: Fault) {
         self.engine.common.endpoint.tick(now);
@@ -327,6 +281,7 @@ impl Exchanges<'_> {
 }
 
 /// Returns whether a message is a request or a notification.
+#[cfg(feature = "http")]
 fn has_method(message: &[u8]) -> bool {
     let mut has_method = false;
     if message.first() == Some(&b'{') {
@@ -373,6 +328,50 @@ impl Exchanges<'_> {
         let mut record = ended.take().unwrap_or_default();
         record.calls.clear();
         self.engine.common.endpoint.outbound.calls.record_ended(Some(record));
+    }
+
+    /// Handles the end of the session at the server: its requests need no answers any more.
+    ///
+    /// The calls of this client stay open.
+    pub(crate) fn handle_session_lost(&mut self, now: Instant) {
+        let engine = &mut *self.engine;
+        engine.common.endpoint.tick(now);
+        let Some(main) = engine.common.main_channel else { return };
+        for key in engine.common.endpoint.live_calls(main) {
+            if engine.common.endpoint.drop_call(key).is_some() {
+                engine.calls.end_server_request(&mut engine.common, key);
+            }
+        }
+        let Some(c) = engine.common.endpoint.channels.get_mut(main) else { return };
+        // Unsent answers are removed as well, because their ids may be reused in the next session.
+        let messages: Vec<Bytes> = core::iter::from_fn(|| c.outbox.pop_message()).collect();
+        for message in messages.iter().filter(|message| has_method(message)) {
+            c.outbox.push_bytes(message);
+            c.outbox.push_bytes(&Bytes::from_static(b"\n"));
+        }
+    }
+
+    /// Restores subscriptions and log level in a new session.
+    pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
+        let common = &mut self.engine.common;
+        common.endpoint.tick(now);
+        if let Some(main) = common.main_channel {
+            if let Some(subscriptions) = &mut self.engine.subscriptions {
+                subscriptions.renew_resources(common, main);
+            }
+            if let Some(level) = common.log.as_ref().map(|log| log.level().cloned()) {
+                // It was accepted before, so it can fail only because the outbox is full.
+                let _ = self.engine.set_log_level(now, level);
+            }
+        }
+    }
+
+    /// Ends the subscriptions: the stream with the change notifications of a legacy session is not available.
+    pub(crate) fn handle_change_stream_lost(&mut self, now: Instant, error: &CallError) {
+        self.engine.common.endpoint.tick(now);
+        if let Some(subscriptions) = &mut self.engine.subscriptions {
+            subscriptions.end_all(&mut self.engine.common, error);
+        }
     }
 }
 

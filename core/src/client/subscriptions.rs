@@ -388,7 +388,7 @@ impl Subscriptions {
     /// Renews the resource subscriptions in a new session of a legacy server.
     ///
     /// The subscriptions will be acknowledged again, because changes may have been missed.
-    #[cfg(feature = "exchanges")]
+    #[cfg(feature = "http")]
     pub(super) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
         for (uri, resource) in &self.by_uri {
             // It was sent before, so it can fail only because of a limit.

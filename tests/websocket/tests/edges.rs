@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::client::{self, KnownEra};
-use mcp_proto::model::{CallToolResult, SubscriptionFilter};
+use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{self, Engine, Event, ExchangeToken, InputRequired};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, ChannelId, Era, Fault, Instant, Limits, RequestId,
@@ -387,7 +387,6 @@ fn operations_on_requests_that_ended_have_no_effect() {
         engine.exchanges().resume_request(NOW, &id, Duration::ZERO);
         assert!(engine.poll_event(NOW).is_none());
         assert_eq!(engine.exchanges().poll_message().and_then(|m| m.request), Some(again.clone()));
-        engine.exchanges().handle_session_lost(NOW);
         assert!(engine.awaits_response(&again));
         engine.exchanges().fail_request(NOW, &again, gone.clone());
         assert!(
@@ -398,27 +397,6 @@ fn operations_on_requests_that_ended_have_no_effect() {
         assert!(matches!(engine.poll_event(NOW), Some(client::Event::Closed(Fault::Eof))));
         assert!(engine.poll_event(NOW).is_none() && engine.exchanges().poll_message().is_none());
     }
-}
-
-#[test]
-fn session_operations_without_a_session_send_nothing() {
-    let mut engine = ready_client(Era::Modern);
-    let mut filter = SubscriptionFilter::new();
-    filter.tools_list_changed = Some(true);
-    engine.subscribe(NOW, &filter).expect("room");
-    let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
-    engine.exchanges().handle_session_lost(NOW);
-    engine.exchanges().handle_session_renewed(NOW);
-    assert_eq!(engine.exchanges().poll_message(), None);
-    assert!(engine.awaits_response(&request) && engine.poll_event(NOW).is_none());
-    let mut early = client::Engine::with_exchanges(Arc::new(client::Config::new("client", "1")));
-    early.exchanges().handle_session_renewed(NOW);
-    early.exchanges().handle_session_lost(NOW);
-    early.exchanges().close(NOW, Fault::Eof);
-    early.open_channel(NOW);
-    early.exchanges().handle_session_lost(NOW);
-    early.exchanges().handle_session_renewed(NOW);
-    assert!(early.exchanges().poll_message().is_some_and(|m| m.request.is_some()));
 }
 
 #[test]
