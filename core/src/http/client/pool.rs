@@ -44,8 +44,7 @@ pub struct PoolLimits {
     /// Largest number of connections (default 32, small 4, at least 2).
     ///
     /// Half of them may be event streams. Two more are reserved for messages that other exchanges may wait for.
-    /// Reached: exchanges wait for a connection. other exchanges may wait for. Reached: exchanges wait for a
-    /// connection.
+    /// Reached: exchanges wait for a connection.
     pub max_connections: usize,
     /// Timeout for establishing a connection (default 10 s).
     pub connect_timeout: Duration,

@@ -86,7 +86,8 @@ pub(super) fn format_event_id(stream: u32, event: u32) -> String {
 pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32)> {
     let (stream, event) = text.split_once('-')?;
     let number = |s: &str| s.parse::<u32>().ok().filter(|n| format!("{n}") == s);
-    Some((number(stream)?, number(event)?))
+    // The number 0 is that of a response that has no events yet.
+    Some((number(stream).filter(|stream| *stream != 0)?, number(event)?))
 }
 
 #[cfg(test)]
@@ -146,10 +147,11 @@ mod tests {
     // covers: SSE-015
     #[test]
     fn event_id_round_trips_and_other_text_is_refused() {
-        for (stream, event) in [(0, 0), (7, 42), (u32::MAX, u32::MAX)] {
+        for (stream, event) in [(1, 0), (7, 42), (u32::MAX, u32::MAX)] {
             assert_eq!(parse_event_id(&format_event_id(stream, event)), Some((stream, event)));
         }
-        for text in ["", "1", "-", "1-", "-1", "1-2-3", "01-2", "+1-2", "1-4294967296", " 1-2", "1-2 ", "a-b"]
+        for text in
+            ["", "1", "-", "1-", "-1", "1-2-3", "0-0", "01-2", "+1-2", "1-4294967296", " 1-2", "1-2 ", "a-b"]
         {
             assert_eq!(parse_event_id(text), None, "{text:?}");
         }
