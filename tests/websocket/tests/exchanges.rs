@@ -170,7 +170,7 @@ fn call_has_an_exchange_with_all_that_belongs_to_it() {
     }
 }
 
-// covers: CANC-016, HTTP-062
+// CANC-016, HTTP-062
 #[test]
 fn cancellation_ends_the_exchange_or_notifies() {
     for era in ERAS {
@@ -197,7 +197,7 @@ fn cancellation_ends_the_exchange_or_notifies() {
     }
 }
 
-// covers: SUB-001, SUB-012
+// SUB-001, SUB-012
 #[test]
 fn changes_arrive_in_the_session_or_in_the_exchange_of_the_subscription() {
     for era in ERAS {
@@ -281,7 +281,7 @@ fn request_without_an_answer_is_repeated_if_it_is_idempotent() {
     }
 }
 
-// covers: HTTP-062
+// HTTP-062
 #[test]
 fn call_of_a_legacy_session_continues_without_its_exchange() {
     let mut net = Net::pair(Era::Legacy);
