@@ -43,7 +43,7 @@ pub(super) struct CommonState {
     pub(super) log: Option<Box<LogSettings>>,
     /// Requests that ended in the outbox, while their cancellations may follow there.
     #[cfg(feature = "exchanges")]
-    pub(super) unsent_requests: alloc::vec::Vec<RequestId>,
+    pub(super) unsent_requests: alloc::collections::BTreeSet<RequestId>,
     /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
     pub(super) uses_exchanges: bool,
 }
@@ -62,7 +62,7 @@ impl CommonState {
             retained_bytes: 0,
             log: None,
             #[cfg(feature = "exchanges")]
-            unsent_requests: alloc::vec::Vec::new(),
+            unsent_requests: alloc::collections::BTreeSet::new(),
             uses_exchanges: false,
             config,
         }

@@ -3,6 +3,7 @@
 #[cfg(feature = "http")]
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+#[cfg(feature = "http")]
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -161,15 +162,15 @@ impl Exchanges<'_> {
         loop {
             let outbox = &mut self.engine.common.endpoint.channels.get_mut(main)?.outbox;
             let Some(text) = outbox.pop_message() else {
-                self.engine.common.unsent_requests = Vec::new();
+                self.engine.common.unsent_requests.clear();
                 return None;
             };
             let message = OutgoingMessage::parse(text);
             match (&message.request, &message.cancels) {
                 (Some(id), _) if !self.engine.awaits_response(id) => {
-                    self.engine.common.unsent_requests.push(id.clone());
+                    self.engine.common.unsent_requests.insert(id.clone());
                 }
-                (_, Some(id)) if self.engine.common.unsent_requests.contains(id) => {}
+                (_, Some(id)) if self.engine.common.unsent_requests.remove(id) => {}
                 _ => return Some(message),
             }
         }
@@ -229,8 +230,7 @@ impl Exchanges<'_> {
     ///
     /// It may be held for [`Limits::input_timeout`](crate::Limits::input_timeout).
     pub fn pause_request(&mut self, now: Instant, id: &RequestId) {
-        let common = &mut self.engine.common;
-        common.endpoint.tick(now);
+        self.engine.common.endpoint.tick(now);
         let Some(key) = self.engine.pending_call(id) else { return };
         let common = &mut self.engine.common;
         let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { return };
@@ -290,7 +290,7 @@ fn has_method(message: &[u8]) -> bool {
     has_method
 }
 
-/// What only the HTTP binding uses.
+/// The primitives of the HTTP binding.
 #[cfg(feature = "http")]
 impl Exchanges<'_> {
     /// Takes one message, like [`handle_message`](Self::handle_message).

@@ -72,7 +72,7 @@ struct ResourceSubscription {
     pending_request: Option<Key>,
 }
 
-/// What a legacy subscription is a member of.
+/// The object of a legacy subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Topic {
     /// A kind of list, by its position.

@@ -14,7 +14,7 @@ use crate::http::fields;
 use crate::methods;
 use crate::version::Version;
 
-/// What the header fields of requests depend on.
+/// Inputs of the header fields of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestFields<'c> {
     pub(super) config: &'c Config,

@@ -1,4 +1,4 @@
-//! What the binding knows of the requests of the engine: which exchange serves each, and the retries of each.
+//! States of the requests of the engine in the binding: the exchange that serves each, and its retries.
 
 use alloc::vec::Vec;
 

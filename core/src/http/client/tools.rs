@@ -132,7 +132,7 @@ impl ToolHeaders {
     }
 }
 
-/// What a page of a list says of the tool that is looked for.
+/// Result of the search for a tool in a page of a list.
 pub(super) struct Page<'a> {
     /// Whether the tool can be called, or why not; `None` if the page does not have it.
     pub(super) found: Option<Result<(), String>>,

@@ -168,7 +168,7 @@ impl ServerExchange {
         }
     }
 
-    /// Returns whether more output may follow, and somebody who takes it.
+    /// Returns whether more output may follow and the client is still there.
     const fn is_live(&self) -> bool {
         !self.client_gone && !self.output_complete
     }
