@@ -72,13 +72,16 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("head", "ascii"),
+    ("url", "ascii uri"),
     ("h1", "ascii head limits outbox time"),
+    // The flow that gets an access token. Nothing else uses it.
+    ("auth", "ascii entropy error head json raw time url"),
     ("http", HTTP),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc seal shape slab tap time validate version";
-const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json limits meta methods model outbox raw rpc server slab tap time uri version";
+const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json limits meta methods model outbox raw rpc server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.
 const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "testing"];

@@ -147,6 +147,7 @@
 //!
 //! | feature | default | what it enables |
 //! |---|---|---|
+//! | `auth` | no | [`auth`]: the OAuth flow of a client; enables `http` |
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
@@ -165,6 +166,8 @@ extern crate alloc;
 extern crate std;
 
 mod ascii;
+#[cfg(feature = "auth")]
+pub mod auth;
 #[doc(hidden)]
 pub mod bench;
 mod budget;
@@ -207,6 +210,8 @@ pub mod tap;
 pub mod testing;
 mod time;
 mod uri;
+#[cfg(feature = "http")]
+mod url;
 mod validate;
 mod version;
 

@@ -6,10 +6,10 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use super::url::{Url, UrlError};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{Fields, is_token};
 use crate::http::fields;
+use crate::url::{Url, UrlError};
 
 /// The value of an `Authorization` field; secret.
 #[derive(Clone, PartialEq, Eq)]

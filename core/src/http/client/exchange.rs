@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::url::Url;
 use crate::error::{AuthChallenge, HttpResponse};
 use crate::head::Fields;
 use crate::rpc::RequestId;
 use crate::slab::list::ListLinks;
 use crate::time::Instant;
+use crate::url::Url;
 
 crate::slab::key! {
     /// The id of an exchange: one request and its response.

@@ -480,8 +480,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::exchange::{CallMethod, NextStep, RetryCounts, ToolRefresh};
-    use super::super::url::Url;
     use super::*;
+    use crate::url::Url;
 
     fn id(slot: u32, generation: u32) -> RequestId {
         RequestId::int(OutboundCalls::wire_id(Key { slot, generation }))

@@ -57,13 +57,12 @@ mod send;
 mod session;
 mod tool_refresh;
 mod tools;
-mod url;
 
+pub use crate::url::{MAX_URL, Origin, Url, UrlError};
 pub use binding::Client;
 pub use config::{Config, Credential, ReconnectPolicy, RequestFieldError};
 pub use exchange::{Action, Challenge, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest};
 pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
-pub use url::{MAX_URL, Origin, Url, UrlError};
 
 #[cfg(any(fuzzing, test))]
 pub(crate) use challenge::parse as parse_challenges;

@@ -23,7 +23,6 @@ use super::binding::Client;
 use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
 use super::pool_queue::{Place, Places, WaitingRequests};
 use super::pool_table::{ConnectionState, ConnectionTable, PooledConnection};
-use super::url::Origin;
 use crate::client::Event;
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
@@ -31,6 +30,7 @@ use crate::http::record::{HeadRecord, push_record};
 use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::Instant;
+use crate::url::Origin;
 
 crate::slab::key! {
     /// The id of a connection; stale once [`ConnectionPool::poll_close`] returned it.

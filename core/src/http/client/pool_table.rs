@@ -5,11 +5,11 @@ use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 
 use super::exchange::{ExchangeClass, ExchangeId, OutgoingRequest};
-use super::url::Origin;
 use crate::deadlines::Deadlines;
 use crate::h1;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
+use crate::url::Origin;
 
 /// An exchange that is assigned to a connection.
 #[derive(Debug)]

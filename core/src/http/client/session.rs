@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::config::Config;
 use super::exchange::{CallMethod, ExchangePurpose};
 use super::exchange_table::ClientExchange;
-use super::url::Url;
 use crate::client::Peer;
 use crate::rpc::RequestId;
 use crate::time::Instant;
+use crate::url::Url;
 use crate::version::Era;
 
 /// Length of the longest session id that is accepted, in bytes.

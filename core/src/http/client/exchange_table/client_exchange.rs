@@ -10,10 +10,10 @@ use bytes::Bytes;
 use crate::error::HttpResponse;
 use crate::http::client::event_stream::EventStreamState;
 use crate::http::client::exchange::{CollectedBody, ExchangePhase, ExchangePurpose, NextStep, RetryCounts};
-use crate::http::client::url::Url;
 use crate::rpc::RequestId;
 use crate::slab::list::ListLinks;
 use crate::time::Instant;
+use crate::url::Url;
 
 /// Bytes of an unneeded response that are read to keep its connection.
 const MAX_DRAIN: usize = 64 << 10;

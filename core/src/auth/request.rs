@@ -1,0 +1,113 @@
+//! The HTTP requests that a flow asks for, and their responses.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::Fields;
+use crate::url::{Origin, Url};
+
+/// The number of a request within its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FetchId(pub(super) u32);
+
+/// An HTTP request that a flow needs. One is open at a time.
+///
+/// Send it once, without cookies and without following redirects: the flow follows those that it permits. Add `Host`,
+/// `Content-Length` and the fields of the connection.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Fetch {
+    /// The id for reporting the response.
+    pub id: FetchId,
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// The URL.
+    pub url: Url,
+    /// The header fields.
+    pub fields: Fields,
+    /// The body; empty for `GET`.
+    pub body: Vec<u8>,
+    /// What the sender has to enforce.
+    pub policy: FetchPolicy,
+}
+
+/// The bounds of a request that its sender enforces, because a flow resolves no names and reads no clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FetchPolicy {
+    /// The time for the whole exchange, with name resolution and connecting.
+    pub timeout: Duration,
+    /// The largest body of a response, in bytes. A larger one is a [`FetchFailure::TooLarge`].
+    pub max_body: usize,
+    /// The origin whose [`Network`](super::Network) decides which addresses the request may go to (SEC-011).
+    ///
+    /// Resolve both hosts. Connect to an address only if the network of this origin
+    /// [permits](super::Network::permits) it; if no address is left, report [`FetchFailure::Forbidden`]. If the origin
+    /// has addresses in several networks, it counts as public. `None`: the application named the target, and any
+    /// address will do.
+    pub reachable_from: Option<Origin>,
+}
+
+/// The response to a [`Fetch`].
+#[derive(Clone, Default)]
+pub struct FetchResponse {
+    /// The status.
+    pub status: u16,
+    /// The header fields.
+    pub fields: Fields,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// The reason why a [`Fetch`] has no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchFailure {
+    /// There was no connection, or it broke.
+    #[error("{0}")]
+    Unreachable(Box<str>),
+    /// There was no whole response in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The policy permits none of the addresses of the host.
+    #[error("the host has no address that this server may refer to ({0})")]
+    Forbidden(Box<str>),
+    /// The body is larger than the policy permits.
+    #[error("the answer is too large")]
+    TooLarge,
+}
+
+impl FetchResponse {
+    /// Returns the value of a field that is there once, as text.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(other, _)| other.eq_ignore_case(name));
+        let (_, value) = values.next()?;
+        if values.next().is_some() { None } else { core::str::from_utf8(value).ok() }
+    }
+}
+
+/// Omits the body and the values of fields, which hold secrets (SEC-019).
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch")
+            .field("id", &self.id)
+            .field("method", &self.method)
+            .field("url", &self.url)
+            .field("fields", &self.fields)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Omits the body and the values of fields, which hold secrets (SEC-019).
+impl fmt::Debug for FetchResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchResponse")
+            .field("status", &self.status)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
+    }
+}
