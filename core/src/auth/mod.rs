@@ -1,6 +1,7 @@
 //! Authorization of a client: from a challenge of a server to an access token, without I/O and without cryptography.
 
 mod client_metadata;
+mod client_request;
 mod config;
 mod document;
 mod error;
@@ -8,9 +9,11 @@ mod form;
 mod jose;
 mod locations;
 mod network;
+mod record;
 mod request;
 mod resource_metadata;
 mod scope;
+mod search;
 mod secret;
 mod server_metadata;
 mod signing;
@@ -22,6 +25,7 @@ pub use config::{
 };
 pub use error::{Error, ErrorKind, Step};
 pub use network::Network;
+pub use record::{Registration, TokenRecord};
 pub use request::{Fetch, FetchFailure, FetchId, FetchPolicy, FetchResponse};
 pub use scope::{ScopeError, Scopes};
 pub use secret::Secret;
