@@ -38,6 +38,18 @@ pub(super) enum AuthMethod {
     PrivateKeyJwt { algorithm: Algorithm, key_id: Option<String> },
 }
 
+impl AuthMethod {
+    /// Returns the name of the method in metadata (RFC 8414, `token_endpoint_auth_methods_supported`).
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Basic(_) => "client_secret_basic",
+            Self::Post(_) => "client_secret_post",
+            Self::PrivateKeyJwt { .. } => "private_key_jwt",
+        }
+    }
+}
+
 /// A client at one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {

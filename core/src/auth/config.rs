@@ -5,10 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::client_request::AuthMethod;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::Algorithm;
-use crate::url::{Url, UrlError};
+use crate::url::{Origin, Url, UrlError};
 
 /// How a client proves to an authorization server who it is (RFC 6749, 2.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,44 @@ pub enum ClientAuth {
         /// The value of `kid` in the header.
         key_id: Option<String>,
     },
+}
+
+impl ClientAuth {
+    /// Returns the shared secret.
+    pub(super) const fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Secret(secret) | Self::SecretBasic(secret) | Self::SecretPost(secret) => Some(secret),
+            Self::None | Self::PrivateKeyJwt { .. } => None,
+        }
+    }
+
+    /// Returns the authentication by a key.
+    pub(super) fn key(&self) -> Option<AuthMethod> {
+        match self {
+            Self::PrivateKeyJwt { algorithm, key_id } => {
+                Some(AuthMethod::PrivateKeyJwt { algorithm: *algorithm, key_id: key_id.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the authentication at a server; `None` if the server does not support it.
+    ///
+    /// `supports` tells which methods the server lists.
+    pub(super) fn method(&self, supports: impl Fn(&str) -> bool, lists_methods: bool) -> Option<AuthMethod> {
+        match self {
+            Self::None => Some(AuthMethod::None),
+            Self::SecretBasic(secret) => Some(AuthMethod::Basic(secret.clone())),
+            Self::SecretPost(secret) => Some(AuthMethod::Post(secret.clone())),
+            Self::Secret(secret) if supports("client_secret_basic") => {
+                Some(AuthMethod::Basic(secret.clone()))
+            }
+            Self::Secret(secret) if supports("client_secret_post") => Some(AuthMethod::Post(secret.clone())),
+            Self::Secret(_) => None,
+            Self::PrivateKeyJwt { .. } if lists_methods && !supports("private_key_jwt") => None,
+            Self::PrivateKeyJwt { .. } => self.key(),
+        }
+    }
 }
 
 /// A client as an authorization server knows it.
@@ -91,6 +130,15 @@ pub struct IdentityProvider {
 pub(super) enum ProviderLocation {
     Issuer(Url, String),
     TokenEndpoint(Url),
+}
+
+impl ProviderLocation {
+    /// Returns the origin that the application named.
+    pub(super) const fn origin(&self) -> &Origin {
+        match self {
+            Self::Issuer(url, _) | Self::TokenEndpoint(url) => url.origin(),
+        }
+    }
 }
 
 impl IdentityProvider {

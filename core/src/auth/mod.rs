@@ -5,6 +5,7 @@ mod client_request;
 mod config;
 mod document;
 mod error;
+mod flow;
 mod form;
 mod jose;
 mod locations;
@@ -24,6 +25,7 @@ pub use config::{
     ApplicationType, ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider,
 };
 pub use error::{Error, ErrorKind, Step};
+pub use flow::{AssertionRequest, Event, Flow, RedirectOutcome, Trigger, UserCode, redirect_query};
 pub use network::Network;
 pub use record::{Registration, TokenRecord};
 pub use request::{Fetch, FetchFailure, FetchId, FetchPolicy, FetchResponse};

@@ -1,13 +1,12 @@
 //! What a client stores: the tokens for an MCP server, and its registration at an authorization server.
 
-use alloc::borrow::{Cow, ToOwned as _};
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::client_request::{AuthMethod, Client};
 use super::document::{Defect, Document};
 use super::jose::{JsonObject, base64url};
 use super::locations;
@@ -56,8 +55,10 @@ pub struct TokenRecord {
     pub(super) issuer: String,
     pub(super) registration: Registration,
     pub(super) client_id: String,
-    /// The secret of a dynamic registration, and how it is sent.
-    pub(super) client_secret: Option<(String, Secret)>,
+    /// How the client authenticates, by its name in metadata.
+    pub(super) auth_method: String,
+    /// The secret of a dynamic registration.
+    pub(super) client_secret: Option<Secret>,
     pub(super) token_endpoint: String,
     pub(super) revocation_endpoint: Option<String>,
     /// The scopes that were asked for.
@@ -95,14 +96,14 @@ impl TokenRecord {
                 .map_err(|why| format!("`{name}`: {why}").into())
         };
         let secret = |name: &str| Ok::<_, Defect>(document.string(name)?.map(Secret::from));
-        let method = document.string("client_auth")?;
         Ok(Self {
             resource: document.required_string("resource")?,
             issuer: document.required_string("issuer")?,
             registration: Registration::from_name(&document.required_string("registration")?)
                 .ok_or("`registration` is unknown")?,
             client_id: document.required_string("client_id")?,
-            client_secret: method.zip(secret("client_secret")?),
+            auth_method: document.required_string("auth_method")?,
+            client_secret: secret("client_secret")?,
             token_endpoint: document.required_string("token_endpoint")?,
             revocation_endpoint: document.string("revocation_endpoint")?,
             requested: scopes("requested")?,
@@ -121,9 +122,8 @@ impl TokenRecord {
         let mut out = JsonObject::new();
         out.number("version", VERSION).string("resource", &self.resource).string("issuer", &self.issuer);
         out.string("registration", self.registration.name()).string("client_id", &self.client_id);
-        if let Some((method, secret)) = &self.client_secret {
-            out.string("client_auth", method).string("client_secret", secret.expose());
-        }
+        out.string("auth_method", &self.auth_method);
+        out.optional("client_secret", self.client_secret.as_ref().map(Secret::expose));
         out.string("token_endpoint", &self.token_endpoint);
         out.optional("revocation_endpoint", self.revocation_endpoint.as_deref());
         out.string("requested", &self.requested.to_text()).string("granted", &self.granted.to_text());
@@ -200,7 +200,8 @@ impl TokenRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientRecord {
     pub(super) client_id: String,
-    pub(super) secret: Option<(String, Secret)>,
+    pub(super) auth_method: String,
+    pub(super) secret: Option<Secret>,
     /// Empty if the client was registered for a flow without one.
     pub(super) redirect_uri: String,
     /// When the secret expires: Unix time in seconds.
@@ -216,10 +217,10 @@ impl ClientRecord {
     pub(super) fn parse(stored: &Secret) -> Result<Self, Defect> {
         let document = Document::parse(stored.expose().as_bytes())?;
         check_version(&document)?;
-        let secret = document.string("client_secret")?.map(Secret::from);
         Ok(Self {
             client_id: document.required_string("client_id")?,
-            secret: document.string("client_auth")?.zip(secret),
+            auth_method: document.required_string("auth_method")?,
+            secret: document.string("client_secret")?.map(Secret::from),
             redirect_uri: document.string("redirect_uri")?.unwrap_or_default(),
             expires_at: document.seconds("expires_at")?,
         })
@@ -228,28 +229,13 @@ impl ClientRecord {
     pub(super) fn to_secret(&self) -> Secret {
         let mut out = JsonObject::new();
         out.number("version", VERSION).string("client_id", &self.client_id);
-        if let Some((method, secret)) = &self.secret {
-            out.string("client_auth", method).string("client_secret", secret.expose());
-        }
+        out.string("auth_method", &self.auth_method);
+        out.optional("client_secret", self.secret.as_ref().map(Secret::expose));
         out.string("redirect_uri", &self.redirect_uri);
         if let Some(at) = self.expires_at {
             out.number("expires_at", at);
         }
         out.finish().into()
-    }
-
-    /// Returns the client, as it authenticates.
-    pub(super) fn client(&self) -> Client {
-        Client { id: self.client_id.clone(), auth: auth_method(self.secret.as_ref()) }
-    }
-}
-
-/// Returns the way of authentication of a registered client.
-pub(super) fn auth_method(secret: Option<&(String, Secret)>) -> AuthMethod {
-    match secret {
-        Some((method, secret)) if method == "client_secret_post" => AuthMethod::Post(secret.clone()),
-        Some((_, secret)) => AuthMethod::Basic(secret.clone()),
-        None => AuthMethod::None,
     }
 }
 
@@ -274,7 +260,7 @@ fn read_key(document: &Document) -> Result<Option<DpopKey>, Defect> {
 
 /// Returns a URL as it is stored.
 pub(super) fn url_text(url: &Url) -> String {
-    format!("{}{}", url.origin(), url.target().to_owned())
+    format!("{}{}", url.origin(), url.target())
 }
 
 #[cfg(test)]
@@ -287,7 +273,8 @@ mod tests {
             issuer: "https://as".into(),
             registration: Registration::Dynamic,
             client_id: "c".into(),
-            client_secret: Some(("client_secret_post".into(), "cs3cret".into())),
+            auth_method: "client_secret_post".into(),
+            client_secret: Some("cs3cret".into()),
             token_endpoint: "https://as/token".into(),
             revocation_endpoint: None,
             requested: Scopes::parse("a b").expect("scopes"),
@@ -310,6 +297,7 @@ mod tests {
         assert!(!format!("{:?} {stored:?}", record()).contains("s3cret"));
         let client = ClientRecord {
             client_id: "c".into(),
+            auth_method: "none".into(),
             secret: None,
             redirect_uri: "http://127.0.0.1:1/callback".into(),
             expires_at: Some(3),

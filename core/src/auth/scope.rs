@@ -92,7 +92,7 @@ impl Scopes {
 
     /// Returns whether the set has no scope.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
