@@ -5,11 +5,14 @@
 //! | the flow asks for | served by |
 //! |---|---|
 //! | an HTTP request ([`Fetch`](mcp_proto::auth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
+//! | loading and storing | a [`TokenStore`]: [`MemoryStore`], [`FileStore`], or one of the application |
 //!
 //! All calls block. Each ends early when its [`Cancellation`] is cancelled, within about 50 ms.
 
 mod cancellation;
 mod fetch;
+mod store;
 
 pub use cancellation::Cancellation;
 pub use fetch::{Fetcher, HttpFetcher};
+pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};
