@@ -1,0 +1,21 @@
+//! I/O of the authorization of clients: requests, the redirect of the browser, stored tokens, and keys.
+//!
+//! The flow itself is [`mcp_proto::auth`]. It asks for what this module does:
+//!
+//! | the flow asks for | served by |
+//! |---|---|
+//! | an HTTP request ([`Fetch`](mcp_proto::auth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
+//! | the redirect of the browser | a [`RedirectListener`] |
+//! | loading and storing | a [`TokenStore`]: [`MemoryStore`], [`FileStore`], or one of the application |
+//!
+//! All calls block. Each ends early when its [`Cancellation`] is cancelled, within about 50 ms.
+
+mod cancellation;
+mod fetch;
+mod redirect;
+mod store;
+
+pub use cancellation::Cancellation;
+pub use fetch::{Fetcher, HttpFetcher};
+pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
+pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};
