@@ -9,7 +9,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::document::Document;
-use super::error::ErrorKind;
 use super::form::{self, Form};
 use super::jose::{self, AssertionClaims, ProofClaims};
 use super::locations;
@@ -17,6 +16,7 @@ use super::request::FetchResponse;
 use super::secret::Secret;
 use super::signing::{Algorithm, DpopKey, SignRequest, SigningKey};
 use super::token;
+use crate::error::authorization::ErrorKind;
 use crate::head::Fields;
 use crate::url::Url;
 

@@ -10,7 +10,7 @@ use super::signing::Algorithm;
 use crate::json::write_str;
 
 /// Returns the Base64url text of `bytes`, without padding (RFC 7515, 2).
-pub(super) fn base64url(bytes: &[u8]) -> String {
+pub(crate) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 

@@ -20,7 +20,7 @@ pub(super) fn path(url: &Url) -> &str {
 }
 
 /// Returns a URL without its query: the value of `htu`, and the name of a server in errors.
-pub(super) fn without_query(url: &Url) -> String {
+pub(crate) fn without_query(url: &Url) -> String {
     format!("{}{}", url.origin(), path(url))
 }
 

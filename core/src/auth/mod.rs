@@ -4,7 +4,6 @@ mod client_metadata;
 mod client_request;
 mod config;
 mod document;
-mod error;
 mod flow;
 mod form;
 mod jose;
@@ -20,15 +19,18 @@ mod server_metadata;
 mod signing;
 mod token;
 
+pub use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
 pub use client_metadata::{ClientMetadata, ClientMetadataError};
+pub(crate) use client_request::is_nonce;
 pub use config::{
     ApplicationType, ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider,
 };
-pub use error::{Error, ErrorKind, Step};
 pub use flow::{AssertionRequest, Event, Flow, RedirectOutcome, Trigger, UserCode, redirect_query};
+pub(crate) use jose::{ProofClaims, base64url, join};
+pub(crate) use locations::without_query as proof_url;
 pub use network::Network;
 pub use record::{Registration, TokenRecord};
-pub use request::{Fetch, FetchFailure, FetchId, FetchPolicy, FetchResponse};
+pub use request::{Fetch, FetchId, FetchPolicy, FetchResponse};
 pub use scope::{ScopeError, Scopes};
 pub use secret::Secret;
 pub use signing::{Algorithm, DpopKey, SignRequest, Signature, SigningKey};

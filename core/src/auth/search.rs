@@ -5,9 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::document::{Defect, Document};
-use super::error::{Error, ErrorKind, Step};
 use super::locations::{self, UrlPolicy};
-use super::request::{FetchFailure, FetchResponse};
+use super::request::FetchResponse;
+use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
 use crate::url::Url;
 
 /// Largest number of redirects that are followed for one document (SEC-011).

@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::string::String;
 
 use super::document::Document;
-use super::error::{ErrorKind, clipped};
 use super::request::FetchResponse;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
+use crate::error::authorization::{ErrorKind, clipped};
 
 /// An access token for one MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::client_request::ClientRequest;
 use super::super::config::{DpopMode, GrantType};
-use super::super::error::{ErrorKind, Step};
 use super::super::form::{self, Form};
 use super::super::jose;
 use super::super::scope::OFFLINE_ACCESS;
@@ -16,6 +15,7 @@ use super::super::signing::DpopKey;
 use super::super::token::refused;
 use super::{Event, Flow, Purpose, RedirectOutcome, State, is_dpop, owned};
 use crate::Instant;
+use crate::error::authorization::{ErrorKind, Step};
 use crate::url::Url;
 
 impl Flow {

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use super::super::client_request::{AuthMethod, Client};
 use super::super::config::{ApplicationType, ClientCredentials, GrantType};
 use super::super::document::{Defect, Document};
-use super::super::error::{ErrorKind, Step};
 use super::super::jose::JsonObject;
 use super::super::record::{ClientRecord, Registration};
 use super::super::request::FetchResponse;
@@ -16,6 +15,7 @@ use super::super::secret::Secret;
 use super::super::token;
 use super::{Event, Flow, Registered, State};
 use crate::Instant;
+use crate::error::authorization::{ErrorKind, Step};
 use crate::head::Fields;
 
 impl Flow {

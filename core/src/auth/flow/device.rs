@@ -4,11 +4,11 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::super::document::{Defect, Document};
-use super::super::error::{Error, ErrorKind, Step};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::{Event, Flow, Purpose, State, UserCode};
 use crate::Instant;
+use crate::error::authorization::{Error, ErrorKind, Step};
 
 /// Seconds between two polls, if the server names none (RFC 8628, 3.2).
 const INTERVAL: u64 = 5;

@@ -6,7 +6,6 @@ use alloc::string::String;
 
 use super::super::config::{GrantType, ProviderLocation};
 use super::super::document::Defect;
-use super::super::error::{Error, ErrorKind, Step};
 use super::super::locations;
 use super::super::record::Registration;
 use super::super::resource_metadata::ResourceMetadata;
@@ -14,6 +13,7 @@ use super::super::scope::Scopes;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;
 use super::{Event, Flow, SearchTarget, State};
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
 use crate::url::Url;
 

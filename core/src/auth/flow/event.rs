@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::super::error::Error;
 use super::super::request::Fetch;
 use super::super::secret::Secret;
 use super::super::signing::SignRequest;
 use super::super::token::AccessToken;
 use crate::error::AuthChallenge;
+use crate::error::authorization::Error;
 use crate::url::Url;
 
 /// The reason to start a [`Flow`](super::Flow).

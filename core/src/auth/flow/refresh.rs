@@ -3,11 +3,11 @@
 use alloc::format;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
-use super::super::error::{ErrorKind, Step};
 use super::super::record::{Registration, TokenRecord};
 use super::super::secret::Secret;
 use super::super::token::AccessToken;
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 
 /// Seconds within which a token that was just issued and is refused is not renewed once more.
@@ -198,7 +198,7 @@ impl Flow {
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(AfterRemoval::Authorize);
         }
-        let error = super::Error::new(Step::Refresh, request.server(), kind, "");
+        let error = Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
     }
 

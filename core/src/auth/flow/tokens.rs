@@ -2,7 +2,6 @@
 
 use super::super::client_request::{Client, ClientRequest};
 use super::super::config::GrantType;
-use super::super::error::{Error, ErrorKind, Step};
 use super::super::record::{Registration, TokenRecord, url_text};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
@@ -10,6 +9,7 @@ use super::super::token::{Expected, TokenResponse};
 use super::refresh::access_token;
 use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 use alloc::string::String;
 

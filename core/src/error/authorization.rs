@@ -5,8 +5,25 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use super::request::FetchFailure;
-use crate::error::quoted;
+use super::quoted;
+
+/// The reason why a [`Fetch`](crate::auth::Fetch) has no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchFailure {
+    /// There was no connection, or it broke.
+    #[error("{0}")]
+    Unreachable(Box<str>),
+    /// There was no whole response in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The policy permits none of the addresses of the host.
+    #[error("the host has no address that this server may refer to ({0})")]
+    Forbidden(Box<str>),
+    /// The body is larger than the policy permits.
+    #[error("the answer is too large")]
+    TooLarge,
+}
 
 /// A step of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +96,7 @@ pub enum ErrorKind {
     Unsupported(Cow<'static, str>),
     /// The server still refuses although the token has the scopes that it asked for (AUTH-057).
     InsufficientScope,
-    /// A user is needed, and [`Config::interactive`](super::Config::interactive) is off.
+    /// A user is needed, and [`Config::interactive`](crate::auth::Config::interactive) is off.
     LoginRequired,
     /// The user, or who answers for them, did not answer in time.
     TimedOut,
@@ -102,7 +119,7 @@ pub struct Error {
 
 impl Error {
     /// Creates an error. `server` is an origin or a URL without a query; `rule` may be empty.
-    pub(super) fn new(step: Step, server: impl Into<Box<str>>, kind: ErrorKind, rule: &'static str) -> Self {
+    pub(crate) fn new(step: Step, server: impl Into<Box<str>>, kind: ErrorKind, rule: &'static str) -> Self {
         Self { step, server: server.into(), kind, rule }
     }
 
@@ -187,7 +204,7 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// Returns a text of a server, shortened for an error.
-pub(super) fn clipped(text: &str) -> Box<str> {
+pub(crate) fn clipped(text: &str) -> Box<str> {
     let clipped: String = text.chars().take(512).collect();
     clipped.into()
 }
