@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use mcp_proto::auth::Network;
+use mcp_proto::Entropy;
+use mcp_proto::auth::{Config, Event, Flow, Network, Trigger};
 
 use super::*;
 
@@ -126,6 +127,43 @@ fn fetch_sends_one_request_and_returns_the_response() {
              Content-Length: 6\r\n\r\ncode=1"
         )
     );
+}
+
+/// Returns the first request of a flow for a server.
+fn first_fetch(server: &str) -> Fetch {
+    let clock = crate::Clock::start();
+    let config = Arc::new(Config::new("test").fetch_timeout(Duration::from_secs(30)).max_document(100));
+    let (url, trigger) = (Url::parse(server).unwrap(), Trigger::LogIn { challenges: Vec::new() });
+    let entropy = Entropy::new([7; 32], 0);
+    let mut flow = Flow::new(config, url, trigger, clock.anchor(), clock.now(), entropy);
+    loop {
+        match flow.poll_event(clock.now()) {
+            Some(Event::Fetch(fetch)) => return fetch,
+            Some(Event::Load { .. }) => flow.handle_loaded(clock.now(), None),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// covers: AUTH-068
+#[test]
+fn requests_of_a_flow_are_sent_as_they_are() {
+    let (port, requests) = serve("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
+    let fetch = first_fetch(&format!("http://localhost:{port}/mcp"));
+    let fetcher: &dyn Fetcher = &HttpFetcher::new();
+    let response = fetcher.fetch(&fetch).unwrap();
+    assert_eq!((response.status, &*response.body), (404, &b"no"[..]));
+    let request = requests.recv().unwrap();
+    let start = format!("GET {} HTTP/1.1\r\nHost: localhost:{port}\r\n", fetch.url.target());
+    assert!(request.starts_with(&start), "{request}");
+    for (name, value) in fetch.fields.iter() {
+        let line = format!("\r\n{name}: {}\r\n", core::str::from_utf8(value).unwrap());
+        assert!(request.contains(&line), "{request}");
+    }
+    // Its policy applies: the size, and the network of the server.
+    let (port, _requests) = serve(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(101)));
+    let fetch = first_fetch(&format!("http://localhost:{port}/mcp"));
+    assert_eq!(fetcher.fetch(&fetch).err(), Some(FetchFailure::TooLarge));
 }
 
 #[test]
