@@ -345,6 +345,45 @@ fn later_address_is_tried_after_one_that_refuses() {
     assert_eq!(body_of(call(&format!("http://two.test:{port}/")).get(&fetcher)), "here");
 }
 
+/// Returns a listener that is full, so that connecting to it hangs, with the connections that fill it.
+#[cfg(target_os = "linux")]
+fn full_listener() -> (TcpListener, Vec<crate::io::Socket>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let waiting = (0..8).map(|_| crate::io::Socket::connect(address).unwrap()).collect();
+    (listener, waiting)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn address_that_hangs_is_given_up_for_the_next_one() {
+    let (full, _waiting) = full_listener();
+    let (port, _requests) = serve("HTTP/1.1 200 OK\r\n\r\nhere");
+    let hangs = full.local_addr().unwrap();
+    let both = HttpFetcher::new().resolver(move |_, _| Ok(vec![hangs, ([127, 0, 0, 1], port).into()]));
+    let call = call("http://two.test/").timeout(Duration::from_secs(20));
+    let begun = Instant::now();
+    assert_eq!(body_of(call.get(&both)), "here");
+    assert!((2..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+
+    let one = HttpFetcher::new().resolver(move |_, _| Ok(vec![hangs]));
+    let call = call.timeout(Duration::from_millis(300));
+    assert_eq!(call.get(&one).err(), Some(FetchFailure::TimedOut));
+    let cancellation = Cancellation::new();
+    let one = one.cancellation(cancellation.clone());
+    let call = call.timeout(Duration::from_secs(60));
+    thread::scope(|scope| {
+        let fetch = scope.spawn(|| call.get(&one).err());
+        thread::sleep(Duration::from_millis(100));
+        assert!(!fetch.is_finished());
+        let begun = Instant::now();
+        cancellation.cancel();
+        assert_eq!(fetch.join().unwrap(), Some(FetchFailure::Unreachable("cancelled".into())));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    });
+}
+
 // covers: SEC-019
 #[test]
 fn failures_name_the_host_and_no_secret() {
