@@ -83,22 +83,6 @@ impl RedirectListener {
         format!("http://127.0.0.1:{}{CALLBACK}", self.port)
     }
 
-    /// Returns the port of a redirect URI that a listener had, to [`bind`](Self::bind) it again; `None` for any other
-    /// URI.
-    ///
-    /// ```
-    /// use mcp_std::auth::RedirectListener;
-    /// assert_eq!(RedirectListener::port_of("http://127.0.0.1:4000/callback"), Some(4000));
-    /// assert_eq!(RedirectListener::port_of("https://app.example/callback"), None);
-    /// ```
-    #[must_use]
-    pub fn port_of(redirect_uri: &str) -> Option<u16> {
-        let port = redirect_uri.strip_prefix("http://127.0.0.1:")?.strip_suffix(CALLBACK)?;
-        // Only the form that `redirect_uri` has: a number without a sign.
-        let is_number = port.bytes().all(|digit| digit.is_ascii_digit());
-        port.parse().ok().filter(|port| is_number && *port != 0)
-    }
-
     /// Waits for a redirect that `answer` accepts.
     ///
     /// `answer` gets the query of each redirect as it was received, without the `?`, and returns the page. Once it has

@@ -65,11 +65,13 @@ struct Call {
     from: Option<Origin>,
     timeout: Duration,
     max_body: usize,
+    cancellation: Cancellation,
 }
 
 fn call(url: &str) -> Call {
     let url = Url::parse(url).unwrap();
-    Call { url, from: None, timeout: Duration::from_secs(30), max_body: 100 }
+    let cancellation = Cancellation::new();
+    Call { url, from: None, timeout: Duration::from_secs(30), max_body: 100, cancellation }
 }
 
 impl Call {
@@ -94,7 +96,7 @@ impl Call {
     ) -> Result<FetchResponse, FetchFailure> {
         let (timeout, max_body) = (self.timeout, self.max_body);
         let policy = Bounds { timeout, max_body, reachable_from: self.from.as_ref() };
-        fetcher.send(&Outgoing { method, url: &self.url, fields, body, policy })
+        fetcher.send(&Outgoing { method, url: &self.url, fields, body, policy }, &self.cancellation)
     }
 }
 
@@ -164,6 +166,11 @@ fn requests_of_a_flow_are_sent_as_they_are() {
     let (port, _requests) = serve(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(101)));
     let fetch = first_fetch(&format!("http://localhost:{port}/mcp"));
     assert_eq!(fetcher.fetch(&fetch).err(), Some(FetchFailure::TooLarge));
+    let cancelled = Cancellation::new();
+    assert_eq!(fetcher.fetch_cancellable(&fetch, &cancelled).err(), Some(FetchFailure::TooLarge));
+    cancelled.cancel();
+    let failure = fetcher.fetch_cancellable(&fetch, &cancelled).err();
+    assert_eq!(failure, Some(FetchFailure::Unreachable("cancelled".into())));
 }
 
 #[test]
@@ -241,8 +248,7 @@ fn timeout_bounds_every_step_and_their_sum() {
 fn cancellation_ends_a_lookup_and_an_exchange() {
     let silent = serve_slowly(b"");
     for url in ["http://host.test/".to_string(), format!("http://127.0.0.1:{silent}/")] {
-        let cancellation = Cancellation::new();
-        let fetcher = HttpFetcher::new().cancellation(cancellation.clone()).resolver(|_, _| {
+        let fetcher = HttpFetcher::new().resolver(|_, _| {
             thread::sleep(Duration::from_secs(60));
             Ok(Vec::new())
         });
@@ -252,7 +258,7 @@ fn cancellation_ends_a_lookup_and_an_exchange() {
             thread::sleep(Duration::from_millis(100));
             assert!(!fetch.is_finished());
             let begun = Instant::now();
-            cancellation.cancel();
+            call.cancellation.cancel();
             let outcome = fetch.join().unwrap();
             assert_eq!(outcome.err(), Some(FetchFailure::Unreachable("cancelled".into())));
             assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
@@ -370,15 +376,13 @@ fn address_that_hangs_is_given_up_for_the_next_one() {
     let one = HttpFetcher::new().resolver(move |_, _| Ok(vec![hangs]));
     let call = call.timeout(Duration::from_millis(300));
     assert_eq!(call.get(&one).err(), Some(FetchFailure::TimedOut));
-    let cancellation = Cancellation::new();
-    let one = one.cancellation(cancellation.clone());
     let call = call.timeout(Duration::from_secs(60));
     thread::scope(|scope| {
         let fetch = scope.spawn(|| call.get(&one).err());
         thread::sleep(Duration::from_millis(100));
         assert!(!fetch.is_finished());
         let begun = Instant::now();
-        cancellation.cancel();
+        call.cancellation.cancel();
         assert_eq!(fetch.join().unwrap(), Some(FetchFailure::Unreachable("cancelled".into())));
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     });

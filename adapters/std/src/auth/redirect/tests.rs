@@ -227,12 +227,6 @@ fn preferred_port_is_used_only_if_it_is_free() {
     assert_ne!(taken.port(), first.port());
     assert!(taken.listener.address().unwrap().ip().is_loopback());
     let port = first.port();
-    assert_eq!(RedirectListener::port_of(&first.redirect_uri()), Some(port));
-    for other in
-        ["http://127.0.0.1:+1/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:65536/callback"]
-    {
-        assert_eq!(RedirectListener::port_of(other), None, "{other}");
-    }
     drop(first);
     assert_eq!(RedirectListener::bind(Some(port)).unwrap().port(), port);
 }
