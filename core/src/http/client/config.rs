@@ -56,8 +56,8 @@ impl Credential {
 
     /// Creates an access token that is bound to a key (DPoP, RFC 9449).
     ///
-    /// Each request then gets a proof, which the application signs ([`Client::poll_proof`](super::Client)). `nonce` is
-    /// the last nonce of the server, `clock` the time of the proofs, and `secret` comes from a cryptographic source.
+    /// Each request then gets a proof, which the application signs ([`poll_proof`](super::Authorization::poll_proof)). `clock` tells
+    /// the time of the proofs, and `secret` comes from a cryptographic source.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Config {
         if self.fields.push(name, value) { Ok(self) } else { Err(RequestFieldError::Value) }
     }
 
-    /// Sets the credential of all requests until [`authorize`](super::Client::authorize) replaces it (HTTP-079).
+    /// Sets the credential of all requests until [`authorize`](super::Authorization::authorize) replaces it (HTTP-079).
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);

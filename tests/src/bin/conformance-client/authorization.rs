@@ -1,9 +1,10 @@
 //! The scenarios of `auth/`: each connects to a protected server, lists its tools and calls one.
 
+use core::time::Duration;
 use std::env;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
