@@ -170,7 +170,9 @@ for (const name of ['authorization.error', 'grant.error', 'registration_create.e
         print({ event: name, error: error ?? message, description, detail }),
     );
 }
-for (const name of ['access_token.issued', 'client_credentials.issued', 'refresh_token.issued', 'refresh_token.consumed', 'grant.revoked']) {
+// A JWT is issued; what the server looks up later is saved.
+const tokens = ['access_token.issued', 'access_token.saved', 'client_credentials.issued', 'client_credentials.saved'];
+for (const name of [...tokens, 'refresh_token.saved', 'refresh_token.consumed', 'grant.revoked']) {
     provider.on(name, () => print({ event: name }));
 }
 server.on('request', provider.callback());
