@@ -2,8 +2,9 @@
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-// The secret has characters that `client_secret_basic` has to percent-encode before Base64 (RFC 6749, section 2.3.1).
-export const SECRET = 'secret+of/the=tests&100%';
+const SECRET = 'secret-of-the-tests';
+// `client_secret_basic` has to percent-encode it before Base64 (RFC 6749, section 2.3.1).
+const ODD_SECRET = 'secret+of/the=tests&100%';
 
 const key = createPublicKey(readFileSync(new URL('client-key.pem', import.meta.url))).export({ format: 'jwk' });
 const keys = { jwks: { keys: [{ ...key, kid: 'client-key', alg: 'ES256', use: 'sig' }] } };
@@ -25,6 +26,7 @@ const signed = { token_endpoint_auth_method: 'private_key_jwt', token_endpoint_a
 export const clients = [
     { client_id: 'public', token_endpoint_auth_method: 'none', ...code },
     { client_id: 'basic', token_endpoint_auth_method: 'client_secret_basic', ...secret, ...code },
+    { client_id: 'basic-odd', token_endpoint_auth_method: 'client_secret_basic', client_secret: ODD_SECRET, ...code },
     { client_id: 'post', token_endpoint_auth_method: 'client_secret_post', ...secret, ...code },
     { client_id: 'jwt', ...signed, ...code },
     { client_id: 'machine-basic', token_endpoint_auth_method: 'client_secret_basic', ...secret, ...machine },

@@ -11,6 +11,7 @@
 //   --opaque              access tokens for introspection instead of JWTs
 //   --dpop-nonces         DPoP proofs need a nonce of this server (RFC 9449, section 8)
 //   --no-registration     no dynamic client registration
+//   --strict-scopes       a registered client may only ask for the scopes of its registration
 //   --no-documents        no client id metadata documents
 //   --document URL=FILE   client id metadata document at an https URL, read from a file (repeatable)
 //
@@ -34,6 +35,7 @@ const { values: options } = parseArgs({
         opaque: { type: 'boolean', default: false },
         'dpop-nonces': { type: 'boolean', default: false },
         'no-registration': { type: 'boolean', default: false },
+        'strict-scopes': { type: 'boolean', default: false },
         'no-documents': { type: 'boolean', default: false },
         document: { type: 'string', multiple: true, default: [] },
     },
@@ -89,6 +91,17 @@ const resourceServer = (_ctx, resource) => {
     };
 };
 
+const scopes = ['openid', 'offline_access', ...options.scope];
+
+/**
+ * Makes a client id, and lets the client ask for all scopes later (RFC 7591, section 2: the server may replace what a
+ * client registers). SDKs register with the scopes of their first challenge, and step up afterwards.
+ */
+const clientId = (ctx) => {
+    if (!options['strict-scopes'] && ctx.oidc.body.scope !== undefined) ctx.oidc.body.scope = scopes.join(' ');
+    return randomBytes(16).toString('base64url');
+};
+
 const configuration = async () => ({
     clients,
     clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
@@ -104,7 +117,7 @@ const configuration = async () => ({
             requireNonce: () => options['dpop-nonces'],
         },
         introspection: { enabled: true, allowedPolicy: () => true },
-        registration: { enabled: !options['no-registration'] },
+        registration: { enabled: !options['no-registration'], idFactory: clientId },
         resourceIndicators: { enabled: true, getResourceServerInfo: resourceServer },
         revocation: { enabled: true },
     },
@@ -118,7 +131,7 @@ const configuration = async () => ({
     pkce: { required: () => true },
     rotateRefreshToken: () => true,
     // Here too, because a client may register only for scopes of this list.
-    scopes: ['openid', 'offline_access', ...options.scope],
+    scopes,
     ttl: {
         AccessToken: accessTtl,
         AuthorizationCode: 60,
