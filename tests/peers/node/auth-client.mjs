@@ -5,6 +5,7 @@
 //   --browser COMMAND   command that opens the authorization URL, split at spaces; the URL is appended
 //   --client-id ID      a known client instead of registration
 //   --client-secret S   secret of the known client
+//   --client-key FILE   private key of the known client (PEM), for private_key_jwt with client credentials
 //   --client-metadata U client id metadata document
 //   --grant GRANT       code (default) or client-credentials
 //   --dpop              tokens bound to a key (RFC 9449)
@@ -13,6 +14,7 @@
 // Prints one JSON line per step. The exit code is 0 if all calls succeeded.
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -20,6 +22,7 @@ import {
     Client,
     ClientCredentialsProvider,
     DpopSession,
+    PrivateKeyJwtProvider,
     StreamableHTTPClientTransport,
     UnauthorizedError,
 } from '@modelcontextprotocol/client';
@@ -31,6 +34,7 @@ const { values: options, positionals } = parseArgs({
         browser: { type: 'string' },
         'client-id': { type: 'string' },
         'client-secret': { type: 'string' },
+        'client-key': { type: 'string' },
         'client-metadata': { type: 'string' },
         grant: { type: 'string', default: 'code' },
         dpop: { type: 'boolean', default: false },
@@ -141,9 +145,12 @@ await listener.start();
 
 const newProvider = () => {
     if (options.grant === 'code') return new Provider(listener.url);
-    return new ClientCredentialsProvider({
-        clientId: options['client-id'],
-        clientSecret: options['client-secret'],
+    const [clientId, clientSecret, key] = [options['client-id'], options['client-secret'], options['client-key']];
+    if (key === undefined) return new ClientCredentialsProvider({ clientId, clientSecret, scope: 'mcp:read' });
+    return new PrivateKeyJwtProvider({
+        clientId,
+        privateKey: readFileSync(key, 'utf8'),
+        algorithm: 'ES256',
         scope: 'mcp:read',
     });
 };

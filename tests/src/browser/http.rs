@@ -1,4 +1,4 @@
-//! HTTP/1.1 requests of the browser, one per connection.
+//! HTTP/1.1 requests, one per connection.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -16,48 +16,73 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(20);
 /// Size of the largest accepted response, in bytes.
 const MAX_RESPONSE: u64 = 4 << 20;
 
+/// A request without TLS, over a connection of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Method in capital letters.
+    pub method: &'a str,
+    /// Address, with the scheme `http`.
+    pub url: &'a Url,
+    /// Fields besides `Host`, `Connection` and `Content-Length`.
+    pub fields: &'a [(&'a str, &'a str)],
+    /// Body. It is not sent with GET.
+    pub body: &'a str,
+}
+
+impl Request<'_> {
+    /// Sends the request and receives the whole response. Redirects are not followed.
+    ///
+    /// # Errors
+    ///
+    /// [`BrowserError`] if the server cannot be reached or its response is not HTTP/1.1.
+    pub fn send(&self) -> Result<Response, BrowserError> {
+        let origin = self.url.origin();
+        if origin.secure {
+            return Err(BrowserError::Address(format!("{origin}: the scripted browser has no TLS")));
+        }
+        let failed = |error: std::io::Error| BrowserError::Unreachable(origin.to_string(), error);
+        let mut socket = TcpStream::connect((&*origin.host, origin.port)).map_err(failed)?;
+        socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed)?;
+        socket.set_write_timeout(Some(SOCKET_TIMEOUT)).map_err(failed)?;
+        socket.write_all(self.encode().as_bytes()).map_err(failed)?;
+        let mut bytes = Vec::new();
+        // The server closes the connection after its response. A reset after the response is no failure.
+        let ended = socket.take(MAX_RESPONSE).read_to_end(&mut bytes);
+        match (parse(&bytes), ended) {
+            (Some(response), _) => Ok(response),
+            (None, Err(error)) => Err(failed(error)),
+            (None, Ok(_)) => Err(BrowserError::Malformed(self.url.target().to_owned())),
+        }
+    }
+
+    fn encode(&self) -> String {
+        let (method, authority) = (self.method, self.url.origin().authority());
+        let mut text = format!("{method} {} HTTP/1.1\r\nHost: {authority}\r\n", self.url.target());
+        for (name, value) in self.fields {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += "Connection: close\r\n";
+        if method == "GET" {
+            return text + "\r\n";
+        }
+        text + &format!("Content-Length: {}\r\n\r\n{}", self.body.len(), self.body)
+    }
+}
+
 /// A received response.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
     fields: Vec<(String, String)>,
-    pub(super) body: String,
+    /// Whole body, decoded.
+    pub body: String,
 }
 
 impl Response {
     /// Returns the values of a field, in order. `name` is in lower case.
-    pub(super) fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
         self.fields.iter().filter(move |(own, _)| own == name).map(|(_, value)| &**value)
-    }
-}
-
-/// Sends a GET request, or with a form a POST request, and receives the whole response.
-pub(super) fn request(url: &Url, cookies: &str, form: Option<&str>) -> Result<Response, BrowserError> {
-    let origin = url.origin();
-    if origin.secure {
-        return Err(BrowserError::Address(format!("{origin}: the scripted browser has no TLS")));
-    }
-    let failed = |error: std::io::Error| BrowserError::Unreachable(origin.to_string(), error);
-    let mut socket = TcpStream::connect((&*origin.host, origin.port)).map_err(failed)?;
-    socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed)?;
-    socket.set_write_timeout(Some(SOCKET_TIMEOUT)).map_err(failed)?;
-    let mut head = format!("{} {} HTTP/1.1\r\n", if form.is_some() { "POST" } else { "GET" }, url.target());
-    head += &format!("Host: {}\r\nAccept: text/html\r\nConnection: close\r\n", origin.authority());
-    if !cookies.is_empty() {
-        head += &format!("Cookie: {cookies}\r\n");
-    }
-    if let Some(form) = form {
-        head +=
-            &format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n", form.len());
-    }
-    socket.write_all(format!("{head}\r\n{}", form.unwrap_or_default()).as_bytes()).map_err(failed)?;
-    let mut bytes = Vec::new();
-    // The server closes the connection after its response. A reset after the response is no failure.
-    let ended = socket.take(MAX_RESPONSE).read_to_end(&mut bytes);
-    match (parse(&bytes), ended) {
-        (Some(response), _) => Ok(response),
-        (None, Err(error)) => Err(failed(error)),
-        (None, Ok(_)) => Err(BrowserError::Malformed(url.target().to_owned())),
     }
 }
 

@@ -1,11 +1,11 @@
 //! A user with a browser, as a script: follows an authorization URL, logs in, consents, and goes where it is redirected.
 //!
 //! It speaks HTTP without TLS, keeps cookies, and submits the forms of the development pages of `oidc-provider`. The
-//! program `scripted-browser` is a command for it.
+//! program `scripted-browser` is a command for it. [`http`] sends single requests, for tests.
 
 mod cookies;
 mod html;
-mod http;
+pub mod http;
 mod query;
 
 use alloc::string::{String, ToString as _};
@@ -19,7 +19,7 @@ use self::cookies::CookieJar;
 use self::html::{Form, Page};
 use self::http::Response;
 
-pub use self::query::{parameter, parameters, with_parameter};
+pub use self::query::{encode, parameter, parameters, with_parameter};
 
 /// Limit for pages and redirects of one visit. A login with consent takes about eight.
 const MAX_STEPS: usize = 20;
@@ -130,7 +130,8 @@ impl Browser {
     ///
     /// [`BrowserError`] if there is no response.
     pub fn deliver(address: &str) -> Result<DeliveryResponse, BrowserError> {
-        let response = http::request(&parse_url(address)?, "", None)?;
+        let url = parse_url(address)?;
+        let response = http::Request { method: "GET", url: &url, fields: &[], body: "" }.send()?;
         Ok(DeliveryResponse { status: response.status, body: response.body })
     }
 
@@ -145,7 +146,7 @@ impl Browser {
 
     /// Follows redirects and submits forms until the redirect URI or a page without a form.
     fn visit(&mut self, url: &str, redirect_uri: Option<&str>) -> Result<VisitEnd, BrowserError> {
-        let mut next = Request { url: parse_url(url)?, form: None };
+        let mut next = PageRequest { url: parse_url(url)?, form: None };
         let mut is_code_entered = false;
         for _ in 0..MAX_STEPS {
             let response = self.send(&next)?;
@@ -156,7 +157,7 @@ impl Browser {
                 if redirect_uri.is_some_and(|uri| is_same_but_query(uri, location)) {
                     return Ok(VisitEnd::Redirect(location.to_owned()));
                 }
-                next = Request { url: resolve(&next.url, location)?, form: None };
+                next = PageRequest { url: resolve(&next.url, location)?, form: None };
                 continue;
             }
             match self.act(&next.url, &response, &mut is_code_entered)? {
@@ -167,9 +168,20 @@ impl Browser {
         Err(BrowserError::Endless)
     }
 
-    fn send(&mut self, request: &Request) -> Result<Response, BrowserError> {
-        let response =
-            http::request(&request.url, &self.cookies.field(&request.url), request.form.as_deref())?;
+    fn send(&mut self, request: &PageRequest) -> Result<Response, BrowserError> {
+        let cookies = self.cookies.field(&request.url);
+        let mut fields = vec![("Accept", "text/html")];
+        if !cookies.is_empty() {
+            fields.push(("Cookie", &*cookies));
+        }
+        let (method, body) = match &request.form {
+            Some(form) => {
+                fields.push(("Content-Type", "application/x-www-form-urlencoded"));
+                ("POST", &**form)
+            }
+            None => ("GET", ""),
+        };
+        let response = http::Request { method, url: &request.url, fields: &fields, body }.send()?;
         for field in response.fields("set-cookie") {
             self.cookies.store(&request.url, field);
         }
@@ -182,7 +194,7 @@ impl Browser {
         url: &Url,
         response: &Response,
         is_code_entered: &mut bool,
-    ) -> Result<Option<Request>, BrowserError> {
+    ) -> Result<Option<PageRequest>, BrowserError> {
         let page = Page::parse(&response.body);
         let Some(mut form) = page.forms.into_iter().find(|form| form.is_post) else { return Ok(None) };
         if let Some(input) = form.input("login") {
@@ -201,16 +213,16 @@ impl Browser {
         }
         if !self.script.consents && is_consent(&form) {
             if let Some(cancel) = page.links.iter().find(|link| link.ends_with("/abort")) {
-                return Ok(Some(Request { url: resolve(url, cancel)?, form: None }));
+                return Ok(Some(PageRequest { url: resolve(url, cancel)?, form: None }));
             }
             form.inputs.push(html::Input { name: "abort".into(), value: "yes".into(), is_visible: false });
         }
         let pairs = form.inputs.iter().map(|input| (&*input.name, &*input.value));
-        Ok(Some(Request { url: resolve(url, &form.action)?, form: Some(query::encode(pairs)) }))
+        Ok(Some(PageRequest { url: resolve(url, &form.action)?, form: Some(encode(pairs)) }))
     }
 }
 
-struct Request {
+struct PageRequest {
     url: Url,
     /// Body of a POST request.
     form: Option<String>,

@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Encodes pairs as a form.
-pub(super) fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+#[must_use]
+pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let pairs: Vec<_> = pairs
         .into_iter()
         .map(|(name, value)| format!("{}={}", encode_text(name), encode_text(value)))
