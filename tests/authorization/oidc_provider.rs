@@ -1,5 +1,8 @@
 //! The authorization server does what the tests of clients and servers rely on.
 
+use core::time::Duration;
+use std::thread;
+
 use mcp_tests::browser::{Browser, BrowserScript, parameter};
 use serde_json::Value;
 
@@ -150,5 +153,21 @@ fn restarted_server_has_rotated_its_keys() {
     assert_ne!(keys(&server), before);
     // The header {"alg":"RS256", in Base64.
     assert!(server.machine_token(RESOURCE, "mcp:read").starts_with("eyJhbGciOiJSUzI1NiIs"));
+    server.stop();
+}
+
+#[test]
+fn token_request_has_its_effect_before_its_response() {
+    let Some(server) = AuthorizationServer::start(&["--token-delay", "2000"]) else { return };
+    thread::scope(|scope| {
+        let request = scope.spawn(|| server.machine_token(RESOURCE, "mcp:read"));
+        // A client that is killed now has a token that it does not know.
+        while server.grants("client_credentials").is_empty() {
+            assert!(!request.is_finished(), "the response came before the log");
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!request.is_finished());
+        assert!(!request.join().expect("no panic").is_empty());
+    });
     server.stop();
 }

@@ -98,6 +98,25 @@ fn every_client_authorizes_for_every_server() {
     issuer.stop();
 }
 
+/// The issuer has a path, and its metadata is at the last of the addresses where clients have to look.
+#[test]
+fn every_client_finds_issuer_with_path_and_steps_up() {
+    let Some(issuer) = AuthorizationServer::start(&["--path", "/tenant/a"]) else { return };
+    if !Sdk::TypeScript.is_ready() {
+        return;
+    }
+    let server = Sdk::TypeScript.start_server(&issuer.issuer);
+    for client in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
+        let steps = client.authorize("modern", &["--call", "whoami", "--call", "write"], &server.url);
+        assert_eq!(identities(&steps)[0]["scopes"], json!(["mcp:read"]), "{client:?}");
+        assert_eq!(of_kind(&steps, "authorize").len(), 2, "{client:?}");
+        assert_eq!(of_kind(&steps, "tokens")[1]["scope"], "mcp:read mcp:write", "{client:?}");
+        assert_eq!(of_kind(&steps, "call")[1]["text"], "written", "{client:?}");
+    }
+    server.stop();
+    issuer.stop();
+}
+
 #[test]
 fn known_clients_need_no_registration() {
     let dir = std::env::temp_dir().join(format!("mcp-authorization-{}", std::process::id()));

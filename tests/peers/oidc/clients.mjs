@@ -25,6 +25,8 @@ const signed = { token_endpoint_auth_method: 'private_key_jwt', token_endpoint_a
 
 export const clients = [
     { client_id: 'public', token_endpoint_auth_method: 'none', ...code },
+    // Its access tokens are always bound to a key (RFC 9449, section 5.2).
+    { client_id: 'bound', token_endpoint_auth_method: 'none', dpop_bound_access_tokens: true, ...code },
     { client_id: 'basic', token_endpoint_auth_method: 'client_secret_basic', ...secret, ...code },
     { client_id: 'basic-odd', token_endpoint_auth_method: 'client_secret_basic', client_secret: ODD_SECRET, ...code },
     { client_id: 'post', token_endpoint_auth_method: 'client_secret_post', ...secret, ...code },

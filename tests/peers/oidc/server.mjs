@@ -3,10 +3,12 @@
 //   node server.mjs [OPTION…]
 //
 //   --port PORT           port, a free one if absent
+//   --path PATH           path of the issuer; its metadata is only where OpenID Connect Discovery puts it
 //   --scope S             scope of every resource (repeatable; mcp:read and mcp:write if absent)
 //   --resource URL        identifier of a known resource (repeatable; every http and https URL if absent)
 //   --access-ttl SECONDS  lifetime of access tokens (3600)
 //   --refresh-ttl SECONDS lifetime of refresh tokens (86400)
+//   --token-delay MS      time from the effect of a token request to its response (0)
 //   --alg ALG             algorithm of access tokens, ES256 (default) or RS256
 //   --opaque              access tokens for introspection instead of JWTs
 //   --dpop-nonces         DPoP proofs need a nonce of this server (RFC 9449, section 8)
@@ -20,6 +22,7 @@
 import { generateKeyPair, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
 import { Provider, errors } from 'oidc-provider';
 import { clients } from './clients.mjs';
@@ -27,10 +30,12 @@ import { clients } from './clients.mjs';
 const { values: options } = parseArgs({
     options: {
         port: { type: 'string', default: '0' },
+        path: { type: 'string', default: '' },
         scope: { type: 'string', multiple: true, default: ['mcp:read', 'mcp:write'] },
         resource: { type: 'string', multiple: true, default: [] },
         'access-ttl': { type: 'string', default: '3600' },
         'refresh-ttl': { type: 'string', default: '86400' },
+        'token-delay': { type: 'string', default: '0' },
         alg: { type: 'string', default: 'ES256' },
         opaque: { type: 'boolean', default: false },
         'dpop-nonces': { type: 'boolean', default: false },
@@ -171,11 +176,13 @@ const logRequest = async (ctx, next) => {
         prompt: params.prompt,
         revision: ctx.get('mcp-protocol-version') || undefined,
     });
+    // A client that ends meanwhile never learns its new tokens.
+    if (ctx.path === '/token') await delay(Number(options['token-delay']));
 };
 
 const server = createServer();
 await new Promise((resolve) => server.listen(Number(options.port), '127.0.0.1', resolve));
-const issuer = `http://127.0.0.1:${server.address().port}`;
+const issuer = `http://127.0.0.1:${server.address().port}${options.path}`;
 const provider = new Provider(issuer, await configuration());
 provider.use(logRequest);
 for (const name of ['authorization.error', 'grant.error', 'registration_create.error', 'server_error']) {
@@ -188,7 +195,16 @@ const tokens = ['access_token.issued', 'access_token.saved', 'client_credentials
 for (const name of [...tokens, 'refresh_token.saved', 'refresh_token.consumed', 'grant.revoked']) {
     provider.on(name, () => print({ event: name }));
 }
-server.on('request', provider.callback());
+const handle = provider.callback();
+server.on('request', (request, response) => {
+    if (options.path !== '') {
+        const { url } = request;
+        if (!url.startsWith(`${options.path}/`)) return response.writeHead(404).end();
+        // As a router does that mounts a server at a path.
+        Object.assign(request, { baseUrl: options.path, originalUrl: url, url: url.slice(options.path.length) });
+    }
+    return handle(request, response);
+});
 process.on('SIGTERM', () => {
     server.closeAllConnections();
     process.exit(0);
