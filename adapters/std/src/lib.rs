@@ -9,6 +9,7 @@
 //! | [`io`] | byte streams ([`io::Duplex`]): stdio, sockets, memory, and any reader with a writer |
 //! | [`process`] | server processes: start, stream, shutdown; termination signals |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
+//! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
@@ -21,6 +22,7 @@
 //! |---|---|
 //! | `http` | sockets of servers and clients over HTTP |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
+//! | `auth` | I/O of the authorization of clients, with signatures by `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
 //! | `anyhow`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
@@ -53,6 +55,8 @@ extern crate alloc;
 
 #[doc(hidden)]
 pub mod adapter;
+#[cfg(feature = "auth")]
+pub mod auth;
 mod cache;
 mod catch;
 mod clock;

@@ -9,6 +9,8 @@
 //!
 //! All of them implement [`Duplex`]. A stream to a server process is [`ChildIo`](crate::process::ChildIo).
 
+#[cfg(feature = "http")]
+mod addresses;
 mod descriptors;
 mod duplex;
 mod memory;
@@ -30,6 +32,8 @@ mod threaded;
 #[cfg(unix)]
 pub use crate::adapter::poll::Descriptors;
 pub use crate::adapter::poll::{HungUp, Interest, Ready};
+#[cfg(feature = "http")]
+pub(crate) use addresses::interleave_families;
 pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub(crate) use duplex::retry_on_interrupt;
 pub use duplex::{Duplex, is_peer_gone};

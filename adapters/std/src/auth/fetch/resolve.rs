@@ -1,0 +1,99 @@
+//! The addresses of a host, and which of them a policy permits (SEC-011).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::ToSocketAddrs as _;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+use mcp_proto::auth::{FetchFailure, Network};
+use mcp_proto::http::client::Origin;
+
+use super::{Budget, unreachable};
+use crate::io::interleave_families;
+
+/// A function from a host name and a port to addresses.
+pub(super) type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+
+/// Returns the resolver of the system.
+pub(super) fn system() -> Resolver {
+    Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
+}
+
+/// Returns the addresses of `target` that a server at `reachable_from` may refer to, in the order to try them.
+pub(super) fn permitted(
+    resolver: &Resolver,
+    target: &Origin,
+    reachable_from: Option<&Origin>,
+    budget: &Budget<'_>,
+) -> Result<VecDeque<SocketAddr>, FetchFailure> {
+    let mut addresses = look_up(resolver, target, budget)?;
+    if let Some(server) = reachable_from {
+        let network = match server.host == target.host {
+            true => network_of(&addresses),
+            false => network_of(&look_up(resolver, server, budget)?),
+        };
+        // SEC-011
+        addresses.retain(|address| network.permits(address.ip()));
+        if addresses.is_empty() {
+            return Err(FetchFailure::Forbidden(target.host.clone()));
+        }
+    }
+    Ok(interleave_families(addresses.into_iter()))
+}
+
+/// Returns the network that all addresses are in, or the public one, which permits the fewest targets.
+pub(super) fn network_of(addresses: &[SocketAddr]) -> Network {
+    let mut networks = addresses.iter().map(|address| Network::of(address.ip()));
+    match networks.next() {
+        Some(first) if networks.all(|other| other == first) => first,
+        _ => Network::Public,
+    }
+}
+
+/// Returns the addresses of a host, at least one.
+fn look_up(
+    resolver: &Resolver,
+    origin: &Origin,
+    budget: &Budget<'_>,
+) -> Result<Vec<SocketAddr>, FetchFailure> {
+    if let Some(known) = known_addresses(&origin.host) {
+        return Ok(known.iter().map(|address| SocketAddr::new(*address, origin.port)).collect());
+    }
+    let what = format!("no address of {}", origin.host);
+    let (sender, answer) = mpsc::channel();
+    let (resolver, host, port) = (Arc::clone(resolver), origin.host.clone(), origin.port);
+    // The resolver of the system blocks, and only a thread of its own can be left behind.
+    let lookup = move || drop(sender.send(resolver(&host, port)));
+    thread::Builder::new()
+        .name("mcp-lookup".into())
+        .spawn(lookup)
+        .map_err(|error| unreachable(&what, &error))?;
+    let found = loop {
+        match answer.recv_timeout(budget.next_wait()?) {
+            Ok(found) => break found,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(unreachable(&what, &"the lookup panicked")),
+        }
+    };
+    match found {
+        Ok(found) if found.is_empty() => Err(unreachable(&what, &"the name has none")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(unreachable(&what, &error)),
+    }
+}
+
+/// Returns the addresses of a host that no name server is asked for.
+fn known_addresses(host: &str) -> Option<Box<[IpAddr]>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some([address].into());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_localhost = name == "localhost" || name.ends_with(".localhost");
+    is_localhost.then(|| [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into())
+}
