@@ -7,12 +7,14 @@ extern crate alloc;
 
 mod authorization_server;
 mod browser;
+mod flow_driver;
 #[path = "../interop/hosted_server.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod hosted_server;
 #[path = "../conformance/node.rs"]
 mod node;
 mod oidc_provider;
+mod own_flow;
 #[path = "../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;

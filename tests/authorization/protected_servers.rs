@@ -12,7 +12,8 @@ use crate::sdk::Sdk;
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}"#;
 
-fn send(method: &str, url: &str, token: Option<&str>) -> Response {
+/// Sends `initialize`, with an access token if there is one.
+pub(crate) fn send(method: &str, url: &str, token: Option<&str>) -> Response {
     let url = Url::parse(url).expect("a URL");
     let authorization = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
     let mut fields =
@@ -21,6 +22,28 @@ fn send(method: &str, url: &str, token: Option<&str>) -> Response {
         fields.push(("Authorization", &authorization));
     }
     Request { method, url: &url, fields: &fields, body: BODY }.send().expect("a response")
+}
+
+/// Calls a tool without arguments, in the modern era.
+pub(crate) fn call(url: &str, token: &str, tool: &str) -> Response {
+    let meta = value!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "0"},
+    });
+    let params = value!({"name": tool, "arguments": {}, "_meta": meta});
+    let body = value!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let url = Url::parse(url).expect("a URL");
+    let authorization = format!("Bearer {token}");
+    let fields = [
+        ("Accept", "application/json, text/event-stream"),
+        ("Content-Type", "application/json"),
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", tool),
+        ("Authorization", &*authorization),
+    ];
+    Request { method: "POST", url: &url, fields: &fields, body: &body }.send().expect("a response")
 }
 
 fn challenge(response: &Response) -> String {

@@ -1,0 +1,159 @@
+//! Our flow with the real authorization server and the protected servers of the official SDKs.
+
+use std::fs;
+use std::thread;
+
+use core::time::Duration;
+
+use mcp_proto::auth::{
+    AccessToken, Algorithm, ClientAuth, ClientCredentials, Config, DpopMode, GrantType, Trigger,
+};
+use serde_json::{Value, json};
+
+use crate::authorization_server::{
+    AuthorizationServer, CLIENT_SECRET, DOCUMENT_URL, ODD_CLIENT_SECRET, client_key, document_option,
+};
+use crate::flow_driver::{FlowClient, FlowEnd, challenges};
+use crate::protected_servers::{call, send};
+use crate::sdk::Sdk;
+
+/// Starts an authorization server and the protected server of the TypeScript SDK, if both can run here.
+fn start(options: &[&str]) -> Option<(AuthorizationServer, crate::hosted_server::HostedServer)> {
+    let issuer = AuthorizationServer::start(options)?;
+    let server = Sdk::TypeScript.is_ready().then(|| Sdk::TypeScript.start_server(&issuer.issuer))?;
+    Some((issuer, server))
+}
+
+fn config() -> Config {
+    Config::new("tests")
+}
+
+/// Returns what the server knows about a token.
+fn whoami(url: &str, token: &AccessToken) -> Value {
+    let answer = call(url, token.token.expose(), "whoami");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let start = answer.body.find("{\\\"client\\\"").unwrap_or_else(|| panic!("{answer:?}"));
+    let end = answer.body[start..].find('}').expect("an object") + start;
+    serde_json::from_str(&answer.body[start..=end].replace("\\\"", "\"")).expect("JSON")
+}
+
+#[test]
+fn flow_registers_logs_in_and_steps_up() {
+    let Some((issuer, server)) = start(&["--strict-scopes"]) else { return };
+    let client = FlowClient::new(config());
+    let token = client.authorize(&server.url).token();
+    assert_eq!(whoami(&server.url, &token)["scopes"], json!(["mcp:read"]));
+    let refused = call(&server.url, token.token.expose(), "write");
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let trigger = Trigger::InsufficientScope { challenges: challenges(&refused), rejected: token.token };
+    let token = client.run(&server.url, trigger).token();
+    assert_eq!(whoami(&server.url, &token)["scopes"], json!(["mcp:read", "mcp:write"]));
+    assert_eq!(call(&server.url, token.token.expose(), "write").status, 200);
+    assert_eq!(issuer.requests("/reg").len(), 1, "the registration serves both authorizations");
+    server.stop();
+    issuer.stop();
+}
+
+#[test]
+fn flow_refreshes_with_rotation_and_logs_out() {
+    let Some((issuer, server)) = start(&["--access-ttl", "3"]) else { return };
+    let client = FlowClient::new(config());
+    assert!(matches!(client.run(&server.url, Trigger::Connect), FlowEnd::NoToken));
+    let mut tokens = vec![client.authorize(&server.url).token()];
+    for count in 1..=2 {
+        thread::sleep(Duration::from_secs(3));
+        tokens.push(client.run(&server.url, Trigger::Connect).token());
+        whoami(&server.url, &tokens[count]);
+        assert_eq!(issuer.grants("refresh_token").len(), count);
+    }
+    assert_ne!(tokens[1], tokens[2]);
+    assert!(matches!(client.run(&server.url, Trigger::LogOut), FlowEnd::NoToken));
+    let revoked = issuer.requests("/token/revocation");
+    assert!(!revoked.is_empty() && revoked.iter().all(|request| request["status"] == 200), "{revoked:?}");
+    assert!(matches!(client.run(&server.url, Trigger::Connect), FlowEnd::NoToken));
+    server.stop();
+    issuer.stop();
+}
+
+#[test]
+fn flow_authenticates_known_clients_in_every_way() {
+    let dir = std::env::temp_dir().join(format!("mcp-flow-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a folder");
+    let document = document_option(&dir);
+    let Some((issuer, server)) = start(&["--no-registration", "--document", &document]) else { return };
+    let pem = fs::read_to_string(client_key()).expect("a key");
+    let secret = || ClientAuth::Secret(CLIENT_SECRET.into());
+    let jwt = || ClientAuth::PrivateKeyJwt { algorithm: Algorithm::Es256, key_id: Some("client-key".into()) };
+    let known = |id: &str, auth| config().credentials(ClientCredentials::new(id, auth));
+    let machine = |id: &str, auth| known(id, auth).grant(GrantType::ClientCredentials);
+    let runs = [
+        (DOCUMENT_URL, config().client_metadata_url(DOCUMENT_URL).expect("an address")),
+        ("public", known("public", ClientAuth::None)),
+        ("basic-odd", known("basic-odd", ClientAuth::SecretBasic(ODD_CLIENT_SECRET.into()))),
+        ("post", known("post", ClientAuth::SecretPost(CLIENT_SECRET.into()))),
+        ("jwt", known("jwt", jwt())),
+        ("machine-basic", machine("machine-basic", secret())),
+        ("machine-jwt", machine("machine-jwt", jwt())),
+        ("device", known("device", ClientAuth::None).grant(GrantType::DeviceCode)),
+    ];
+    for (id, config) in runs {
+        let token = FlowClient::new(config).with_key(&pem).authorize(&server.url).token();
+        assert_eq!(whoami(&server.url, &token)["client"], id);
+    }
+    let methods: Vec<_> =
+        issuer.requests("/token").iter().map(|request| request["authentication"].clone()).collect();
+    for method in ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"] {
+        assert!(methods.contains(&method.into()), "{methods:?}");
+    }
+    server.stop();
+    issuer.stop();
+    let _ = fs::remove_dir_all(dir);
+}
+
+#[test]
+fn flow_binds_tokens_with_nonces() {
+    let Some((issuer, server)) = start(&["--dpop-nonces"]) else { return };
+    let token = FlowClient::new(config().dpop(DpopMode::Always)).authorize(&server.url).token();
+    assert!(token.dpop.is_some());
+    let requests = issuer.requests("/token");
+    let outcomes: Vec<_> =
+        requests.iter().map(|request| (request["error"].clone(), request["dpop"].clone())).collect();
+    assert_eq!(outcomes, [(json!("use_dpop_nonce"), json!(true)), (Value::Null, json!(true))]);
+    server.stop();
+    issuer.stop();
+}
+
+#[test]
+fn flow_authorizes_for_every_server_and_finds_issuer_with_path() {
+    let Some(issuer) = AuthorizationServer::start(&["--path", "/tenant/a"]) else { return };
+    for sdk in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
+        let server = sdk.start_server(&issuer.issuer);
+        let token = FlowClient::new(config()).authorize(&server.url).token();
+        let accepted = send("POST", &server.url, Some(token.token.expose()));
+        assert_eq!(accepted.status, 200, "{sdk:?}: {accepted:?}");
+        server.stop();
+    }
+    issuer.stop();
+}
+
+#[test]
+fn flow_fails_if_user_declines_or_issuer_of_redirect_is_another() {
+    let Some((issuer, server)) = start(&[]) else { return };
+    let mut client = FlowClient::new(config());
+    client.script.consents = false;
+    let error = client.authorize(&server.url).error();
+    assert!(error.contains("access_denied"), "{error}");
+
+    let mut client = FlowClient::new(config());
+    client.tampering = Some(("iss", "http://127.0.0.1:1".into()));
+    let error = client.authorize(&server.url).error();
+    assert!(error.contains("AUTH-046") || error.contains("iss"), "{error}");
+    assert_eq!(issuer.requests("/token").len(), 0, "a code was sent");
+
+    // A redirect with another state is not of this flow, which then takes its own.
+    let mut client = FlowClient::new(config());
+    client.tampering = Some(("state", "other".into()));
+    client.authorize(&server.url).token();
+    server.stop();
+    issuer.stop();
+}
