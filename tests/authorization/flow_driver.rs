@@ -29,6 +29,8 @@ pub(crate) enum FlowEnd {
     Authorized(Box<AccessToken>),
     NoToken,
     Failed(Error),
+    /// The client was killed before it saw the response of the token endpoint.
+    Killed,
 }
 
 impl FlowEnd {
@@ -57,6 +59,8 @@ pub(crate) struct FlowClient {
     clock: Clock,
     /// User at the browser.
     pub(crate) script: BrowserScript,
+    /// Whether the client is killed during its next token request.
+    pub(crate) dies_at_token_request: bool,
     /// Parameter of the redirect to change, and its value.
     pub(crate) tampering: Option<(&'static str, String)>,
 }
@@ -69,6 +73,7 @@ impl FlowClient {
             store: MemoryStore::new(),
             clock: Clock::start(),
             script: BrowserScript::default(),
+            dies_at_token_request: false,
             tampering: None,
         }
     }
@@ -113,6 +118,13 @@ impl FlowClient {
                 Event::Authorized(token) => return FlowEnd::Authorized(token),
                 Event::NoToken => return FlowEnd::NoToken,
                 Event::Failed(error) => return FlowEnd::Failed(error),
+                Event::Fetch(fetch)
+                    if self.dies_at_token_request && fetch.url.target().ends_with("/token") =>
+                {
+                    // The request has its effect, but nobody takes the response.
+                    HttpFetcher::new().fetch(&fetch).expect("a response");
+                    return FlowEnd::Killed;
+                }
                 event => self.answer(&mut flow, event),
             }
         }
@@ -154,7 +166,11 @@ impl FlowClient {
     }
 
     fn browse(&self, flow: &mut Flow, url: &str) {
-        let redirect = Browser::new(self.script.clone()).authorize(url).expect("a redirect");
+        let redirect = match Browser::new(self.script.clone()).authorize(url) {
+            Ok(redirect) => redirect,
+            // The user sees an error page and gives up.
+            Err(error) => return flow.fail(self.now(), &error.to_string()),
+        };
         if let Some((name, value)) = &self.tampering {
             let changed = with_parameter(&redirect, name, Some(value));
             let outcome = flow.handle_redirect(self.now(), &redirect_query(&changed));

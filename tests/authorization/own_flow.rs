@@ -157,3 +157,55 @@ fn flow_fails_if_user_declines_or_issuer_of_redirect_is_another() {
     server.stop();
     issuer.stop();
 }
+
+#[test]
+fn flow_killed_in_refresh_asks_to_log_in_again() {
+    let Some((issuer, server)) = start(&["--access-ttl", "2"]) else { return };
+    let mut client = FlowClient::new(config());
+    client.authorize(&server.url).token();
+    thread::sleep(Duration::from_secs(2));
+    client.dies_at_token_request = true;
+    assert!(matches!(client.run(&server.url, Trigger::Connect), FlowEnd::Killed));
+    client.dies_at_token_request = false;
+    // The authorization server has rotated, and takes the second use of the old refresh token for a theft.
+    let end = client.run(&server.url, Trigger::Connect);
+    assert!(matches!(end, FlowEnd::NoToken), "{end:?}");
+    assert_eq!(issuer.requests("/token").len(), 3, "a code, a refresh, and one that is refused");
+    let end = client.run(&server.url, Trigger::Connect);
+    assert!(matches!(end, FlowEnd::NoToken), "{end:?}");
+    assert_eq!(issuer.requests("/token").len(), 3, "the refresh token is forgotten");
+    whoami(&server.url, &client.authorize(&server.url).token());
+    server.stop();
+    issuer.stop();
+}
+
+#[test]
+fn flow_registers_anew_at_another_issuer_and_known_client_is_refused_there() {
+    let Some((issuer, server)) = start(&[]) else { return };
+    let Some(other) = AuthorizationServer::start(&[]) else { return };
+    let url = server.url.clone();
+    let port = url.trim_end_matches("/mcp").rsplit(':').next().expect("a port").to_owned();
+    let client = FlowClient::new(config());
+    let known = ClientCredentials::new("public", ClientAuth::None).issuer(&issuer.issuer);
+    let known = FlowClient::new(config().credentials(known));
+    let first = client.authorize(&url).token();
+    let first_known = known.authorize(&url).token();
+    server.stop();
+    let server = Sdk::TypeScript.start_server_at(&other.issuer, &port);
+    assert_eq!(server.url, url);
+
+    let refused = call(&url, first.token.expose(), "whoami");
+    assert_eq!(refused.status, 401, "{refused:?}");
+    let rejection = |token: AccessToken| {
+        let challenges = challenges(&refused);
+        Trigger::Unauthorized { challenges, rejected: Some(token.token) }
+    };
+    let second = client.run(&url, rejection(first));
+    whoami(&url, &second.token());
+    assert_eq!((issuer.requests("/reg").len(), other.requests("/reg").len()), (1, 1));
+    let error = known.run(&url, rejection(first_known)).error();
+    assert!(error.contains("AUTH-039"), "{error}");
+    server.stop();
+    issuer.stop();
+    other.stop();
+}

@@ -53,8 +53,13 @@ impl Sdk {
 
     /// Starts the protected server of the SDK, which accepts access tokens of an issuer.
     pub(crate) fn start_server(self, issuer: &str) -> HostedServer {
+        self.start_server_at(issuer, "0")
+    }
+
+    /// Starts the protected server of the SDK at a port, or at a free one if it is `0`.
+    pub(crate) fn start_server_at(self, issuer: &str, port: &str) -> HostedServer {
         let mut words = self.command("server");
-        words.args(["--issuer", issuer]);
+        words.args(["--issuer", issuer, "--port", port]);
         HostedServer::start(words)
     }
 
