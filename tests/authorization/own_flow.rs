@@ -186,12 +186,14 @@ fn flow_registers_anew_at_another_issuer_and_known_client_is_refused_there() {
     let url = server.url.clone();
     let port = url.trim_end_matches("/mcp").rsplit(':').next().expect("a port").to_owned();
     let client = FlowClient::new(config());
-    let known = ClientCredentials::new("public", ClientAuth::None).issuer(&issuer.issuer);
-    let known = FlowClient::new(config().credentials(known));
-    let first = client.authorize(&url).token();
-    let first_known = known.authorize(&url).token();
+    let public = || ClientCredentials::new("public", ClientAuth::None);
+    let known = FlowClient::new(config().credentials(public().issuer(&issuer.issuer)));
+    // Without an issuer the credentials belong to the first one at which they are used.
+    let loose = FlowClient::new(config().credentials(public()));
+    let [first, first_known, first_loose] =
+        [&client, &known, &loose].map(|client| client.authorize(&url).token());
     server.stop();
-    let server = Sdk::TypeScript.start_server_at(&other.issuer, &port);
+    let server = Sdk::TypeScript.start_server_with(&other.issuer, &["--port", &port]);
     assert_eq!(server.url, url);
 
     let refused = call(&url, first.token.expose(), "whoami");
@@ -203,9 +205,27 @@ fn flow_registers_anew_at_another_issuer_and_known_client_is_refused_there() {
     let second = client.run(&url, rejection(first));
     whoami(&url, &second.token());
     assert_eq!((issuer.requests("/reg").len(), other.requests("/reg").len()), (1, 1));
-    let error = known.run(&url, rejection(first_known)).error();
-    assert!(error.contains("AUTH-039"), "{error}");
+    for (client, token) in [(known, first_known), (loose, first_loose)] {
+        let error = client.run(&url, rejection(token)).error();
+        assert!(error.contains("AUTH-039"), "{error}");
+    }
+    assert_eq!(other.requests("/auth").len(), 1, "a known client was taken to another issuer");
     server.stop();
     issuer.stop();
     other.stop();
+}
+
+// covers: AUTH-030
+#[test]
+fn flow_refuses_issuer_that_differs_by_slash() {
+    if !Sdk::Python.is_ready() {
+        return;
+    }
+    let Some(issuer) = AuthorizationServer::start(&[]) else { return };
+    let server = Sdk::Python.start_server_with(&issuer.issuer, &["--slash"]);
+    let error = FlowClient::new(config()).authorize(&server.url).error();
+    assert!(error.contains("AUTH-030") && error.contains("issuer"), "{error}");
+    assert_eq!(issuer.requests("/reg").len(), 0);
+    server.stop();
+    issuer.stop();
 }

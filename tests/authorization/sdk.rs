@@ -53,13 +53,13 @@ impl Sdk {
 
     /// Starts the protected server of the SDK, which accepts access tokens of an issuer.
     pub(crate) fn start_server(self, issuer: &str) -> HostedServer {
-        self.start_server_at(issuer, "0")
+        self.start_server_with(issuer, &[])
     }
 
-    /// Starts the protected server of the SDK at a port, or at a free one if it is `0`.
-    pub(crate) fn start_server_at(self, issuer: &str, port: &str) -> HostedServer {
+    /// Starts the protected server of the SDK with further options.
+    pub(crate) fn start_server_with(self, issuer: &str, options: &[&str]) -> HostedServer {
         let mut words = self.command("server");
-        words.args(["--issuer", issuer, "--port", port]);
+        words.args(["--issuer", issuer]).args(options);
         HostedServer::start(words)
     }
 

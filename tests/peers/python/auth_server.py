@@ -1,7 +1,8 @@
 """A protected server on the official Python SDK. It accepts the JWTs of one issuer.
 
-    auth_server.py --issuer URL [--scope S] [--port PORT]
+    auth_server.py --issuer URL [--slash] [--scope S] [--port PORT]
 
+With --slash its metadata names the issuer with a slash at the end, as servers do that give an `AnyHttpUrl` to the SDK.
 Every request needs the scope S (mcp:read). The tool `whoami` returns what the SDK knows of the access token.
 """
 
@@ -24,6 +25,7 @@ from pydantic import AnyHttpUrl
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--issuer", required=True)
+parser.add_argument("--slash", action="store_true")
 parser.add_argument("--scope", default="mcp:read")
 parser.add_argument("--port", type=int, default=0)
 given = parser.parse_args()
@@ -78,8 +80,7 @@ async def main() -> None:
         "auth-server",
         token_verifier=JwtVerifier(given.issuer, url),
         auth=AuthSettings(
-            # As a text: an `AnyHttpUrl` appends a slash, and is then no longer the issuer.
-            issuer_url=given.issuer,  # type: ignore[arg-type]
+            issuer_url=AnyHttpUrl(given.issuer) if given.slash else given.issuer,  # type: ignore[arg-type]
             resource_server_url=AnyHttpUrl(url),
             required_scopes=[given.scope],
             validate_token_resource=True,
