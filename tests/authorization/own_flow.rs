@@ -37,6 +37,7 @@ fn whoami(url: &str, token: &AccessToken) -> Value {
     serde_json::from_str(&answer.body[start..=end].replace("\\\"", "\"")).expect("JSON")
 }
 
+// covers: AUTH-031, AUTH-040, AUTH-043, AUTH-052, AUTH-053, AUTH-057
 #[test]
 fn flow_registers_logs_in_and_steps_up() {
     let Some((issuer, server)) = start(&["--strict-scopes"]) else { return };
@@ -50,6 +51,9 @@ fn flow_registers_logs_in_and_steps_up() {
     assert_eq!(whoami(&server.url, &token)["scopes"], json!(["mcp:read", "mcp:write"]));
     assert_eq!(call(&server.url, token.token.expose(), "write").status, 200);
     assert_eq!(issuer.requests("/reg").len(), 1, "the registration serves both authorizations");
+    for request in ["/auth", "/token"].iter().flat_map(|path| issuer.requests(path)) {
+        assert_eq!(request["resource"], server.url, "{request}");
+    }
     server.stop();
     issuer.stop();
 }
@@ -75,6 +79,7 @@ fn flow_refreshes_with_rotation_and_logs_out() {
     issuer.stop();
 }
 
+// covers: AUTH-032, AUTH-033, AUTH-035
 #[test]
 fn flow_authenticates_known_clients_in_every_way() {
     let dir = std::env::temp_dir().join(format!("mcp-flow-{}", std::process::id()));
@@ -123,6 +128,7 @@ fn flow_binds_tokens_with_nonces() {
     issuer.stop();
 }
 
+// covers: AUTH-022, AUTH-028
 #[test]
 fn flow_authorizes_for_every_server_and_finds_issuer_with_path() {
     let Some(issuer) = AuthorizationServer::start(&["--path", "/tenant/a"]) else { return };
@@ -136,6 +142,7 @@ fn flow_authorizes_for_every_server_and_finds_issuer_with_path() {
     issuer.stop();
 }
 
+// covers: AUTH-045, AUTH-047
 #[test]
 fn flow_fails_if_user_declines_or_issuer_of_redirect_is_another() {
     let Some((issuer, server)) = start(&[]) else { return };
@@ -179,6 +186,7 @@ fn flow_killed_in_refresh_asks_to_log_in_again() {
     issuer.stop();
 }
 
+// covers: AUTH-025, AUTH-039
 #[test]
 fn flow_registers_anew_at_another_issuer_and_known_client_is_refused_there() {
     let Some((issuer, server)) = start(&[]) else { return };
