@@ -28,13 +28,9 @@ use suite::ConformanceSuite;
 
 /// Scenarios of features outside this workspace.
 const EXCLUSIONS: &[ScenarioExclusion] = &[
-    ScenarioExclusion { prefix: "auth/", except: AUTH, reason: "OAuth flows are left to the application" },
     ScenarioExclusion { prefix: "tasks-", except: &[], reason: "the tasks extension is not implemented" },
     ScenarioExclusion { prefix: "sep-2640-", except: &[], reason: "the skills extension is not implemented" },
 ];
-
-/// The scenarios of `auth/` that need no OAuth flow: the client reads the metadata and stops.
-const AUTH: &[&str] = &["auth/metadata-issuer-mismatch", "auth/resource-mismatch"];
 
 /// Checks that may be without result. An exception that is not needed fails the test.
 const EXCEPTIONS: &[CheckException] = &[

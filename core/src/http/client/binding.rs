@@ -74,7 +74,7 @@ impl Client {
             now,
             session: HttpClientSession::default(),
             tools: ToolHeaders::default(),
-            credentials: Credentials::new(config.credential.clone(), now),
+            credentials: Credentials::new(&config, now),
             attempts: Attempts::default(),
             ended_requests: None,
             is_closing: false,
