@@ -14,6 +14,7 @@ mod hosted_server;
 #[path = "../conformance/node.rs"]
 mod node;
 mod oidc_provider;
+mod own_client;
 mod own_flow;
 #[path = "../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
