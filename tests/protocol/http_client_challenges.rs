@@ -1,6 +1,6 @@
 //! HTTP client: 401 and 403 challenges, and the credentials of the application.
 
-use mcp_proto::http::client::{Config, Credential, RequestFieldError, UrlError};
+use mcp_proto::http::client::{ChallengeCause, Config, Credential, RequestFieldError, UrlError};
 use mcp_proto::{CallError, CallOptions, Fault, HttpError, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{discover_result, result_response};
 use mcp_tests::harness::{Chunker, ENDPOINT, HttpClientHarness, for_each_chunker};
@@ -37,7 +37,7 @@ fn request_is_held_until_application_provides_credential() {
             "no",
         );
         let challenge = harness.expect_challenge();
-        assert_eq!((challenge.status, challenge.credentials_tried), (401, 0));
+        assert_eq!((challenge.cause, challenge.credentials_tried), (ChallengeCause::Unauthorized, 0));
         let bearer = &challenge.challenges[0];
         assert!(bearer.is_bearer());
         assert_eq!(bearer.param("resource_metadata"), Some("http://tide.example:3000/.well-known/x"));
@@ -117,7 +117,10 @@ fn call_fails_after_three_rejected_credentials() {
     for tried in 0..3 {
         harness.respond_with(request.id, 403, &[("WWW-Authenticate", STEP_UP)], "");
         let challenge = harness.expect_challenge();
-        assert_eq!((challenge.status, challenge.credentials_tried), (403, tried));
+        assert_eq!(
+            (challenge.cause, challenge.credentials_tried),
+            (ChallengeCause::InsufficientScope, tried)
+        );
         assert_eq!(challenge.challenges[0].param("error_description"), Some("more"));
         harness
             .client

@@ -229,7 +229,7 @@ impl FlowRun<'_> {
     fn serve(&mut self, event: Event) {
         let authorizer = self.authorizer;
         match event {
-            Event::Fetch(fetch) => match authorizer.fetcher.fetch(&fetch) {
+            Event::Fetch(fetch) => match authorizer.fetcher.fetch_cancellable(&fetch, self.cancellation) {
                 Ok(response) => self.flow.handle_response(self.clock.now(), fetch.id, response),
                 Err(failure) => self.flow.handle_fetch_failure(self.clock.now(), fetch.id, failure),
             },
