@@ -6,6 +6,7 @@ mod evaluation;
 #[path = "../interop/hosted_server.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod hosted_server;
+mod node;
 #[path = "../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
