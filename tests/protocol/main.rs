@@ -15,6 +15,7 @@ mod errors;
 mod extensions;
 mod forbidden_values;
 mod hostile_peers;
+mod http_client_authorization;
 mod http_client_calls;
 mod http_client_challenges;
 mod http_client_connections;

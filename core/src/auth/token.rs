@@ -1,7 +1,6 @@
 //! Access tokens, and the responses of token endpoints.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 
 use super::document::Document;
 use super::request::FetchResponse;
@@ -19,8 +18,6 @@ pub struct AccessToken {
     pub token: Secret,
     /// The key that the token is bound to; without one it is a bearer token.
     pub dpop: Option<DpopKey>,
-    /// The nonce that the MCP server asked for last, if it is known.
-    pub nonce: Option<String>,
     /// The time at which the token should be renewed, shortly before it expires: Unix time in seconds.
     pub renew_at: Option<u64>,
     /// The scopes that were granted, or asked for if the server did not say.

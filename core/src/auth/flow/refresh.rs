@@ -233,7 +233,6 @@ pub(super) fn access_token(record: &TokenRecord) -> AccessToken {
     AccessToken {
         token: record.access_token.clone(),
         dpop: record.dpop.clone(),
-        nonce: None,
         renew_at: record.renew_at,
         scopes: record.granted.clone(),
     }

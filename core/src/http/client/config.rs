@@ -64,15 +64,15 @@ impl Credential {
     /// [`RequestFieldError::Value`] if the token is empty or not visible ASCII.
     #[cfg(feature = "auth")]
     pub fn dpop(
-        token: &crate::auth::AccessToken,
+        token: &crate::auth::Secret,
         key: crate::auth::DpopKey,
         clock: Anchor,
         secret: [u8; 32],
     ) -> Result<Self, RequestFieldError> {
-        let text = token.token.expose();
+        let text = token.expose();
         // The same rules as for a bearer token.
         Self::bearer(text)?;
-        let binding = Binding { token: token.token.clone(), key, nonce: token.nonce.clone(), clock, secret };
+        let binding = Binding { token: token.clone(), key, clock, secret };
         let credential = Self::new(&[b"DPoP ", text.as_bytes()].concat())?;
         Ok(Self { binding: Some(Arc::new(binding)), ..credential })
     }

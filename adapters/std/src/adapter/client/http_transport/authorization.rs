@@ -168,7 +168,7 @@ impl Authorization {
         let credential = match token.dpop.clone() {
             Some(key) => {
                 let secret = crate::entropy::seed().map_err(|error| failed(error.to_string()))?;
-                Credential::dpop(&token, key, anchor, secret)
+                Credential::dpop(&token.token, key, anchor, secret)
             }
             None => Credential::bearer(token.token.expose()),
         };
