@@ -25,7 +25,6 @@ impl Flow {
             let error = self.error(Step::Authorization, ErrorKind::LoginRequired, "");
             return self.end_with(error);
         }
-        let Some(issuer) = &self.issuer else { return };
         if let Some(credentials) = self.config.credentials.clone() {
             return self.use_credentials(&credentials);
         }

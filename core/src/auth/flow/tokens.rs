@@ -3,7 +3,7 @@
 use super::super::client_request::{Client, ClientRequest};
 use super::super::config::GrantType;
 use super::super::error::{Error, ErrorKind, Step};
-use super::super::record::{Registration, TokenRecord, url_text};
+use super::super::record::{TokenRecord, url_text};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::super::server_metadata::ServerMetadata;
