@@ -304,7 +304,7 @@ impl World {
             }
             if let Some(outcome) = self.answer(flow, event) {
                 // Shown if the test fails.
-                println!("{:?} {:?} {outcome:?}", self.events, self.urls());
+                println!("{} -> {outcome:?}", self.events.join(" "));
                 self.check_end(flow, &outcome);
                 return outcome;
             }

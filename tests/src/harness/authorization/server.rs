@@ -161,9 +161,10 @@ impl AuthServer {
         let (client, redirect_uri) = (get("client_id"), get("redirect_uri"));
         let is_document = client.starts_with("https://");
         let known = self.clients.get(&client);
-        assert!(is_document || known.is_some(), "unknown client {client}");
-        if let Some(registered) = known.and_then(|known| known.redirect_uri.as_ref()) {
-            assert_eq!(*registered, redirect_uri, "the redirect URI is not registered");
+        let registered = known.and_then(|known| known.redirect_uri.as_ref());
+        if !(is_document || known.is_some()) || registered.is_some_and(|uri| *uri != redirect_uri) {
+            // A page that says so, and no redirect (RFC 6749, 4.1.2.1).
+            return String::new();
         }
         let code = self.new_secret("code");
         let grant = Grant {
