@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod authorization;
 mod back_pressure;
 mod batches;
 mod before_initialized;

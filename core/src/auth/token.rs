@@ -9,6 +9,7 @@ use super::secret::Secret;
 use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::authorization::{ErrorKind, clipped};
+use crate::url::Url;
 
 /// An access token for one MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ impl TokenResponse {
     }
 }
 
-/// Returns the reason of a response that is no success (RFC 6749, 5.2).
+/// Returns the reason of a response that is no success (RFC 6749, 5.2). No redirect is followed (SEC-011).
 pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
     let described = || {
         let document = Document::parse(&response.body).ok()?;
@@ -94,9 +95,18 @@ pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
         Some(refused(&code, description.as_deref()))
     };
     match response.status {
+        300..=399 => {
+            let to = Url::redacted(response.field("location").unwrap_or("no place"));
+            ErrorKind::Redirected(clipped(&to))
+        }
         400..=499 => described().unwrap_or(ErrorKind::Status(response.status)),
         status => ErrorKind::Status(status),
     }
+}
+
+/// Returns whether an authorization server does not know the client (RFC 6749, 5.2).
+pub(super) fn is_client_unknown(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Refused { code, .. } if &**code == "invalid_client")
 }
 
 /// Returns an OAuth error in a form that can be shown.
