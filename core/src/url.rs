@@ -212,6 +212,13 @@ impl fmt::Debug for Url {
     }
 }
 
+/// Returns whether a host name, or an IPv6 address in brackets, is this machine: `localhost`, `127.0.0.1`, `[::1]`.
+#[cfg(feature = "http")]
+pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
+    // Other addresses of 127/8 are local too, but host names that look like them need not be.
+    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
+}
+
 /// Returns the path and query of the text after an authority, without dot segments.
 fn target(rest: &str) -> Result<Box<str>, UrlError> {
     let rest = rest.split('#').next().unwrap_or_default();
