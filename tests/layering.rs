@@ -74,14 +74,14 @@ const ALLOWED: &[(&str, &str)] = &[
     ("head", "ascii"),
     ("url", "ascii uri"),
     ("h1", "ascii head limits outbox time"),
-    // The flow that gets an access token. Nothing else uses it.
+    // The flow that gets an access token. `http` makes proofs of possession by it.
     ("auth", "ascii entropy error head json raw time url"),
     ("http", HTTP),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc seal shape slab tap time validate version";
-const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json limits meta methods model outbox raw rpc server slab tap time uri url version";
+const HTTP: &str = "ascii auth calls client deadlines diagnostic entropy error frame h1 head json limits meta methods model outbox raw rpc server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.
 const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "testing"];

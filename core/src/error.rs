@@ -1,5 +1,7 @@
 //! The three error types: a connection has ended, a call failed, a command was refused.
 
+#[cfg(feature = "auth")]
+pub(crate) mod authorization;
 mod http;
 
 use alloc::string::String;

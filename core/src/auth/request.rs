@@ -1,6 +1,5 @@
 //! The HTTP requests that a flow asks for, and their responses.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -40,12 +39,12 @@ pub struct Fetch {
 pub struct FetchPolicy {
     /// The time for the whole exchange, with name resolution and connecting.
     pub timeout: Duration,
-    /// The largest body of a response, in bytes. A larger one is a [`FetchFailure::TooLarge`].
+    /// The largest body of a response, in bytes. A larger one is a [`FetchFailure::TooLarge`](super::FetchFailure).
     pub max_body: usize,
     /// The origin whose [`Network`](super::Network) decides which addresses the request may go to (SEC-011).
     ///
     /// Resolve both hosts. Connect to an address only if the network of this origin
-    /// [permits](super::Network::permits) it; if no address is left, report [`FetchFailure::Forbidden`]. If the origin
+    /// [permits](super::Network::permits) it; if no address is left, report [`FetchFailure::Forbidden`](super::FetchFailure). If the origin
     /// has addresses in several networks, it counts as public. `None`: the application named the target, and any
     /// address will do.
     pub reachable_from: Option<Origin>,
@@ -62,22 +61,39 @@ pub struct FetchResponse {
     pub body: Vec<u8>,
 }
 
-/// The reason why a [`Fetch`] has no response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FetchFailure {
-    /// There was no connection, or it broke.
-    #[error("{0}")]
-    Unreachable(Box<str>),
-    /// There was no whole response in time.
-    #[error("no answer in time")]
-    TimedOut,
-    /// The policy permits none of the addresses of the host.
-    #[error("the host has no address that this server may refer to ({0})")]
-    Forbidden(Box<str>),
-    /// The body is larger than the policy permits.
-    #[error("the answer is too large")]
-    TooLarge,
+impl FetchPolicy {
+    /// Creates the policy of a request to a target that the application named.
+    #[must_use]
+    pub const fn new(timeout: Duration, max_body: usize) -> Self {
+        Self { timeout, max_body, reachable_from: None }
+    }
+
+    /// Permits only addresses that a server at this origin may refer to (SEC-011).
+    #[must_use]
+    pub fn reachable_from(mut self, origin: Origin) -> Self {
+        self.reachable_from = Some(origin);
+        self
+    }
+}
+
+impl Fetch {
+    /// Creates a `GET` outside of a flow, for JSON.
+    #[must_use]
+    pub fn get(url: Url, policy: FetchPolicy) -> Self {
+        let mut fields = Fields::new();
+        fields.push("Accept", b"application/json");
+        Self { id: FetchId(0), method: "GET", url, fields, body: Vec::new(), policy }
+    }
+
+    /// Creates a `POST` of a form outside of a flow, whose answer is JSON.
+    #[must_use]
+    pub fn post_form(url: Url, form: &str, policy: FetchPolicy) -> Self {
+        let mut post = Self::get(url, policy);
+        post.method = "POST";
+        post.fields.push("Content-Type", b"application/x-www-form-urlencoded");
+        post.body = form.as_bytes().to_vec();
+        post
+    }
 }
 
 impl FetchResponse {

@@ -53,6 +53,10 @@ pub enum HttpError {
         /// Reason why the stream is unavailable.
         reason: Box<str>,
     },
+    /// The authorization that the server asked for failed; the request was not executed.
+    #[cfg(feature = "auth")]
+    #[error("not authorized: {0}")]
+    Authorization(alloc::sync::Arc<super::authorization::Error>),
     /// The server has ended the session, and the request with it.
     #[error("the session has ended at the server")]
     SessionLost,

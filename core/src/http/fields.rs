@@ -36,11 +36,11 @@ field_names! {
     ACCEPT "Accept"
     ALLOW "Allow"
     AUTHORIZATION "Authorization"
+    DPOP "DPoP"
+    DPOP_NONCE "DPoP-Nonce"
     CACHE_CONTROL "Cache-Control"
     CONTENT_ENCODING "Content-Encoding"
     CONTENT_TYPE "Content-Type"
-    DPOP "DPoP"
-    DPOP_NONCE "DPoP-Nonce"
     HOST "Host"
     LOCATION "Location"
     ORIGIN "Origin"
@@ -80,7 +80,7 @@ pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-A
 
 /// Returns whether the value of a field must not be shown, because its name suggests a secret (SEC-019).
 pub(crate) fn is_secret(name: &str) -> bool {
-    const PARTS: [&str; 7] = ["auth", "cookie", "dpop", "session", "token", "secret", "key"];
+    const PARTS: [&str; 7] = ["auth", "cookie", "session", "token", "secret", "key", "dpop"];
     // A challenge is not a secret.
     const CHALLENGES: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
     let has = |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_ignore_case(part.as_bytes()));

@@ -5,14 +5,23 @@
 //! | the flow asks for | served by |
 //! |---|---|
 //! | an HTTP request ([`Fetch`](mcp_proto::auth::Fetch)) | a [`Fetcher`]: [`HttpFetcher`], or one of the application |
+//! | a page for the user | a [`Browser`] |
+//! | the redirect of the browser | a [`RedirectListener`] |
 //! | loading and storing | a [`TokenStore`]: [`MemoryStore`], [`FileStore`], or one of the application |
+//! | signatures, keys for DPoP | a [`ClientKey`], [`sign_dpop`], [`generate_dpop_key`] |
 //!
 //! All calls block. Each ends early when its [`Cancellation`] is cancelled, within about 50 ms.
 
+mod browser;
 mod cancellation;
 mod fetch;
+mod keys;
+mod redirect;
 mod store;
 
+pub use browser::{Browser, BrowserError};
 pub use cancellation::Cancellation;
 pub use fetch::{Fetcher, HttpFetcher};
+pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
+pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
 pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};

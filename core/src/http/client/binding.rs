@@ -74,7 +74,7 @@ impl Client {
             now,
             session: HttpClientSession::default(),
             tools: ToolHeaders::default(),
-            credentials: Credentials::new(config.credential.clone()),
+            credentials: Credentials::new(config.credential.clone(), now),
             attempts: Attempts::default(),
             ended_requests: None,
             is_closing: false,
@@ -213,14 +213,10 @@ impl Client {
     ) -> Result<(), UseError> {
         self.tick(now);
         self.credentials.resolve(exchange)?;
-        self.credentials.replace(credential);
-        for (mut held, since, _) in self.exchanges.take_held() {
-            held.retries.credentials += 1;
-            if let Some(id) = held.request_id() {
-                let time = self.now.saturating_duration_since(since);
-                self.engine.exchanges().resume_request(self.now, id, time);
-            }
-            self.resend(held);
+        self.credentials.replace(credential, self.now);
+        for (mut held, since, answer) in self.exchanges.take_held() {
+            held.retries.credentials += u32::from(answer.is_some());
+            self.resend_held(held, since);
         }
         Ok(())
     }
@@ -236,6 +232,53 @@ impl Client {
         self.refuse_held();
         self.finish_closing();
         Ok(())
+    }
+
+    /// Answers a challenge with the reason why there is no credential; the held exchanges fail with it.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if this exchange has no open challenge.
+    #[cfg(feature = "auth")]
+    pub fn refuse_with(
+        &mut self,
+        now: Instant,
+        exchange: ExchangeId,
+        error: &Arc<crate::auth::Error>,
+    ) -> Result<(), UseError> {
+        self.tick(now);
+        self.credentials.resolve(exchange)?;
+        self.fail_held(error);
+        self.finish_closing();
+        Ok(())
+    }
+
+    /// Returns the next proof to sign, for a credential that is bound to a key.
+    #[cfg(feature = "auth")]
+    pub fn poll_proof(&mut self) -> Option<super::ProofRequest> {
+        self.credentials.proofs.poll()
+    }
+
+    /// Takes the signature of a proof; the request can then be sent.
+    #[cfg(feature = "auth")]
+    pub fn handle_proof(&mut self, now: Instant, exchange: ExchangeId, signature: &[u8]) {
+        self.tick(now);
+        let signed = self.credentials.proofs.sign(exchange, signature);
+        // It may have been cancelled in the meantime.
+        if let Some(request) = signed.filter(|_| self.exchanges.get(exchange.0).is_some()) {
+            self.exchanges.push_request(request);
+        }
+    }
+
+    /// Takes notice that a proof cannot be signed; the exchange fails.
+    #[cfg(feature = "auth")]
+    pub fn fail_proof(&mut self, now: Instant, exchange: ExchangeId, reason: &str) {
+        self.tick(now);
+        self.credentials.proofs.take(exchange);
+        if let Some(x) = self.remove(exchange.0) {
+            self.exchange_failed(x, HttpError::Unreachable { reason: reason.into() });
+            self.finish_closing();
+        }
     }
 
     /// Closes the client: ends all calls and event streams, and ends the session at the server (HTTP-073).
@@ -381,9 +424,22 @@ impl Client {
             self.resend(x);
             return None;
         }
-        if !self.config.handles_challenges || self.is_closing {
+        if !self.awaits_credential(&x) {
             return Some(x);
         }
+        self.hold(x, Some(answer));
+        None
+    }
+
+    /// Returns whether an exchange may wait for a credential of the application.
+    pub(super) fn awaits_credential(&self, x: &ClientExchange) -> bool {
+        self.config.handles_challenges
+            && !self.is_closing
+            && !matches!(x.purpose(), ExchangePurpose::DeleteSession)
+    }
+
+    /// Holds an exchange until the application answers a challenge. `answer` is the refusal if it was sent.
+    pub(super) fn hold(&mut self, x: ClientExchange, answer: Option<Box<crate::HttpResponse>>) {
         if let Some(id) = x.request_id() {
             self.engine.exchanges().pause_request(self.now, id);
         }
@@ -391,13 +447,33 @@ impl Client {
         let due = self.now + self.engine.config().effective_limits().input_timeout;
         self.exchanges.insert(x.held(self.now, due, answer));
         self.credentials.raise_challenge(&mut self.exchanges);
-        None
     }
 
+    /// Ends the wait for a credential: refused exchanges fail, others are sent with the one that is due.
     fn refuse_held(&mut self) {
-        for (held, _, answer) in self.exchanges.take_held() {
-            self.exchange_failed(held, HttpError::Response(*answer));
+        self.credentials.keep_due();
+        for (held, since, answer) in self.exchanges.take_held() {
+            match answer {
+                Some(answer) => self.exchange_failed(held, HttpError::Response(*answer)),
+                None => self.resend_held(held, since),
+            }
         }
+    }
+
+    /// Fails all exchanges that wait for a credential.
+    #[cfg(feature = "auth")]
+    fn fail_held(&mut self, error: &Arc<crate::auth::Error>) {
+        for (held, ..) in self.exchanges.take_held() {
+            self.exchange_failed(held, HttpError::Authorization(Arc::clone(error)));
+        }
+    }
+
+    fn resend_held(&mut self, held: ClientExchange, since: Instant) {
+        if let Some(id) = held.request_id() {
+            let time = self.now.saturating_duration_since(since);
+            self.engine.exchanges().resume_request(self.now, id, time);
+        }
+        self.resend(held);
     }
 
     // ---- closing ---------------------------------------------------------------------------------------------

@@ -9,12 +9,18 @@ use core::time::Duration;
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{Fields, is_token};
 use crate::http::fields;
+use crate::time::Instant;
 use crate::url::{Url, UrlError};
+#[cfg(feature = "auth")]
+use crate::{http::client::proof::Binding, time::Anchor};
 
 /// The value of an `Authorization` field; secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     value: Arc<[u8]>,
+    pub(super) renew_at: Option<Instant>,
+    #[cfg(feature = "auth")]
+    binding: Option<Arc<Binding>>,
 }
 
 impl Credential {
@@ -40,7 +46,50 @@ impl Credential {
         if !Fields::new().push(fields::AUTHORIZATION, value) {
             return Err(RequestFieldError::Value);
         }
-        Ok(Self { value: value.into() })
+        Ok(Self {
+            value: value.into(),
+            renew_at: None,
+            #[cfg(feature = "auth")]
+            binding: None,
+        })
+    }
+
+    /// Creates an access token that is bound to a key (DPoP, RFC 9449).
+    ///
+    /// Each request then gets a proof, which the application signs ([`Client::poll_proof`](super::Client)). `nonce` is
+    /// the last nonce of the server, `clock` the time of the proofs, and `secret` comes from a cryptographic source.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestFieldError::Value`] if the token is empty or not visible ASCII.
+    #[cfg(feature = "auth")]
+    pub fn dpop(
+        token: &crate::auth::AccessToken,
+        key: crate::auth::DpopKey,
+        clock: Anchor,
+        secret: [u8; 32],
+    ) -> Result<Self, RequestFieldError> {
+        let text = token.token.expose();
+        // The same rules as for a bearer token.
+        Self::bearer(text)?;
+        let binding = Binding { token: token.token.clone(), key, nonce: token.nonce.clone(), clock, secret };
+        let credential = Self::new(&[b"DPoP ", text.as_bytes()].concat())?;
+        Ok(Self { binding: Some(Arc::new(binding)), ..credential })
+    }
+
+    /// Sets the time at which the credential has to be renewed, shortly before it expires.
+    ///
+    /// From then on requests wait for the answer to a [`Challenge`](super::Challenge) whose cause is
+    /// [`Due`](super::ChallengeCause::Due), if [`Config::handle_challenges`] is set. If there is no other credential,
+    /// they are sent with this one.
+    #[must_use]
+    pub fn renew_at(self, at: Option<Instant>) -> Self {
+        Self { renew_at: at, ..self }
+    }
+
+    #[cfg(feature = "auth")]
+    pub(super) const fn binding(&self) -> Option<&Arc<Binding>> {
+        self.binding.as_ref()
     }
 
     pub(super) fn value(&self) -> &[u8] {

@@ -1,9 +1,12 @@
 //! The credential of a client, and the challenge that the application has to answer.
 
 use super::config::Credential;
-use super::exchange::{Challenge, ExchangeId};
+use alloc::vec::Vec;
+
+use super::exchange::{Challenge, ChallengeCause, ExchangeId, OutgoingRequest};
 use super::exchange_table::ExchangeTable;
 use crate::error::UseError;
+use crate::time::Instant;
 
 /// The credential in use, and the open challenge.
 #[derive(Debug)]
@@ -15,11 +18,22 @@ pub(super) struct Credentials {
     pending: Option<ExchangeId>,
     /// That challenge, until it is polled.
     unpolled: Option<Challenge>,
+    #[cfg(feature = "auth")]
+    pub(super) proofs: super::proof::Proofs,
 }
 
 impl Credentials {
-    pub(super) const fn new(current: Option<Credential>) -> Self {
-        Self { current, generation: 0, pending: None, unpolled: None }
+    pub(super) fn new(current: Option<Credential>, now: Instant) -> Self {
+        #[cfg(not(feature = "auth"))]
+        let _ = now;
+        Self {
+            #[cfg(feature = "auth")]
+            proofs: super::proof::Proofs::new(current.as_ref().and_then(Credential::binding), now),
+            current,
+            generation: 0,
+            pending: None,
+            unpolled: None,
+        }
     }
 
     pub(super) const fn current(&self) -> Option<&Credential> {
@@ -31,7 +45,11 @@ impl Credentials {
     }
 
     /// Uses another credential from now on.
-    pub(super) fn replace(&mut self, credential: Credential) {
+    pub(super) fn replace(&mut self, credential: Credential, now: Instant) {
+        #[cfg(feature = "auth")]
+        self.proofs.replace(credential.binding(), now);
+        #[cfg(not(feature = "auth"))]
+        let _ = now;
         self.current = Some(credential);
         self.generation += 1;
     }
@@ -70,9 +88,43 @@ impl Credentials {
             return;
         }
         if let Some((exchange, answer, credentials_tried)) = exchanges.first_held() {
-            let (status, challenges) = (answer.status, answer.challenges.clone());
+            let (cause, challenges) = match answer {
+                Some(answer) if answer.status == 403 => {
+                    (ChallengeCause::InsufficientScope, answer.challenges.clone())
+                }
+                Some(answer) => (ChallengeCause::Unauthorized, answer.challenges.clone()),
+                None => (ChallengeCause::Due, Vec::new()),
+            };
             self.pending = Some(exchange);
-            self.unpolled = Some(Challenge { exchange, status, challenges, credentials_tried });
+            self.unpolled = Some(Challenge { exchange, cause, challenges, credentials_tried });
+        }
+    }
+
+    /// Returns whether the credential has to be renewed before the next request.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.current.as_ref().is_some_and(|credential| credential.renew_at.is_some_and(|at| at <= now))
+    }
+
+    /// Goes on with a credential that is due, because there is no other.
+    pub(super) const fn keep_due(&mut self) {
+        if let Some(credential) = &mut self.current {
+            credential.renew_at = None;
+        }
+    }
+
+    /// Keeps a request that needs a proof of possession; returns it if it needs none.
+    #[inline]
+    pub(super) fn hold_for_proof(
+        &mut self,
+        now: Instant,
+        request: OutgoingRequest,
+    ) -> Option<OutgoingRequest> {
+        #[cfg(feature = "auth")]
+        return self.proofs.hold(now, request);
+        #[cfg(not(feature = "auth"))]
+        {
+            let _ = now;
+            Some(request)
         }
     }
 }

@@ -100,12 +100,24 @@ impl ExchangeFailure {
 pub struct Challenge {
     /// The exchange to answer with; further challenged exchanges are held with it.
     pub exchange: ExchangeId,
-    /// The status: 401, or 403 if the scope is insufficient.
-    pub status: u16,
-    /// The challenges of the server.
+    /// The reason.
+    pub cause: ChallengeCause,
+    /// The challenges of the server; empty if the credential is due.
     pub challenges: Vec<AuthChallenge>,
     /// Number of credentials tried for this request before.
     pub credentials_tried: u32,
+}
+
+/// The reason of a [`Challenge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChallengeCause {
+    /// The server responded with 401.
+    Unauthorized,
+    /// The server responded with 403: the scope is not sufficient.
+    InsufficientScope,
+    /// The credential is due to be renewed ([`Credential::renew_at`](super::Credential::renew_at)); nothing was sent.
+    Due,
 }
 
 /// The kind of an outbound call, as far as the transport distinguishes it.
@@ -200,6 +212,8 @@ pub(super) struct ToolRefresh {
 pub(super) struct RetryCounts {
     pub(super) redirects: u8,
     pub(super) credentials: u32,
+    /// Retries with another nonce in the proof.
+    pub(super) nonces: u8,
     pub(super) sessions: u8,
     pub(super) refreshes: u8,
     /// Retries after a lost answer.
@@ -216,7 +230,9 @@ pub(super) enum ExchangePhase {
     /// A body that is collected to its end.
     CollectingBody(Box<CollectedBody>),
     /// Held until there is a credential.
-    AwaitingCredential { since: Instant, answer: Box<HttpResponse>, links: ListLinks },
+    ///
+    /// `answer` is the refusal of the server; without one the request was not sent.
+    AwaitingCredential { since: Instant, answer: Option<Box<HttpResponse>>, links: ListLinks },
     /// A call that was answered with 202; its response is expected on the GET stream.
     AwaitingGetStream,
     /// Continues at `deadline`.

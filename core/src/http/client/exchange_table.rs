@@ -27,8 +27,9 @@ use crate::time::Instant;
 /// Largest number of notifications and responses in flight, and of those that wait to be sent again.
 pub(super) const MAX_MESSAGES: usize = 64;
 
-/// A held exchange: the exchange as it is sent anew, the time at which it was held, and the refusal.
-pub(in crate::http::client) type HeldExchange = (ClientExchange, Instant, Box<HttpResponse>);
+/// A held exchange: the exchange as it is sent anew, the time at which it was held, and the refusal
+/// if the request was sent.
+pub(in crate::http::client) type HeldExchange = (ClientExchange, Instant, Option<Box<HttpResponse>>);
 
 #[derive(Debug)]
 enum Entry {
@@ -292,11 +293,11 @@ impl ExchangeTable {
     }
 
     /// Returns the exchange that has waited longest for a credential.
-    pub(super) fn first_held(&self) -> Option<(ExchangeId, &HttpResponse, u32)> {
+    pub(super) fn first_held(&self) -> Option<(ExchangeId, Option<&HttpResponse>, u32)> {
         let key = self.held.first(&self.slab)?;
         let x = self.get(key)?;
         let ExchangePhase::AwaitingCredential { answer, .. } = x.phase() else { return None };
-        Some((ExchangeId(key), answer, x.retries.credentials))
+        Some((ExchangeId(key), answer.as_deref(), x.retries.credentials))
     }
 
     /// Takes all exchanges that wait for a credential.
@@ -576,7 +577,7 @@ mod tests {
                     if let Some(x) = table.remove(key) {
                         let next = match at % 3 {
                             0 => x.scheduled(NextStep::Resend, now),
-                            1 => x.held(now, now, Box::new(response())),
+                            1 => x.held(now, now, Some(Box::new(response()))),
                             _ => x.awaiting_get_stream(),
                         };
                         keys.push(table.insert(next));
@@ -649,7 +650,8 @@ mod tests {
     #[test]
     fn held_exchanges_are_taken_in_the_order_in_which_they_were_held() {
         let mut table = ExchangeTable::default();
-        let hold = |n| exchange(call(id(n, 0))).held(Instant::ZERO, Instant::ZERO, Box::new(response()));
+        let hold =
+            |n| exchange(call(id(n, 0))).held(Instant::ZERO, Instant::ZERO, Some(Box::new(response())));
         let keys = [0, 1, 2].map(|n| table.insert(hold(n)));
         table.remove(keys[0]);
         assert_eq!(table.first_held().map(|(exchange, ..)| exchange.0), Some(keys[1]));

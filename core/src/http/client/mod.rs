@@ -48,6 +48,8 @@ mod negotiation;
 mod pool;
 mod pool_queue;
 mod pool_table;
+#[cfg(feature = "auth")]
+mod proof;
 mod renewal;
 mod request_fields;
 mod request_states;
@@ -61,8 +63,12 @@ mod tools;
 pub use crate::url::{MAX_URL, Origin, Url, UrlError};
 pub use binding::Client;
 pub use config::{Config, Credential, ReconnectPolicy, RequestFieldError};
-pub use exchange::{Action, Challenge, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest};
+pub use exchange::{
+    Action, Challenge, ChallengeCause, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest,
+};
 pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
+#[cfg(feature = "auth")]
+pub use proof::ProofRequest;
 
 #[cfg(any(fuzzing, test))]
 pub(crate) use challenge::parse as parse_challenges;

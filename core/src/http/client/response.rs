@@ -23,6 +23,9 @@ use crate::slab::Key;
 
 /// Largest number of redirects for one request.
 const MAX_REDIRECTS: u8 = 3;
+/// Largest number of nonces that a server may ask for in the proofs of one request.
+#[cfg(feature = "auth")]
+const MAX_NONCES: u8 = 2;
 /// Bytes of a non-message body that are read for the error in it.
 const MAX_ERROR_BODY: usize = 64 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -142,6 +145,12 @@ impl Client {
                 .any(|c| c.param("error") == Some("insufficient_scope")),
             _ => false,
         };
+        #[cfg(feature = "auth")]
+        if self.credentials.proofs.handle_head(head) && x.retries.nonces < MAX_NONCES {
+            let Some(mut x) = self.conclude(key) else { return };
+            x.retries.nonces += 1;
+            return self.resend(x);
+        }
         if refused {
             let Some(x) = self.conclude(key) else { return };
             let answer = response_from_head(head);

@@ -104,6 +104,9 @@ impl Client {
     pub(super) fn submit(&mut self, mut x: ClientExchange) {
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
+        if self.credentials.is_due(self.now) && self.awaits_credential(&x) {
+            return self.hold(x, None);
+        }
         let deadline = match x.purpose() {
             ExchangePurpose::Message { .. }
             | ExchangePurpose::RenewSession
@@ -151,6 +154,8 @@ impl Client {
         let key = self.exchanges.insert(x.until(deadline));
         let exchange = ExchangeId(key);
         let request = OutgoingRequest { exchange, method, url, fields, body, class, idempotent };
-        self.exchanges.push_request(request);
+        if let Some(request) = self.credentials.hold_for_proof(self.now, request) {
+            self.exchanges.push_request(request);
+        }
     }
 }

@@ -114,7 +114,7 @@ impl ClientExchange {
         self,
         since: Instant,
         until: Instant,
-        answer: Box<HttpResponse>,
+        answer: Option<Box<HttpResponse>>,
     ) -> Self {
         let phase = ExchangePhase::AwaitingCredential { since, answer, links: ListLinks::NONE };
         Self { phase, deadline: Some(until), ..self }
@@ -221,7 +221,7 @@ impl ClientExchange {
     }
 
     /// Takes the time since which the exchange has been held, and the refusal; it is then as it is sent anew.
-    pub(super) fn take_refusal(&mut self) -> Option<(Instant, Box<HttpResponse>)> {
+    pub(super) fn take_refusal(&mut self) -> Option<(Instant, Option<Box<HttpResponse>>)> {
         match core::mem::replace(&mut self.phase, ExchangePhase::Sent) {
             ExchangePhase::AwaitingCredential { since, answer, .. } => Some((since, answer)),
             _ => None,

@@ -1,0 +1,339 @@
+//! A POST by which a client authenticates itself: to the token endpoint and those beside it.
+
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::document::Document;
+use super::form::{self, Form};
+use super::jose::{self, AssertionClaims, ProofClaims};
+use super::locations;
+use super::request::FetchResponse;
+use super::secret::Secret;
+use super::signing::{Algorithm, DpopKey, SignRequest, SigningKey};
+use super::token;
+use crate::error::authorization::ErrorKind;
+use crate::head::Fields;
+use crate::url::Url;
+
+/// Lifetime of an assertion of a client, in seconds.
+const ASSERTION_LIFETIME: u64 = 60;
+/// Largest number of nonces that a server may ask for in one request.
+const MAX_NONCES: u8 = 2;
+/// Length of the longest nonce, in bytes.
+const MAX_NONCE: usize = 512;
+
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// The way in which a client authenticates to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AuthMethod {
+    None,
+    Basic(Secret),
+    Post(Secret),
+    PrivateKeyJwt { algorithm: Algorithm, key_id: Option<String> },
+}
+
+impl AuthMethod {
+    /// Returns the name of the method in metadata (RFC 8414, `token_endpoint_auth_methods_supported`).
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Basic(_) => "client_secret_basic",
+            Self::Post(_) => "client_secret_post",
+            Self::PrivateKeyJwt { .. } => "private_key_jwt",
+        }
+    }
+}
+
+/// A client at one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Client {
+    pub(super) id: String,
+    pub(super) auth: AuthMethod,
+}
+
+/// A request under construction, until its final response.
+#[derive(Debug)]
+pub(super) struct ClientRequest {
+    url: Url,
+    client: Client,
+    /// The audience of an assertion: the issuer of the server.
+    audience: String,
+    params: Vec<(&'static str, Secret)>,
+    dpop: Option<DpopKey>,
+    nonce: Option<String>,
+    nonces: u8,
+    assertion: Part,
+    proof: Part,
+}
+
+/// A signed part of a request.
+#[derive(Debug)]
+enum Part {
+    Missing,
+    /// The signing input.
+    Signing(String),
+    Ready(String),
+}
+
+/// What to do next.
+pub(super) enum RequestStep {
+    Sign(SignRequest),
+    Send { url: Url, fields: Fields, body: String },
+}
+
+/// The outcome of a response.
+pub(super) enum RequestOutcome {
+    /// Continue with [`ClientRequest::next`].
+    Again,
+    /// The server refused.
+    Refused(ErrorKind),
+    /// Status 200.
+    Success(FetchResponse),
+}
+
+impl ClientRequest {
+    /// Creates a request without a proof.
+    pub(super) const fn new(url: Url, client: Client, audience: String) -> Self {
+        Self {
+            url,
+            client,
+            audience,
+            params: Vec::new(),
+            dpop: None,
+            nonce: None,
+            nonces: 0,
+            assertion: Part::Missing,
+            proof: Part::Missing,
+        }
+    }
+
+    /// Adds a proof of possession, with the nonce that the server asked for last.
+    pub(super) fn dpop(mut self, key: Option<DpopKey>, nonce: Option<String>) -> Self {
+        (self.dpop, self.nonce) = (key, nonce);
+        self
+    }
+
+    /// Adds a parameter.
+    pub(super) fn param(mut self, name: &'static str, value: impl Into<Secret>) -> Self {
+        self.params.push((name, value.into()));
+        self
+    }
+
+    /// Adds a parameter, if there is a value.
+    pub(super) fn optional(self, name: &'static str, value: Option<String>) -> Self {
+        match value {
+            Some(value) => self.param(name, value),
+            None => self,
+        }
+    }
+
+    /// Returns the server, for errors.
+    pub(super) fn server(&self) -> String {
+        locations::without_query(&self.url)
+    }
+
+    /// Returns the nonce that the server asked for last.
+    pub(super) fn take_nonce(&mut self) -> Option<String> {
+        self.nonce.take()
+    }
+
+    /// Returns what to do next. `random_id` gives a new unique value; `unix_secs` is the time.
+    pub(super) fn next(&mut self, unix_secs: u64, random_id: &mut dyn FnMut() -> String) -> RequestStep {
+        if let (AuthMethod::PrivateKeyJwt { algorithm, key_id }, Part::Missing) =
+            (&self.client.auth, &self.assertion)
+        {
+            let claims = AssertionClaims {
+                id: &random_id(),
+                client_id: &self.client.id,
+                audience: &self.audience,
+                issued_at: unix_secs,
+                lifetime: ASSERTION_LIFETIME,
+            };
+            let input = claims.signing_input(*algorithm, key_id.as_deref());
+            let request = sign(SigningKey::Client, *algorithm, &input);
+            self.assertion = Part::Signing(input);
+            return request;
+        }
+        if let (Some(key), Part::Missing) = (&self.dpop, &self.proof) {
+            let claims = ProofClaims {
+                id: &random_id(),
+                method: "POST",
+                url: &locations::without_query(&self.url),
+                issued_at: unix_secs,
+                nonce: self.nonce.as_deref(),
+                access_token: None,
+            };
+            let input = claims.signing_input(&key.public);
+            let request = sign(SigningKey::Dpop(key.private.clone()), Algorithm::Es256, &input);
+            self.proof = Part::Signing(input);
+            return request;
+        }
+        self.send()
+    }
+
+    /// Takes the signature that was asked for last.
+    pub(super) fn handle_signature(&mut self, signature: &[u8]) {
+        for part in [&mut self.assertion, &mut self.proof] {
+            if let Part::Signing(input) = part {
+                *part = Part::Ready(jose::join(core::mem::take(input), signature));
+            }
+        }
+    }
+
+    fn send(&self) -> RequestStep {
+        let mut fields = Fields::new();
+        fields.push("Accept", b"application/json");
+        fields.push("Content-Type", b"application/x-www-form-urlencoded");
+        let mut body = Form::new();
+        for (name, value) in &self.params {
+            body.push(name, value.expose());
+        }
+        match &self.client.auth {
+            AuthMethod::None => body.push("client_id", &self.client.id),
+            AuthMethod::Post(secret) => {
+                body.push("client_id", &self.client.id);
+                body.push("client_secret", secret.expose());
+            }
+            AuthMethod::Basic(secret) => {
+                // RFC 6749, 2.3.1: both are encoded as in a form first.
+                let mut pair = String::new();
+                form::encode(&mut pair, &self.client.id);
+                pair.push(':');
+                form::encode(&mut pair, secret.expose());
+                fields.push("Authorization", format!("Basic {}", STANDARD.encode(pair)).as_bytes());
+            }
+            AuthMethod::PrivateKeyJwt { .. } => {
+                if let Part::Ready(assertion) = &self.assertion {
+                    body.push("client_assertion_type", ASSERTION_TYPE);
+                    body.push("client_assertion", assertion);
+                }
+            }
+        }
+        if let Part::Ready(proof) = &self.proof {
+            fields.push("DPoP", proof.as_bytes());
+        }
+        RequestStep::Send { url: self.url.clone(), fields, body: body.into_string() }
+    }
+
+    /// Takes the response. Nothing with credentials follows a redirect (SEC-011).
+    pub(super) fn handle_response(&mut self, response: FetchResponse) -> RequestOutcome {
+        let nonce = response.field("dpop-nonce").filter(|n| is_nonce(n)).map(|n| n.to_owned());
+        if let (Some(nonce), Some(_)) = (nonce, &self.dpop) {
+            self.nonce = Some(nonce);
+            let asks = matches!(response.status, 400 | 401) && error_code(&response) == "use_dpop_nonce";
+            if asks && self.nonces < MAX_NONCES {
+                self.nonces += 1;
+                // An assertion may be used once, too.
+                (self.proof, self.assertion) = (Part::Missing, Part::Missing);
+                return RequestOutcome::Again;
+            }
+        }
+        match response.status {
+            200 => RequestOutcome::Success(response),
+            300..=399 => {
+                let to = Url::redacted(response.field("location").unwrap_or("no place"));
+                RequestOutcome::Refused(ErrorKind::Redirected(to.into()))
+            }
+            _ => RequestOutcome::Refused(token::refusal(&response)),
+        }
+    }
+}
+
+fn sign(key: SigningKey, algorithm: Algorithm, input: &str) -> RequestStep {
+    RequestStep::Sign(SignRequest { key, algorithm, input: input.as_bytes().into() })
+}
+
+fn error_code(response: &FetchResponse) -> String {
+    let read = |document: Document| document.string("error").ok().flatten();
+    Document::parse(&response.body).ok().and_then(read).unwrap_or_default()
+}
+
+/// Returns whether a text is a nonce (RFC 9449, 8.1).
+pub(crate) fn is_nonce(text: &str) -> bool {
+    let fits = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.len() <= MAX_NONCE && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(auth: AuthMethod) -> ClientRequest {
+        let url = Url::parse("https://as/token?x=1").expect("a URL");
+        ClientRequest::new(url, Client { id: "a b".into(), auth }, "https://as".into())
+            .param("grant_type", "refresh_token")
+    }
+
+    fn sent(request: &mut ClientRequest) -> (Fields, String) {
+        loop {
+            match request.next(7, &mut || "id".into()) {
+                RequestStep::Sign(_) => request.handle_signature(&[1; 64]),
+                RequestStep::Send { fields, body, .. } => return (fields, body),
+            }
+        }
+    }
+
+    fn value(fields: &Fields, name: &str) -> Option<String> {
+        fields.iter().find(|(n, _)| *n == name).map(|(_, v)| String::from_utf8_lossy(v).into_owned())
+    }
+
+    #[test]
+    fn each_method_authenticates_in_its_way() {
+        let (fields, body) = sent(&mut request(AuthMethod::None));
+        assert_eq!(
+            (value(&fields, "Authorization"), &*body),
+            (None, "grant_type=refresh_token&client_id=a+b")
+        );
+        let (fields, body) = sent(&mut request(AuthMethod::Basic("s:t".into())));
+        assert_eq!(value(&fields, "Authorization"), Some(format!("Basic {}", STANDARD.encode("a+b:s%3At"))));
+        assert_eq!(body, "grant_type=refresh_token");
+        let (fields, body) = sent(&mut request(AuthMethod::Post("s".into())));
+        assert_eq!(value(&fields, "Authorization"), None);
+        assert_eq!(body, "grant_type=refresh_token&client_id=a+b&client_secret=s");
+        let jwt = AuthMethod::PrivateKeyJwt { algorithm: Algorithm::Es256, key_id: None };
+        let (_, body) = sent(&mut request(jwt));
+        assert!(
+            body.contains("client_assertion_type=urn%3Aietf") && body.contains("&client_assertion="),
+            "{body}"
+        );
+        assert!(!body.contains("client_id="), "{body}");
+    }
+
+    #[test]
+    fn a_nonce_is_used_in_a_new_proof_twice_at_most() {
+        let key = DpopKey { private: "k".into(), public: [0; 64] };
+        let mut request = request(AuthMethod::None).dpop(Some(key), None);
+        let (fields, _) = sent(&mut request);
+        let first = value(&fields, "DPoP").expect("a proof");
+        let ask = || {
+            let mut fields = Fields::new();
+            fields.push("DPoP-Nonce", b"n1");
+            FetchResponse { status: 400, fields, body: br#"{"error":"use_dpop_nonce"}"#.to_vec() }
+        };
+        for _ in 0..2 {
+            assert!(matches!(request.handle_response(ask()), RequestOutcome::Again));
+            assert_ne!(value(&sent(&mut request).0, "DPoP").as_ref(), Some(&first));
+        }
+        assert!(matches!(request.handle_response(ask()), RequestOutcome::Refused(ErrorKind::Refused { .. })));
+    }
+
+    // covers: SEC-011
+    #[test]
+    fn redirects_are_not_followed() {
+        let mut fields = Fields::new();
+        fields.push("Location", b"https://evil/?token=x");
+        let response = FetchResponse { status: 307, fields, body: Vec::new() };
+        let RequestOutcome::Refused(ErrorKind::Redirected(to)) =
+            request(AuthMethod::None).handle_response(response)
+        else {
+            panic!("followed")
+        };
+        assert_eq!(&*to, "https://evil/?…");
+    }
+}

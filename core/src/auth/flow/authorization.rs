@@ -1,0 +1,257 @@
+//! The authorization code: the request in the browser, and the redirect that comes back.
+
+use alloc::format;
+use alloc::string::String;
+
+use subtle::ConstantTimeEq as _;
+
+use super::super::client_request::ClientRequest;
+use super::super::config::{DpopMode, GrantType};
+use super::super::form::{self, Form};
+use super::super::jose;
+use super::super::scope::OFFLINE_ACCESS;
+use super::super::secret::Secret;
+use super::super::signing::DpopKey;
+use super::super::token::refused;
+use super::{Event, Flow, Purpose, RedirectOutcome, State, is_dpop, owned};
+use crate::Instant;
+use crate::error::authorization::{ErrorKind, Step};
+use crate::url::Url;
+
+impl Flow {
+    /// Goes on once the client at the authorization server is known.
+    pub(super) fn client_ready(&mut self) {
+        if let Err(why) = self.choose_scopes() {
+            return self.invalid(Step::Challenge, why, "RFC 6749, 3.3");
+        }
+        if matches!(self.config.grant_type(), GrantType::AuthorizationCode) && self.redirect_uri.is_none() {
+            self.emit(Event::NeedRedirectUri { preferred: None });
+            self.state = State::AwaitingRedirectUri { preferred: None };
+            return;
+        }
+        match self.uses_dpop() {
+            Ok(true) => {
+                self.state = State::AwaitingKey;
+                self.emit(Event::CreateKey);
+            }
+            Ok(false) => {
+                self.dpop = None;
+                self.request_grant();
+            }
+            Err(why) => self.unsupported(Step::Token, why, "RFC 9449, 5.1"),
+        }
+    }
+
+    /// Returns whether the tokens are to be bound to a key.
+    fn uses_dpop(&self) -> Result<bool, &'static str> {
+        let offers = self.issuer.as_ref().is_some_and(|issuer| issuer.supports_dpop);
+        let asks = self.challenges().iter().any(is_dpop)
+            || self.resource.as_ref().is_some_and(|resource| resource.requires_dpop);
+        match self.config.dpop {
+            DpopMode::Never => Ok(false),
+            DpopMode::Auto => Ok(offers && asks),
+            DpopMode::Always if offers => Ok(true),
+            DpopMode::Always => Err("`dpop_signing_alg_values_supported` does not name ES256"),
+        }
+    }
+
+    /// Takes a new key, after [`Event::CreateKey`].
+    pub fn handle_key(&mut self, now: Instant, key: DpopKey) {
+        self.tick(now);
+        if matches!(self.state, State::AwaitingKey) {
+            self.dpop = Some(key);
+            self.request_grant();
+        }
+    }
+
+    fn request_grant(&mut self) {
+        match self.config.grant_type() {
+            GrantType::AuthorizationCode => self.open_browser(),
+            GrantType::DeviceCode => self.request_device_code(),
+            GrantType::ClientCredentials => self.request_for_client(),
+            GrantType::Enterprise(_) | GrantType::Assertion => self.need_assertion(),
+        }
+    }
+
+    fn open_browser(&mut self) {
+        let (state, verifier) = (self.random(), self.random());
+        match self.authorization_url(&state, &verifier) {
+            Ok(url) => {
+                self.deadline = Some(self.now + self.config.login_timeout);
+                self.state = State::AwaitingRedirect { state, verifier: verifier.into() };
+                self.emit(Event::OpenBrowser { url });
+            }
+            Err(kind) => {
+                let error = self.error(Step::Authorization, kind, "RFC 6749, 3.1");
+                self.end_with(error);
+            }
+        }
+    }
+
+    /// Returns the URL of the authorization request (AUTH-040, AUTH-043, AUTH-045).
+    fn authorization_url(&self, state: &str, verifier: &str) -> Result<Url, ErrorKind> {
+        let endpoint = self.issuer.as_ref().and_then(|issuer| issuer.authorization_endpoint.as_ref());
+        let endpoint =
+            endpoint.ok_or_else(|| ErrorKind::Unsupported("`authorization_endpoint` is missing".into()))?;
+        let (Some(client), Some(redirect_uri)) = (&self.client, &self.redirect_uri) else {
+            return Err(ErrorKind::Unsupported("there is no client".into()));
+        };
+        let mut query = Form::new();
+        query.push("response_type", "code");
+        query.push("client_id", &client.client.id);
+        query.push("redirect_uri", redirect_uri);
+        query.push("code_challenge", &jose::digest(verifier));
+        query.push("code_challenge_method", "S256");
+        query.push("state", state);
+        query.push("resource", &self.audience());
+        if !self.scopes.is_empty() {
+            query.push("scope", &self.scopes.to_text());
+        }
+        if self.scopes.contains(OFFLINE_ACCESS) {
+            // OpenID Connect Core, 11: without consent the scope is ignored.
+            query.push("prompt", "consent");
+        }
+        if let Some(key) = &self.dpop {
+            query.push("dpop_jkt", &jose::thumbprint(&key.public));
+        }
+        let own = endpoint.target().split_once('?').map_or("", |(_, query)| query);
+        let sep = match endpoint.target().contains('?') {
+            true if own.is_empty() => "",
+            true => "&",
+            false => "?",
+        };
+        let query = query.into_string();
+        let names = |text: &str| form::parse(text).map(|pairs| pairs.into_iter().map(|(name, _)| name));
+        let ours: alloc::vec::Vec<String> = names(&query).into_iter().flatten().collect();
+        if names(own).into_iter().flatten().any(|name| ours.contains(&name)) {
+            let why = "`authorization_endpoint` has a parameter of the request in its query";
+            return Err(ErrorKind::Invalid(why.into()));
+        }
+        let text = format!("{}{}{sep}{query}", endpoint.origin(), endpoint.target());
+        Url::parse(&text).map_err(|why| ErrorKind::Invalid(format!("the URL for the browser: {why}").into()))
+    }
+
+    /// Takes the query of a redirect, without its `?`, after [`Event::OpenBrowser`].
+    ///
+    /// A redirect with another `state` changes nothing (AUTH-045). The first one of this flow counts.
+    pub fn handle_redirect(&mut self, now: Instant, query: &str) -> RedirectOutcome {
+        self.tick(now);
+        let State::AwaitingRedirect { state, verifier } = &self.state else {
+            return RedirectOutcome::Foreign;
+        };
+        let Some(params) = RedirectParams::parse(query, state) else { return RedirectOutcome::Foreign };
+        let verifier = verifier.clone();
+        self.deadline = None;
+        match self.check_redirect(&params) {
+            Ok(code) => {
+                self.redeem(&code, verifier);
+                RedirectOutcome::Accepted
+            }
+            Err((kind, rule)) => {
+                let error = self.error(Step::Authorization, kind, rule);
+                self.end_with(error.clone());
+                RedirectOutcome::Failed(error)
+            }
+        }
+    }
+
+    /// Applies RFC 9207 before anything else of a response is looked at (AUTH-047, AUTH-048, AUTH-049).
+    fn check_redirect(&self, params: &RedirectParams) -> Result<String, (ErrorKind, &'static str)> {
+        let invalid = |why: &'static str, rule| (ErrorKind::Invalid(why.into()), rule);
+        let Some(issuer) = &self.issuer else { return Err(invalid("there is no issuer", "AUTH-046")) };
+        if params.is_ambiguous {
+            return Err(invalid("a parameter of the redirect is repeated", "RFC 6749, 3.1"));
+        }
+        match &params.iss {
+            Some(iss) if *iss != issuer.issuer => {
+                return Err(invalid("`iss` of the redirect is another issuer", "AUTH-047"));
+            }
+            None if issuer.sends_issuer => {
+                return Err(invalid("`iss` of the redirect is missing", "AUTH-047"));
+            }
+            _ => {}
+        }
+        if let Some(code) = &params.error {
+            return Err((refused(code, params.error_description.as_deref()), "RFC 6749, 4.1.2.1"));
+        }
+        match &params.code {
+            Some(code) if !code.is_empty() => Ok(code.clone()),
+            _ => Err(invalid("`code` of the redirect is missing", "RFC 6749, 4.1.2")),
+        }
+    }
+
+    /// Redeems a code for tokens (AUTH-040, AUTH-043).
+    fn redeem(&mut self, code: &str, verifier: Secret) {
+        let redirect_uri = self.redirect_uri.clone().unwrap_or_default();
+        let Some(request) = self.token_request(Step::Token) else { return };
+        let request = request
+            .param("grant_type", "authorization_code")
+            .param("code", code)
+            .param("redirect_uri", redirect_uri)
+            .param("code_verifier", verifier)
+            .param("resource", self.audience());
+        self.request(request, Purpose::Tokens(Step::Token));
+    }
+
+    /// Starts a request to the token endpoint; `None` if there is none and the flow ended.
+    pub(super) fn token_request(&mut self, step: Step) -> Option<ClientRequest> {
+        let found = self.issuer.as_ref().zip(self.client.as_ref());
+        let found = found.and_then(|(issuer, client)| Some((issuer.token_endpoint.clone()?, issuer, client)));
+        match found {
+            Some((endpoint, issuer, client)) => {
+                Some(ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone()))
+            }
+            None => {
+                self.unsupported(step, "`token_endpoint` is missing", "RFC 8414, 2");
+                None
+            }
+        }
+    }
+}
+
+/// The parameters of a redirect, decoded.
+#[derive(Default)]
+struct RedirectParams {
+    code: Option<String>,
+    iss: Option<String>,
+    error: Option<String>,
+    error_description: Option<String>,
+    is_ambiguous: bool,
+}
+
+impl RedirectParams {
+    /// Reads a query; `None` unless it has this `state`, once.
+    fn parse(query: &str, state: &str) -> Option<Self> {
+        let pairs = form::parse(query)?;
+        let mut found = Self::default();
+        let mut given = None;
+        for (name, value) in pairs {
+            let slot = match &*name {
+                "state" => &mut given,
+                "code" => &mut found.code,
+                "iss" => &mut found.iss,
+                "error" => &mut found.error,
+                "error_description" => &mut found.error_description,
+                _ => continue,
+            };
+            found.is_ambiguous |= slot.is_some();
+            *slot = Some(value);
+        }
+        let is_ours = given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(state.as_bytes())));
+        is_ours.then_some(found)
+    }
+}
+
+/// Returns the query of a redirect that a user pasted: a whole URL, or the query alone.
+///
+/// ```
+/// use mcp_proto::auth::redirect_query;
+/// assert_eq!(redirect_query(" http://127.0.0.1:1/callback?code=c&state=s#x\n"), "code=c&state=s");
+/// assert_eq!(redirect_query("code=c&state=s"), "code=c&state=s");
+/// ```
+#[must_use]
+pub fn redirect_query(pasted: &str) -> String {
+    let text = pasted.trim();
+    let text = text.split('#').next().unwrap_or_default();
+    owned(text.split_once('?').map_or(text, |(_, query)| query))
+}

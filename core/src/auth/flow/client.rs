@@ -1,0 +1,223 @@
+//! The client at an authorization server: configured, by its metadata document, registered, or named by a user
+//! (AUTH-031).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::super::client_request::{AuthMethod, Client};
+use super::super::config::{ApplicationType, ClientCredentials, GrantType};
+use super::super::document::{Defect, Document};
+use super::super::jose::JsonObject;
+use super::super::record::{ClientRecord, Registration};
+use super::super::request::FetchResponse;
+use super::super::secret::Secret;
+use super::super::token;
+use super::{Event, Flow, Registered, State};
+use crate::Instant;
+use crate::error::authorization::{ErrorKind, Step};
+use crate::head::Fields;
+
+impl Flow {
+    /// Determines the client at the authorization server that was discovered.
+    pub(super) fn choose_client(&mut self) {
+        if !self.config.interactive && self.needs_user() {
+            let error = self.error(Step::Authorization, ErrorKind::LoginRequired, "");
+            return self.end_with(error);
+        }
+        let Some(issuer) = &self.issuer else { return };
+        if let Some(credentials) = self.config.credentials.clone() {
+            return self.use_credentials(&credentials);
+        }
+        if let Some(url) = self.config.client_metadata.clone().filter(|_| issuer.supports_client_metadata) {
+            let client = Client { id: url, auth: AuthMethod::None };
+            self.client =
+                Some(Registered { client, registration: Registration::MetadataDocument, secret: None });
+            return self.client_ready();
+        }
+        let may_register =
+            !matches!(self.config.grant_type(), GrantType::ClientCredentials | GrantType::Assertion);
+        if issuer.registration_endpoint.is_some() && self.config.dynamic_registration && may_register {
+            let key = ClientRecord::key(&issuer.issuer);
+            self.state = State::LoadingClient;
+            return self.emit(Event::Load { key });
+        }
+        if self.config.interactive && may_register {
+            let issuer = issuer.issuer.clone();
+            self.state = State::AwaitingClient;
+            return self.emit(Event::NeedClient { issuer });
+        }
+        self.unsupported(
+            Step::Registration,
+            "the client is not registered there and cannot register",
+            "AUTH-031",
+        );
+    }
+
+    /// Names a client at the authorization server, after [`Event::NeedClient`].
+    pub fn set_client(&mut self, now: Instant, credentials: &ClientCredentials) {
+        self.tick(now);
+        if matches!(self.state, State::AwaitingClient) {
+            self.use_credentials(credentials);
+        }
+    }
+
+    fn use_credentials(&mut self, credentials: &ClientCredentials) {
+        let Some(issuer) = &self.issuer else { return };
+        if credentials.issuer.as_ref().is_some_and(|other| *other != issuer.issuer) {
+            return self.invalid(
+                Step::Registration,
+                "the client is registered at another issuer",
+                "AUTH-039",
+            );
+        }
+        let lists_methods = issuer.auth_methods.is_some();
+        match credentials.auth.method(|method| issuer.supports_auth(method), lists_methods) {
+            Some(auth) => {
+                let client = Client { id: credentials.client_id.clone(), auth };
+                self.client =
+                    Some(Registered { client, registration: Registration::PreRegistered, secret: None });
+                self.client_ready();
+            }
+            None => {
+                let why = "`token_endpoint_auth_methods_supported` has no method of this client";
+                self.unsupported(Step::Registration, why, "RFC 8414, 2");
+            }
+        }
+    }
+
+    // ---- dynamic registration (RFC 7591) ---------------------------------------------------------------------
+
+    pub(super) fn client_loaded(&mut self, value: Option<&Secret>) {
+        let record = match value.map(ClientRecord::parse).transpose() {
+            Ok(record) => record,
+            Err(why) => {
+                let why = format!("the stored registration at this server is damaged: {why}");
+                let error = self.error(Step::Store, ErrorKind::Local(why.into()), "");
+                return self.end_with(error);
+            }
+        };
+        let unix_secs = self.unix_secs();
+        let record = record.filter(|record| record.expires_at.is_none_or(|at| at > unix_secs));
+        self.client = record.as_ref().map(registered);
+        if !matches!(self.config.grant_type(), GrantType::AuthorizationCode) {
+            return match self.client {
+                Some(_) => self.client_ready(),
+                None => self.register(String::new()),
+            };
+        }
+        let preferred = record.map(|record| record.redirect_uri).filter(|uri| !uri.is_empty());
+        self.emit(Event::NeedRedirectUri { preferred: preferred.clone() });
+        self.state = State::AwaitingRedirectUri { preferred };
+    }
+
+    /// Sets the redirect URI at which the application receives the redirect, after [`Event::NeedRedirectUri`].
+    pub fn set_redirect_uri(&mut self, now: Instant, uri: &str) {
+        self.tick(now);
+        let State::AwaitingRedirectUri { preferred } = &mut self.state else { return };
+        let is_registered = preferred.take().is_some_and(|registered| registered == uri);
+        self.redirect_uri = Some(uri.into());
+        let is_dynamic = self.client.as_ref().is_none_or(|c| c.registration == Registration::Dynamic);
+        if is_dynamic && !is_registered {
+            // A server may compare redirect URIs byte for byte (AUTH-062).
+            return self.register(uri.into());
+        }
+        self.client_ready();
+    }
+
+    fn register(&mut self, redirect_uri: String) {
+        let Some((issuer, endpoint)) =
+            self.issuer.as_ref().and_then(|issuer| Some((issuer, issuer.registration_endpoint.clone()?)))
+        else {
+            return;
+        };
+        let method = ["none", "client_secret_basic", "client_secret_post"]
+            .into_iter()
+            .find(|method| issuer.supports_auth(method))
+            .filter(|_| issuer.auth_methods.is_some())
+            .unwrap_or("none");
+        let mut fields = Fields::new();
+        fields.push("Accept", b"application/json");
+        fields.push("Content-Type", b"application/json");
+        let body = self.registration(method, &redirect_uri);
+        let Some(fetch) = self.fetch(Step::Registration, "POST", endpoint, fields, body, false) else {
+            return;
+        };
+        self.state = State::Registering { fetch, redirect_uri };
+    }
+
+    /// Returns the metadata of the client for its registration (RFC 7591, 2; AUTH-037, AUTH-059).
+    fn registration(&self, auth_method: &str, redirect_uri: &str) -> String {
+        let mut body = JsonObject::new();
+        body.string("client_name", &self.config.client_name);
+        body.optional("client_uri", self.config.client_uri.as_deref());
+        let kind = match self.config.application_type {
+            ApplicationType::Native => "native",
+            ApplicationType::Web => "web",
+        };
+        body.string("application_type", kind);
+        let (grants, responses): (Vec<&str>, &[&str]) = match self.config.grant_type() {
+            GrantType::DeviceCode => {
+                (Vec::from(["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"]), &[])
+            }
+            GrantType::Enterprise(_) => (Vec::from(["urn:ietf:params:oauth:grant-type:jwt-bearer"]), &[]),
+            _ => (Vec::from(["authorization_code", "refresh_token"]), &["code"]),
+        };
+        body.strings("redirect_uris", (!redirect_uri.is_empty()).then_some(redirect_uri));
+        body.strings("grant_types", grants).strings("response_types", responses.iter().copied());
+        body.string("token_endpoint_auth_method", auth_method);
+        body.finish()
+    }
+
+    pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {
+        let record = match response.status {
+            200 | 201 => read_registration(&response.body, redirect_uri).map_err(ErrorKind::Invalid),
+            // AUTH-038: the server says which redirect URI or type it refuses.
+            _ => Err(token::refusal(response)),
+        };
+        match (record, &self.issuer) {
+            (Ok(record), Some(issuer)) => {
+                let key = ClientRecord::key(&issuer.issuer);
+                self.client = Some(registered(&record));
+                self.state = State::SavingClient;
+                self.emit(Event::Save { key, value: Some(record.to_secret()) });
+            }
+            (Err(kind), _) => {
+                let error = self.error(Step::Registration, kind, "RFC 7591");
+                self.end_with(error);
+            }
+            (Ok(_), None) => {}
+        }
+    }
+}
+
+/// Reads the response of a registration (RFC 7591, 3.2.1).
+fn read_registration(body: &[u8], redirect_uri: String) -> Result<ClientRecord, Defect> {
+    let document = Document::parse(body)?;
+    let secret = document.string("client_secret")?.map(Secret::from);
+    let method = document.string("token_endpoint_auth_method")?;
+    let method = match (method.as_deref(), &secret) {
+        (Some("none"), _) | (None, None) => "none",
+        (Some("client_secret_post"), Some(_)) => "client_secret_post",
+        (Some("client_secret_basic") | None, Some(_)) => "client_secret_basic",
+        (Some(_), _) => return Err("`token_endpoint_auth_method` is none that was asked for".into()),
+    };
+    Ok(ClientRecord {
+        client_id: document.required_string("client_id")?,
+        auth_method: method.into(),
+        secret: secret.filter(|_| method != "none"),
+        redirect_uri,
+        // 0: never (RFC 7591, 3.2.1).
+        expires_at: document.seconds("client_secret_expires_at")?.filter(|at| *at != 0),
+    })
+}
+
+fn registered(record: &ClientRecord) -> Registered {
+    let auth = match (&*record.auth_method, &record.secret) {
+        ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
+        ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
+        _ => AuthMethod::None,
+    };
+    let client = Client { id: record.client_id.clone(), auth };
+    Registered { client, registration: Registration::Dynamic, secret: record.secret.clone() }
+}

@@ -1,0 +1,114 @@
+//! The device flow: a user authorizes on another device (RFC 8628).
+
+use alloc::string::String;
+use core::time::Duration;
+
+use super::super::document::{Defect, Document};
+use super::super::request::FetchResponse;
+use super::super::secret::Secret;
+use super::{Event, Flow, Purpose, State, UserCode};
+use crate::Instant;
+use crate::error::authorization::{Error, ErrorKind, Step};
+
+/// Seconds between two polls, if the server names none (RFC 8628, 3.2).
+const INTERVAL: u64 = 5;
+/// Bounds of the interval, in seconds.
+const INTERVALS: core::ops::RangeInclusive<u64> = 1..=120;
+/// Largest number of errors of the connection in a row.
+const MAX_FAILURES: u8 = 5;
+
+/// The state of polling.
+pub(super) struct DevicePoll {
+    device_code: Secret,
+    /// Seconds between two polls.
+    interval: u64,
+    until: Instant,
+    failures: u8,
+}
+
+impl Flow {
+    pub(super) fn request_device_code(&mut self) {
+        let endpoint = self.issuer.as_ref().and_then(|issuer| issuer.device_authorization_endpoint.clone());
+        let (Some(endpoint), Some(client), Some(issuer)) = (endpoint, &self.client, &self.issuer) else {
+            let why = "`device_authorization_endpoint` is missing";
+            return self.unsupported(Step::DeviceAuthorization, why, "RFC 8628, 4");
+        };
+        let request = super::ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone())
+            .optional("scope", self.scope_param())
+            .param("resource", self.audience());
+        self.request(request, Purpose::Device);
+    }
+
+    pub(super) fn device_authorized(&mut self, response: &FetchResponse) {
+        match self.read_user_code(response) {
+            Ok((user_code, device_code, interval)) => {
+                let valid = Duration::from_secs(user_code.expires_in).min(self.config.login_timeout);
+                let poll = DevicePoll {
+                    device_code: device_code.into(),
+                    interval,
+                    until: self.now + valid,
+                    failures: 0,
+                };
+                self.emit(Event::ShowUserCode(user_code));
+                self.wait_to_poll(poll);
+            }
+            Err(why) => self.invalid(Step::DeviceAuthorization, why, "RFC 8628, 3.2"),
+        }
+    }
+
+    fn read_user_code(&self, response: &FetchResponse) -> Result<(UserCode, String, u64), Defect> {
+        let document = Document::parse(&response.body)?;
+        let url = |name: &str| match document.string(name)? {
+            Some(text) => self.policy().parse(name, &text).map(Some),
+            None => Ok(None),
+        };
+        let user_code = UserCode {
+            user_code: document.required_string("user_code")?,
+            verification_uri: url("verification_uri")?.ok_or("`verification_uri` is missing")?,
+            verification_uri_complete: url("verification_uri_complete")?,
+            expires_in: document.seconds("expires_in")?.ok_or("`expires_in` is missing")?,
+        };
+        let interval = document.seconds("interval")?.unwrap_or(INTERVAL);
+        let interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
+        Ok((user_code, document.required_string("device_code")?, interval))
+    }
+
+    fn wait_to_poll(&mut self, poll: DevicePoll) {
+        let at = self.now + Duration::from_secs(poll.interval);
+        if at > poll.until {
+            let error = self.error(Step::DeviceAuthorization, ErrorKind::TimedOut, "RFC 8628, 3.5");
+            return self.end_with(error);
+        }
+        self.deadline = Some(at);
+        self.state = State::WaitingToPoll(poll);
+    }
+
+    pub(super) fn poll_device(&mut self, poll: DevicePoll) {
+        let Some(request) = self.token_request(Step::Token) else { return };
+        let request = request
+            .param("grant_type", "urn:ietf:params:oauth:grant-type:device_code")
+            .param("device_code", poll.device_code.clone())
+            .param("resource", self.audience());
+        self.request(request, Purpose::DevicePoll(poll));
+    }
+
+    /// Handles a poll that brought no token (RFC 8628, 3.5).
+    pub(super) fn device_refused(&mut self, mut poll: DevicePoll, server: String, kind: ErrorKind) {
+        match &kind {
+            ErrorKind::Refused { code, .. } if &**code == "authorization_pending" => {
+                poll.failures = 0;
+                self.wait_to_poll(poll);
+            }
+            ErrorKind::Refused { code, .. } if &**code == "slow_down" => {
+                poll.interval = (poll.interval + 5).min(*INTERVALS.end());
+                self.wait_to_poll(poll);
+            }
+            ErrorKind::Fetch(_) if poll.failures < MAX_FAILURES => {
+                poll.failures += 1;
+                poll.interval = (poll.interval * 2).min(*INTERVALS.end());
+                self.wait_to_poll(poll);
+            }
+            _ => self.end_with(Error::new(Step::Token, server, kind, "RFC 8628, 3.5")),
+        }
+    }
+}

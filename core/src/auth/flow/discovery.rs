@@ -1,0 +1,262 @@
+//! Discovery: the metadata of the MCP server, the choice of an authorization server, and its metadata.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+
+use super::super::config::{GrantType, ProviderLocation};
+use super::super::document::Defect;
+use super::super::locations;
+use super::super::record::Registration;
+use super::super::resource_metadata::ResourceMetadata;
+use super::super::scope::Scopes;
+use super::super::search::{Search, SearchStep};
+use super::super::server_metadata::ServerMetadata;
+use super::{Event, Flow, SearchTarget, State};
+use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::head::Fields;
+use crate::url::Url;
+
+/// The revision whose servers are their own authorization servers.
+const LEGACY_VERSION: &[u8] = b"2025-03-26";
+
+impl Flow {
+    /// Begins with the metadata of the MCP server (AUTH-022, AUTH-023).
+    pub(super) fn discover(&mut self) {
+        let search = match self.challenge_param("resource_metadata") {
+            Some(text) => match self.named_metadata(text) {
+                Ok(url) => Some(Search::at(Step::ResourceMetadata, url)),
+                Err(why) => return self.invalid(Step::Challenge, why, "SEC-011"),
+            },
+            None => Search::new(Step::ResourceMetadata, locations::resource_metadata(&self.server)),
+        };
+        self.search(search, SearchTarget::Resource);
+    }
+
+    /// Checks the URL of the metadata in a challenge: a server speaks for its own origin alone.
+    fn named_metadata(&self, text: &str) -> Result<Url, Defect> {
+        let url = self.policy().parse("resource_metadata", text)?;
+        if url.origin() == self.server.origin() {
+            return Ok(url);
+        }
+        Err(format!("`resource_metadata` is at another origin, {}", url.origin()).into())
+    }
+
+    /// Starts a search.
+    fn search(&mut self, search: Option<Search>, target: SearchTarget) {
+        match search {
+            Some(search) => {
+                let url = search.url().clone();
+                self.continue_search(search, target, SearchStep::Fetch(url));
+            }
+            None => self.invalid(Step::ServerMetadata, "its URL is too long", ""),
+        }
+    }
+
+    pub(super) fn continue_search(&mut self, search: Search, target: SearchTarget, step: SearchStep) {
+        match step {
+            SearchStep::Fetch(url) => {
+                let mut fields = Fields::new();
+                fields.push("Accept", b"application/json");
+                if matches!(target, SearchTarget::Server { is_legacy: true, .. }) {
+                    fields.push("MCP-Protocol-Version", LEGACY_VERSION); // AUTH-015
+                }
+                let is_trusted = matches!(target, SearchTarget::Provider { .. });
+                let step = match target {
+                    SearchTarget::Resource => Step::ResourceMetadata,
+                    SearchTarget::Server { .. } | SearchTarget::Provider { .. } => Step::ServerMetadata,
+                };
+                let Some(fetch) = self.fetch(step, "GET", url, fields, String::new(), is_trusted) else {
+                    return;
+                };
+                self.state = State::Searching { search, target, fetch };
+            }
+            SearchStep::Found(body) => self.document_found(search, target, &body),
+            SearchStep::Missing(error) => self.document_missing(&target, error),
+            SearchStep::Failed(error) => self.end_with(error),
+        }
+    }
+
+    fn document_found(&mut self, mut search: Search, target: SearchTarget, body: &[u8]) {
+        let parsed = match &target {
+            SearchTarget::Resource => match ResourceMetadata::parse(body, &self.server) {
+                Ok(resource) => return self.choose_server(resource),
+                Err((why, rule)) => {
+                    let error =
+                        Error::new(Step::ResourceMetadata, search.place(), ErrorKind::Invalid(why), rule);
+                    return self.end_with(error);
+                }
+            },
+            SearchTarget::Server { issuer, .. } | SearchTarget::Provider { issuer } => {
+                ServerMetadata::parse(body, issuer, &self.policy_for(&target))
+            }
+        };
+        match parsed {
+            Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(metadata),
+            Ok(metadata) => self.server_found(metadata),
+            Err((why, rule)) => {
+                // Another place may have the document of this issuer; this one is not used (AUTH-030).
+                let step = search.reject(why, rule);
+                self.continue_search(search, target, step);
+            }
+        }
+    }
+
+    fn document_missing(&mut self, target: &SearchTarget, error: Error) {
+        match target {
+            SearchTarget::Resource if self.config.legacy_fallback => self.discover_legacy(),
+            SearchTarget::Server { is_legacy: true, .. } => {
+                self.server_found(ServerMetadata::default_endpoints(&self.server)); // AUTH-014
+            }
+            _ => self.end_with(error),
+        }
+    }
+
+    /// Looks for the metadata of an authorization server at the MCP server (AUTH-013).
+    fn discover_legacy(&mut self) {
+        let search = Search::new(Step::ServerMetadata, locations::legacy_server_metadata(&self.server));
+        let issuer = format!("{}", self.server.origin());
+        self.search(search, SearchTarget::Server { issuer, is_legacy: true });
+    }
+
+    // ---- the choice of an authorization server (AUTH-024) ----------------------------------------------------
+
+    fn choose_server(&mut self, resource: ResourceMetadata) {
+        let issuers = resource.authorization_servers.clone();
+        self.resource = Some(resource);
+        let bound = self.config.credentials.as_ref().and_then(|client| client.issuer.as_ref());
+        if let Some(wanted) = self.config.issuer.as_ref().or(bound) {
+            if issuers.contains(wanted) {
+                return self.discover_server(wanted.clone());
+            }
+            let why = format!("`authorization_servers` does not name {}", Url::redacted(wanted));
+            return self.invalid(Step::ResourceMetadata, why, "AUTH-039");
+        }
+        let known = self.record.as_ref().map(|record| &record.issuer).filter(|known| issuers.contains(known));
+        match (known.cloned(), issuers.first()) {
+            (Some(known), _) => self.discover_server(known),
+            (None, Some(_)) if self.config.choose_server && issuers.len() > 1 => {
+                self.emit(Event::ChooseServer { issuers: issuers.clone() });
+                self.state = State::ChoosingServer(issuers);
+            }
+            (None, Some(first)) => self.discover_server(first.clone()),
+            (None, None) => self.invalid(Step::ResourceMetadata, "there is no authorization server", ""),
+        }
+    }
+
+    /// Chooses an authorization server by its place in the list, after [`Event::ChooseServer`]; one that is not in the
+    /// list ends the flow.
+    pub fn choose(&mut self, now: crate::Instant, index: usize) {
+        self.tick(now);
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::ChoosingServer(issuers) => match issuers.get(index) {
+                Some(issuer) => self.discover_server(issuer.clone()),
+                None => {
+                    self.invalid(Step::ResourceMetadata, "no authorization server was chosen", "AUTH-024")
+                }
+            },
+            state => self.state = state,
+        }
+    }
+
+    fn discover_server(&mut self, issuer: String) {
+        let url = match self.policy().parse("authorization_servers", &issuer) {
+            Ok(url) if issuer.contains(['?', '#']) => {
+                let why = format!("the issuer {} has a query or a fragment", url.origin());
+                return self.invalid(Step::ResourceMetadata, why, "RFC 8414, 2");
+            }
+            Ok(url) => url,
+            Err(why) => return self.invalid(Step::ResourceMetadata, why, "SEC-011"),
+        };
+        let search = Search::new(Step::ServerMetadata, locations::server_metadata(&url));
+        self.search(search, SearchTarget::Server { issuer, is_legacy: false });
+    }
+
+    fn server_found(&mut self, metadata: ServerMetadata) {
+        let is_code = matches!(self.config.grant_type(), GrantType::AuthorizationCode);
+        let supports_pkce = metadata.supports_pkce;
+        let known = self.record.as_ref().filter(|record| record.registration == Registration::PreRegistered);
+        let moved_from = known
+            .filter(|record| record.issuer != metadata.issuer)
+            .map(|record| Url::redacted(&record.issuer));
+        self.issuer = Some(metadata);
+        if let Some(issuer) = moved_from {
+            let why = format!("the client was registered at {issuer}, which the server no longer uses");
+            return self.invalid(Step::Registration, why, "AUTH-039");
+        }
+        if is_code && !supports_pkce {
+            let why = "`code_challenge_methods_supported` does not name S256";
+            return self.unsupported(Step::ServerMetadata, why, "AUTH-041");
+        }
+        if !self.refresh_after_discovery() {
+            self.choose_client();
+        }
+    }
+
+    // ---- the identity provider of an enterprise --------------------------------------------------------------
+
+    /// Looks for the token endpoint of the identity provider.
+    pub(super) fn discover_provider(&mut self) {
+        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        match &provider.location {
+            ProviderLocation::TokenEndpoint(url) => {
+                let url = url.clone();
+                self.provider_ready(url, String::new());
+            }
+            ProviderLocation::Issuer(url, issuer) => {
+                let issuer = issuer.clone();
+                let search = Search::new(Step::ServerMetadata, locations::server_metadata(url));
+                self.search(search, SearchTarget::Provider { issuer });
+            }
+        }
+    }
+
+    fn provider_found(&mut self, metadata: ServerMetadata) {
+        match metadata.token_endpoint {
+            Some(url) => self.provider_ready(url, metadata.issuer),
+            None => self.unsupported(Step::TokenExchange, "the identity provider has no token endpoint", ""),
+        }
+    }
+
+    // ---- scopes ----------------------------------------------------------------------------------------------
+
+    /// Returns the scopes that the challenge asks for.
+    pub(super) fn challenged_scopes(&self) -> Result<Option<Scopes>, Defect> {
+        let Some(text) = self.challenge_param("scope") else { return Ok(None) };
+        Scopes::parse(text).map(Some).map_err(|why| Cow::Owned(format!("`scope` of the challenge: {why}")))
+    }
+
+    /// Determines the scopes to ask for (AUTH-052, AUTH-053, AUTH-057, AUTH-059).
+    pub(super) fn choose_scopes(&mut self) -> Result<(), Defect> {
+        let challenged = self.challenged_scopes()?;
+        let listed = self.resource.as_ref().and_then(|resource| resource.scopes.clone());
+        let is_step_up = matches!(self.trigger, super::Trigger::InsufficientScope { .. });
+        let mut scopes = match (&self.config.scopes, challenged) {
+            (Some(chosen), Some(challenged)) if is_step_up => {
+                let mut scopes = chosen.clone();
+                scopes.unite(&challenged);
+                scopes
+            }
+            (Some(chosen), _) => chosen.clone(),
+            (None, Some(challenged)) => challenged,
+            (None, None) => listed.unwrap_or_default(),
+        };
+        let issuer = self.issuer.as_ref();
+        if let Some(record) = &self.record {
+            // What was asked for earlier is not lost by asking again, at the same authorization server.
+            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer)
+                && !matches!(self.trigger, super::Trigger::LogIn { .. })
+            {
+                scopes.unite(&record.requested);
+            }
+        }
+        let offers_offline =
+            issuer.is_some_and(|issuer| issuer.scopes.contains(super::super::scope::OFFLINE_ACCESS));
+        // Alone it would replace the scopes that the server grants to a request without any.
+        if self.config.offline_access && self.needs_user() && offers_offline && !scopes.is_empty() {
+            scopes.add(super::super::scope::OFFLINE_ACCESS).map_err(|why| Cow::Owned(format!("{why}")))?;
+        }
+        self.scopes = scopes;
+        Ok(())
+    }
+}

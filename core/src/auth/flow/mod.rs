@@ -1,0 +1,554 @@
+//! The flow from a challenge to an access token.
+
+mod authorization;
+mod client;
+mod device;
+mod discovery;
+mod event;
+mod refresh;
+mod tokens;
+
+pub use authorization::redirect_query;
+pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
+
+use alloc::borrow::{Cow, ToOwned as _};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use self::device::DevicePoll;
+use super::client_request::{Client, ClientRequest, RequestOutcome, RequestStep};
+use super::config::{Config, GrantType};
+use super::jose::base64url;
+use super::locations::{self, UrlPolicy};
+use super::record::{Registration, TokenRecord};
+use super::request::{Fetch, FetchId, FetchPolicy, FetchResponse};
+use super::resource_metadata::ResourceMetadata;
+use super::scope::Scopes;
+use super::search::Search;
+use super::secret::Secret;
+use super::server_metadata::ServerMetadata;
+use super::signing::{DpopKey, Signature};
+use crate::entropy::Entropy;
+use crate::error::AuthChallenge;
+use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
+use crate::head::Fields;
+use crate::time::{Anchor, Instant};
+use crate::url::Url;
+
+/// Largest number of requests of one flow. Polls of the device flow count apart: they are bounded by time.
+const MAX_FETCHES: u32 = 32;
+
+/// One authorization for one MCP server: a state machine without I/O.
+///
+/// ```text
+///   new → poll_event until None → answer the event, or wait until poll_timeout → poll_event …
+///     → Event::Authorized, Event::NoToken or Event::Failed ends the flow
+/// ```
+///
+/// One question is open at a time. An answer that nobody asked for is ignored. When the flow cannot be given what it asks
+/// for, [`fail`](Self::fail) ends it.
+pub struct Flow {
+    config: Arc<Config>,
+    server: Url,
+    trigger: Trigger,
+    clock: Anchor,
+    now: Instant,
+    entropy: Entropy,
+    state: State,
+    events: VecDeque<Event>,
+    deadline: Option<Instant>,
+    fetches: u32,
+    /// The record that is stored, if it fits this client.
+    record: Option<TokenRecord>,
+    is_locked: bool,
+    /// What discovery found.
+    resource: Option<ResourceMetadata>,
+    issuer: Option<ServerMetadata>,
+    /// The client at the authorization server.
+    client: Option<Registered>,
+    redirect_uri: Option<String>,
+    /// The scopes to ask for.
+    scopes: Scopes,
+    dpop: Option<DpopKey>,
+    /// The last nonce of the authorization server.
+    nonce: Option<String>,
+    /// The identity token or the assertion, until it is presented.
+    assertion: Option<Secret>,
+}
+
+/// A client with its registration.
+#[derive(Clone, Debug)]
+struct Registered {
+    client: Client,
+    registration: Registration,
+    /// The secret of a dynamic registration, for the record.
+    secret: Option<Secret>,
+}
+
+/// What a flow waits for.
+enum State {
+    Start,
+    LoadingRecord,
+    LockingRecord,
+    Searching { search: Search, target: SearchTarget, fetch: FetchId },
+    ChoosingServer(Vec<String>),
+    LoadingClient,
+    AwaitingClient,
+    AwaitingRedirectUri { preferred: Option<String> },
+    Registering { fetch: FetchId, redirect_uri: String },
+    SavingClient,
+    AwaitingKey,
+    AwaitingRedirect { state: String, verifier: Secret },
+    AwaitingAssertion,
+    Requesting { request: ClientRequest, purpose: Purpose, fetch: Option<FetchId> },
+    WaitingToPoll(DevicePoll),
+    SavingTokens(TokenRecord),
+    RemovingTokens(AfterRemoval),
+    Ended,
+}
+
+/// The document that a search is for.
+enum SearchTarget {
+    Resource,
+    Server { issuer: String, is_legacy: bool },
+    Provider { issuer: String },
+}
+
+/// What a request by the client is for.
+enum Purpose {
+    Tokens(Step),
+    Device,
+    DevicePoll(DevicePoll),
+    TokenExchange,
+    Refresh,
+    Revocation,
+}
+
+/// How a flow goes on once the tokens are removed.
+enum AfterRemoval {
+    /// The refresh token was refused: get another authorization.
+    Authorize,
+    /// End without a token.
+    End,
+    /// End with this error.
+    Fail(Error),
+}
+
+impl Flow {
+    /// Creates a flow for the MCP server at `server`.
+    ///
+    /// `clock` says which Unix time an [`Instant`] is. `entropy` must not be shared with another flow.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        server: Url,
+        trigger: Trigger,
+        clock: Anchor,
+        now: Instant,
+        entropy: Entropy,
+    ) -> Self {
+        Self {
+            config,
+            server,
+            trigger,
+            clock,
+            now,
+            entropy,
+            state: State::Start,
+            events: VecDeque::new(),
+            deadline: None,
+            fetches: 0,
+            record: None,
+            is_locked: false,
+            resource: None,
+            issuer: None,
+            client: None,
+            redirect_uri: None,
+            scopes: Scopes::new(),
+            dpop: None,
+            nonce: None,
+            assertion: None,
+        }
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        self.tick(now);
+        if matches!(self.state, State::Start) {
+            self.start();
+        }
+        self.events.pop_front()
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns whether the flow has ended and all its events were polled.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        matches!(self.state, State::Ended) && self.events.is_empty()
+    }
+
+    /// Advances the time to `now`; an early or spurious call has no effect.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.tick(now);
+        if self.deadline.is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.deadline = None;
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::WaitingToPoll(poll) => self.poll_device(poll),
+            state @ (State::Searching { .. } | State::Registering { .. } | State::Requesting { .. }) => {
+                self.state = state;
+                self.fetch_failed(FetchFailure::TimedOut);
+            }
+            state => {
+                self.state = state;
+                let error = self.error(self.step(), ErrorKind::TimedOut, "");
+                self.end_with(error);
+            }
+        }
+    }
+
+    /// Takes the response to a request.
+    pub fn handle_response(&mut self, now: Instant, fetch: FetchId, response: FetchResponse) {
+        self.tick(now);
+        if self.open_fetch() != Some(fetch) {
+            return;
+        }
+        self.deadline = None;
+        if response.body.len() > self.config.max_document {
+            return self.fetch_failed(FetchFailure::TooLarge);
+        }
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::Searching { mut search, target, .. } => {
+                let step = search.handle_response(response, &self.policy_for(&target));
+                self.continue_search(search, target, step);
+            }
+            State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
+            State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
+                RequestOutcome::Again => self.continue_request(request, purpose),
+                RequestOutcome::Success(response) => self.request_succeeded(request, &purpose, &response),
+                RequestOutcome::Refused(kind) => self.request_refused(&request, purpose, kind),
+            },
+            state => self.state = state,
+        }
+    }
+
+    /// Takes the failure of a request.
+    pub fn handle_fetch_failure(&mut self, now: Instant, fetch: FetchId, failure: FetchFailure) {
+        self.tick(now);
+        if self.open_fetch() == Some(fetch) {
+            self.deadline = None;
+            self.fetch_failed(failure);
+        }
+    }
+
+    /// Takes what the store has, after [`Event::Load`] or [`Event::Lock`].
+    pub fn handle_loaded(&mut self, now: Instant, value: Option<&Secret>) {
+        self.tick(now);
+        match self.state {
+            State::LoadingRecord => self.record_loaded(value),
+            State::LockingRecord => self.record_locked(value),
+            State::LoadingClient => self.client_loaded(value),
+            _ => {}
+        }
+    }
+
+    /// Takes notice that the store was written, after [`Event::Save`].
+    pub fn handle_saved(&mut self, now: Instant) {
+        self.tick(now);
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::SavingTokens(record) => self.tokens_saved(&record),
+            State::SavingClient => self.client_ready(),
+            State::RemovingTokens(then) => {
+                self.unlock();
+                match then {
+                    AfterRemoval::Authorize => self.authorize_again(),
+                    AfterRemoval::End => self.end(Event::NoToken),
+                    AfterRemoval::Fail(error) => self.end_with(error),
+                }
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Takes a signature, after [`Event::Sign`].
+    pub fn handle_signature(&mut self, now: Instant, signature: &Signature) {
+        self.tick(now);
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::Requesting { mut request, purpose, fetch: None } => {
+                request.handle_signature(signature);
+                self.continue_request(request, purpose);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Ends the flow because the application cannot give what it was asked for.
+    ///
+    /// `reason` is shown to users and must not hold a secret.
+    pub fn fail(&mut self, now: Instant, reason: &str) {
+        self.tick(now);
+        if !matches!(self.state, State::Ended) {
+            let error = self.error(self.step(), ErrorKind::Local(reason.into()), "");
+            self.end_with(error);
+        }
+    }
+
+    /// Returns the step that is in work.
+    #[must_use]
+    pub const fn step(&self) -> Step {
+        match &self.state {
+            State::Start
+            | State::LoadingRecord
+            | State::LockingRecord
+            | State::SavingTokens(_)
+            | State::RemovingTokens(_)
+            | State::LoadingClient
+            | State::SavingClient
+            | State::Ended => Step::Store,
+            State::Searching { target: SearchTarget::Resource, .. } | State::ChoosingServer(_) => {
+                Step::ResourceMetadata
+            }
+            State::Searching { .. } => Step::ServerMetadata,
+            State::AwaitingClient | State::Registering { .. } => Step::Registration,
+            State::AwaitingRedirectUri { .. } | State::AwaitingRedirect { .. } => Step::Authorization,
+            State::AwaitingKey | State::AwaitingAssertion | State::WaitingToPoll(_) => Step::Token,
+            State::Requesting { purpose, .. } => purpose.step(),
+        }
+    }
+
+    // ---- helpers ---------------------------------------------------------------------------------------------
+
+    fn tick(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    const fn unix_secs(&self) -> u64 {
+        self.clock.unix_secs(self.now)
+    }
+
+    /// Returns a new unguessable text with 256 bits.
+    fn random(&mut self) -> String {
+        let mut bytes = [0; 32];
+        self.entropy.fill(&mut bytes);
+        base64url(&bytes)
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Ends the flow with its last event.
+    fn end(&mut self, event: Event) {
+        self.unlock();
+        self.state = State::Ended;
+        self.deadline = None;
+        self.emit(event);
+    }
+
+    fn end_with(&mut self, error: Error) {
+        self.end(Event::Failed(error));
+    }
+
+    fn unlock(&mut self) {
+        if core::mem::take(&mut self.is_locked) {
+            let key = TokenRecord::key(&self.server);
+            self.emit(Event::Unlock { key });
+        }
+    }
+
+    /// Creates an error at the server of a step.
+    fn error(&self, step: Step, kind: ErrorKind, rule: &'static str) -> Error {
+        let server = match (step, &self.issuer) {
+            (Step::Store | Step::Challenge | Step::ResourceMetadata, _) | (_, None) => {
+                format!("{}", self.server.origin())
+            }
+            (_, Some(issuer)) => Url::redacted(&issuer.issuer),
+        };
+        Error::new(step, server, kind, rule)
+    }
+
+    fn invalid(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
+        let error = self.error(step, ErrorKind::Invalid(why.into()), rule);
+        self.end_with(error);
+    }
+
+    fn unsupported(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
+        let error = self.error(step, ErrorKind::Unsupported(why.into()), rule);
+        self.end_with(error);
+    }
+
+    fn policy(&self) -> UrlPolicy<'_> {
+        UrlPolicy { server: self.server.origin(), http_hosts: &self.config.http_hosts }
+    }
+
+    /// Returns the policy for a document, of the party that named its place.
+    fn policy_for<'a>(&'a self, target: &'a SearchTarget) -> UrlPolicy<'a> {
+        match (target, self.config.grant_type()) {
+            // The application named the identity provider, wherever it is.
+            (SearchTarget::Provider { .. }, GrantType::Enterprise(provider)) => {
+                UrlPolicy { server: provider.location.origin(), http_hosts: &self.config.http_hosts }
+            }
+            _ => self.policy(),
+        }
+    }
+
+    /// Returns the id of the request that is open.
+    const fn open_fetch(&self) -> Option<FetchId> {
+        match &self.state {
+            State::Searching { fetch, .. } | State::Registering { fetch, .. } => Some(*fetch),
+            State::Requesting { fetch, .. } => *fetch,
+            _ => None,
+        }
+    }
+
+    /// Asks for a request; `None` if the flow has made too many and ended.
+    fn fetch(
+        &mut self,
+        step: Step,
+        method: &'static str,
+        url: Url,
+        fields: Fields,
+        body: String,
+        is_trusted: bool,
+    ) -> Option<FetchId> {
+        self.fetches += 1;
+        if self.fetches > MAX_FETCHES {
+            let error = self.error(step, ErrorKind::TooManyRequests, "");
+            self.end_with(error);
+            return None;
+        }
+        let id = FetchId(self.fetches);
+        let timeout = self.config.fetch_timeout;
+        // Whoever sends the request ends it in time; this deadline is for one who does not.
+        self.deadline = Some(self.now + timeout + timeout / 4);
+        let policy = FetchPolicy {
+            timeout,
+            max_body: self.config.max_document,
+            reachable_from: (!is_trusted).then(|| self.server.origin().clone()),
+        };
+        self.emit(Event::Fetch(Fetch { id, method, url, fields, body: body.into_bytes(), policy }));
+        Some(id)
+    }
+
+    fn fetch_failed(&mut self, failure: FetchFailure) {
+        let step = self.step();
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::Searching { search, target, .. } => {
+                let step = search.handle_failure(failure);
+                self.continue_search(search, target, step);
+            }
+            State::Requesting { request, purpose, .. } => {
+                self.request_refused(&request, purpose, ErrorKind::Fetch(failure));
+            }
+            _ => {
+                let error = self.error(step, ErrorKind::Fetch(failure), "");
+                self.end_with(error);
+            }
+        }
+    }
+
+    /// Starts a request by the client.
+    fn request(&mut self, request: ClientRequest, purpose: Purpose) {
+        let request = match purpose {
+            Purpose::Revocation | Purpose::TokenExchange | Purpose::Device => request,
+            _ => request.dpop(self.dpop.clone(), self.nonce.take()),
+        };
+        self.continue_request(request, purpose);
+    }
+
+    fn continue_request(&mut self, mut request: ClientRequest, purpose: Purpose) {
+        let unix_secs = self.unix_secs();
+        let step = request.next(unix_secs, &mut || self.random());
+        let fetch = match step {
+            RequestStep::Sign(sign) => {
+                self.emit(Event::Sign(sign));
+                None
+            }
+            RequestStep::Send { url, fields, body } => {
+                if let Purpose::DevicePoll(_) = purpose {
+                    // Bounded by the lifetime of the device code.
+                    self.fetches -= 1;
+                }
+                let is_trusted = matches!(purpose, Purpose::TokenExchange);
+                let step = purpose.step();
+                let Some(fetch) = self.fetch(step, "POST", url, fields, body, is_trusted) else { return };
+                Some(fetch)
+            }
+        };
+        self.state = State::Requesting { request, purpose, fetch };
+    }
+
+    /// Returns the challenges that started the flow.
+    fn challenges(&self) -> &[AuthChallenge] {
+        match &self.trigger {
+            Trigger::Unauthorized { challenges, .. }
+            | Trigger::InsufficientScope { challenges, .. }
+            | Trigger::LogIn { challenges } => challenges,
+            Trigger::Connect | Trigger::Due(_) | Trigger::LogOut => &[],
+        }
+    }
+
+    /// Returns a parameter of the challenges for access tokens.
+    fn challenge_param(&self, name: &str) -> Option<&str> {
+        let tokens = self.challenges().iter().filter(|c| c.is_bearer() || is_dpop(c));
+        tokens.filter_map(|challenge| challenge.param(name)).next()
+    }
+
+    /// Returns whether a user has to take part.
+    fn needs_user(&self) -> bool {
+        matches!(self.config.grant_type(), GrantType::AuthorizationCode | GrantType::DeviceCode)
+    }
+
+    /// Returns the audience of the token: the identifier of the MCP server.
+    fn audience(&self) -> String {
+        match &self.resource {
+            Some(resource) => resource.resource.clone(),
+            None => locations::canonical(&self.server),
+        }
+    }
+}
+
+/// Returns whether a challenge asks for a token that is bound to a key.
+fn is_dpop(challenge: &AuthChallenge) -> bool {
+    use crate::ascii::AsciiCaseExt as _;
+    challenge.scheme.eq_ignore_case("dpop")
+}
+
+impl Purpose {
+    const fn step(&self) -> Step {
+        match self {
+            Self::Tokens(step) => *step,
+            Self::Device => Step::DeviceAuthorization,
+            Self::DevicePoll(_) => Step::Token,
+            Self::TokenExchange => Step::TokenExchange,
+            Self::Refresh => Step::Refresh,
+            Self::Revocation => Step::Revocation,
+        }
+    }
+}
+
+/// Shows the step; the state holds secrets (SEC-019).
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow")
+            .field("server", &self.server.origin())
+            .field("step", &self.step())
+            .field("fetches", &self.fetches)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the text of a URL for a request.
+fn owned(text: &str) -> String {
+    text.to_owned()
+}

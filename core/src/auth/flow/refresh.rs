@@ -1,0 +1,240 @@
+//! The beginning of a flow: what is stored decides. And the refresh of a token, by one flow at a time.
+
+use alloc::format;
+
+use super::super::client_request::{AuthMethod, Client, ClientRequest};
+use super::super::record::{Registration, TokenRecord};
+use super::super::secret::Secret;
+use super::super::token::AccessToken;
+use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
+use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::url::Url;
+
+/// Seconds within which a token that was just issued and is refused is not renewed once more.
+const JUST_ISSUED: u64 = 60;
+
+impl Flow {
+    pub(super) fn start(&mut self) {
+        // A token for this server would travel in the clear.
+        if let Err(why) = self.policy().check("the URL of the server", &self.server) {
+            return self.invalid(Step::Challenge, why, "AUTH-061");
+        }
+        self.state = State::LoadingRecord;
+        self.emit(Event::Load { key: TokenRecord::key(&self.server) });
+    }
+
+    /// Reads the stored record; returns false if the flow failed.
+    fn read_record(&mut self, value: Option<&Secret>) -> bool {
+        self.record = match value.map(TokenRecord::parse).transpose() {
+            Ok(record) => record.filter(|record| self.fits(record)),
+            Err(why) => {
+                let why = format!("the stored tokens for this server are damaged: {why}");
+                let error = self.error(Step::Store, ErrorKind::Local(why.into()), "");
+                self.end_with(error);
+                return false;
+            }
+        };
+        true
+    }
+
+    /// Returns whether a record is of this client and names acceptable endpoints.
+    fn fits(&self, record: &TokenRecord) -> bool {
+        let fits_client = match (&self.config.credentials, record.registration) {
+            (Some(client), Registration::PreRegistered) => client.client_id == record.client_id,
+            (None, Registration::PreRegistered) | (Some(_), _) => false,
+            (None, Registration::MetadataDocument) => {
+                self.config.client_metadata.as_deref() == Some(&*record.client_id)
+            }
+            (None, Registration::Dynamic) => true,
+        };
+        fits_client && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
+    }
+
+    pub(super) fn record_loaded(&mut self, value: Option<&Secret>) {
+        if !self.read_record(value) {
+            return;
+        }
+        if matches!(self.trigger, Trigger::LogOut) {
+            return self.log_out();
+        }
+        if matches!(self.trigger, Trigger::LogIn { .. }) {
+            return self.discover();
+        }
+        if let Some(token) = self.usable_token() {
+            return self.end(Event::Authorized(token.into()));
+        }
+        let is_due = self.record.as_ref().is_some_and(|record| record.is_due(self.unix_secs()));
+        let can_refresh = self.record.as_ref().is_some_and(TokenRecord::is_refreshable);
+        match &self.trigger {
+            Trigger::Connect if !(is_due && can_refresh) => self.end(Event::NoToken),
+            Trigger::Connect => self.lock_record(),
+            Trigger::Due(_) | Trigger::Unauthorized { .. } if is_due && can_refresh => self.lock_record(),
+            Trigger::InsufficientScope { .. } => self.step_up(),
+            _ => self.discover(),
+        }
+    }
+
+    /// Returns the stored token if it is not the one that failed.
+    fn usable_token(&self) -> Option<AccessToken> {
+        let record = self.record.as_ref().filter(|record| !record.is_due(self.unix_secs()))?;
+        let is_other = |failed: &Secret| *failed != record.access_token;
+        let is_usable = match &self.trigger {
+            Trigger::Connect => true,
+            Trigger::Unauthorized { rejected, .. } => rejected.as_ref().is_none_or(is_other),
+            Trigger::Due(token) => is_other(token),
+            // Another flow may have stepped up in the meantime.
+            Trigger::InsufficientScope { rejected, .. } => {
+                let asked = self.challenged_scopes().ok().flatten();
+                is_other(rejected) && asked.is_some_and(|scopes| record.granted.contains_all(&scopes))
+            }
+            Trigger::LogIn { .. } | Trigger::LogOut => false,
+        };
+        is_usable.then(|| access_token(record))
+    }
+
+    /// Asks for more scopes, unless the token has what is asked for (AUTH-057).
+    fn step_up(&mut self) {
+        let asked = match self.challenged_scopes() {
+            Ok(scopes) => scopes.unwrap_or_default(),
+            Err(why) => return self.invalid(Step::Challenge, why, "RFC 6750, 3"),
+        };
+        // Scopes that were asked for before and not granted would not be granted now either.
+        if self.record.as_ref().is_some_and(|record| record.requested.contains_all(&asked)) {
+            let error = self.error(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
+            return self.end_with(error);
+        }
+        self.discover();
+    }
+
+    pub(super) fn lock_record(&mut self) {
+        self.state = State::LockingRecord;
+        self.emit(Event::Lock { key: TokenRecord::key(&self.server) });
+    }
+
+    /// Goes on with the record as it is under the lock: another process may have refreshed it.
+    pub(super) fn record_locked(&mut self, value: Option<&Secret>) {
+        self.is_locked = true;
+        if !self.read_record(value) {
+            return;
+        }
+        if let Some(token) = self.usable_token() {
+            return self.end(Event::Authorized(token.into()));
+        }
+        let Some(record) = self.record.clone() else { return self.removed() };
+        let Some(refresh_token) = record.refresh_token.clone() else { return self.removed() };
+        let Ok(endpoint) = Url::parse(&record.token_endpoint) else { return self.removed() };
+        let Some(client) = self.client_of(&record) else { return self.removed() };
+        self.dpop = record.dpop.clone();
+        let request = ClientRequest::new(endpoint, client, record.issuer.clone())
+            .param("grant_type", "refresh_token")
+            .param("refresh_token", refresh_token)
+            .param("resource", record.resource);
+        self.request(request, Purpose::Refresh);
+    }
+
+    /// Returns the client of a record, as it authenticates.
+    fn client_of(&self, record: &TokenRecord) -> Option<Client> {
+        let secret = match record.registration {
+            Registration::PreRegistered => self.config.credentials.as_ref()?.auth.secret(),
+            _ => record.client_secret.as_ref(),
+        };
+        let auth = match (&*record.auth_method, secret) {
+            ("none", _) => AuthMethod::None,
+            ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
+            ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
+            ("private_key_jwt", _) => self.config.credentials.as_ref()?.auth.key()?,
+            _ => return None,
+        };
+        Some(Client { id: record.client_id.clone(), auth })
+    }
+
+    /// Goes on after the tokens were removed, by this flow or by another process.
+    fn removed(&mut self) {
+        self.unlock();
+        self.authorize_again();
+    }
+
+    /// Gets another authorization, now that there is nothing to refresh.
+    pub(super) fn authorize_again(&mut self) {
+        self.record = None;
+        match self.trigger {
+            Trigger::Connect | Trigger::LogOut => self.end(Event::NoToken),
+            // What was discovered is still valid.
+            _ if self.issuer.is_some() => self.choose_client(),
+            _ => self.discover(),
+        }
+    }
+
+    /// Returns whether the token that was refused may be refreshed at the authorization server that was discovered;
+    /// fails if it was issued just now.
+    pub(super) fn refresh_after_discovery(&mut self) -> bool {
+        let (Trigger::Unauthorized { rejected: Some(_), .. }, Some(record), Some(issuer)) =
+            (&self.trigger, &self.record, &self.issuer)
+        else {
+            return false;
+        };
+        if record.issuer != issuer.issuer {
+            return false;
+        }
+        let age = self.unix_secs().saturating_sub(record.issued_at);
+        if age < JUST_ISSUED && !record.was_refreshed {
+            let why = "the server refuses a token that its authorization server issued just now";
+            self.invalid(Step::Challenge, why, "AUTH-057");
+            return true;
+        }
+        // A token that came by a refresh just now and is refused: a user has to authorize again.
+        if age < JUST_ISSUED || !record.is_refreshable() {
+            return false;
+        }
+        self.lock_record();
+        true
+    }
+
+    /// Handles the refusal of a refresh token.
+    pub(super) fn refresh_refused(&mut self, request: &ClientRequest, kind: ErrorKind) {
+        let is_gone = matches!(&kind, ErrorKind::Refused { code, .. }
+            if matches!(&**code, "invalid_grant" | "invalid_client" | "unauthorized_client"));
+        if is_gone {
+            // It will never work again: forget it, so that no later flow tries.
+            return self.remove_tokens(AfterRemoval::Authorize);
+        }
+        let error = Error::new(Step::Refresh, request.server(), kind, "");
+        self.end_with(error);
+    }
+
+    pub(super) fn remove_tokens(&mut self, then: AfterRemoval) {
+        self.state = State::RemovingTokens(then);
+        self.emit(Event::Save { key: TokenRecord::key(&self.server), value: None });
+    }
+
+    /// Revokes the stored tokens, then removes them (RFC 7009).
+    fn log_out(&mut self) {
+        let Some(record) = self.record.clone() else { return self.end(Event::NoToken) };
+        let endpoint = record
+            .revocation_endpoint
+            .as_deref()
+            .and_then(|url| self.policy().parse("revocation_endpoint", url).ok());
+        let (Some(endpoint), Some(client)) = (endpoint, self.client_of(&record)) else {
+            return self.remove_tokens(AfterRemoval::End);
+        };
+        let (token, hint) = match record.refresh_token {
+            Some(token) => (token, "refresh_token"),
+            None => (record.access_token, "access_token"),
+        };
+        let request = ClientRequest::new(endpoint, client, record.issuer)
+            .param("token", token)
+            .param("token_type_hint", hint);
+        self.request(request, Purpose::Revocation);
+    }
+}
+
+/// Returns the token of a record.
+pub(super) fn access_token(record: &TokenRecord) -> AccessToken {
+    AccessToken {
+        token: record.access_token.clone(),
+        dpop: record.dpop.clone(),
+        nonce: None,
+        renew_at: record.renew_at,
+        scopes: record.granted.clone(),
+    }
+}

@@ -1,0 +1,214 @@
+//! Grants without a user, the responses of token endpoints, and the record that is stored.
+
+use super::super::client_request::{Client, ClientRequest};
+use super::super::config::GrantType;
+use super::super::record::{Registration, TokenRecord, url_text};
+use super::super::request::FetchResponse;
+use super::super::secret::Secret;
+use super::super::token::{Expected, TokenResponse};
+use super::refresh::access_token;
+use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
+use crate::Instant;
+use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::url::Url;
+use alloc::string::String;
+
+/// The most seconds before its end at which a token is renewed.
+const MAX_MARGIN: u64 = 30;
+/// A short-lived token is renewed when this part of its lifetime is left.
+const MARGIN_PART: u64 = 5;
+
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+impl Flow {
+    /// Asks for a token for the client itself.
+    pub(super) fn request_for_client(&mut self) {
+        let Some(request) = self.token_request(Step::Token) else { return };
+        let request = request
+            .param("grant_type", "client_credentials")
+            .optional("scope", self.scope_param())
+            .param("resource", self.audience());
+        self.request(request, Purpose::Tokens(Step::Token));
+    }
+
+    /// Returns the value of `scope`; `None` if none is asked for.
+    pub(super) fn scope_param(&self) -> Option<String> {
+        (!self.scopes.is_empty()).then(|| self.scopes.to_text())
+    }
+
+    pub(super) fn need_assertion(&mut self) {
+        let audience = self.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
+        let request = match self.config.grant_type() {
+            GrantType::Enterprise(_) => AssertionRequest::IdToken,
+            _ => AssertionRequest::Assertion { audience },
+        };
+        self.state = State::AwaitingAssertion;
+        self.emit(Event::NeedAssertion(request));
+    }
+
+    /// Takes an assertion, after [`Event::NeedAssertion`].
+    pub fn handle_assertion(&mut self, now: Instant, assertion: Secret) {
+        self.tick(now);
+        if !matches!(self.state, State::AwaitingAssertion) {
+            return;
+        }
+        self.assertion = Some(assertion);
+        match self.config.grant_type() {
+            GrantType::Enterprise(_) => self.discover_provider(),
+            _ => self.present_assertion(),
+        }
+    }
+
+    /// Exchanges the identity token of the user for an assertion for the authorization server (RFC 8693).
+    pub(super) fn provider_ready(&mut self, endpoint: Url, issuer: String) {
+        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let Some(id_token) = self.assertion.take() else { return };
+        let Some(auth) = provider.client.auth.method(|method| method == "client_secret_basic", false) else {
+            return self.unsupported(Step::TokenExchange, "the client cannot authenticate", "RFC 8693, 2.1");
+        };
+        let client = Client { id: provider.client.client_id.clone(), auth };
+        let audience = self.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
+        let request = ClientRequest::new(endpoint, client, issuer)
+            .param("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
+            .param("requested_token_type", "urn:ietf:params:oauth:token-type:id-jag")
+            .param("audience", audience)
+            .param("resource", self.audience())
+            .optional("scope", self.scope_param())
+            .param("subject_token", id_token)
+            .param("subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
+        self.request(request, Purpose::TokenExchange);
+    }
+
+    /// Presents an assertion to the authorization server (RFC 7523, 2.1).
+    fn present_assertion(&mut self) {
+        let Some(assertion) = self.assertion.take() else { return };
+        let Some(request) = self.token_request(Step::Token) else { return };
+        let request = request
+            .param("grant_type", JWT_BEARER)
+            .param("assertion", assertion)
+            .optional("scope", self.scope_param())
+            .param("resource", self.audience());
+        self.request(request, Purpose::Tokens(Step::Token));
+    }
+
+    // ---- responses -------------------------------------------------------------------------------------------
+
+    pub(super) fn request_succeeded(
+        &mut self,
+        mut request: ClientRequest,
+        purpose: &Purpose,
+        response: &FetchResponse,
+    ) {
+        if !matches!(purpose, Purpose::TokenExchange) {
+            self.nonce = request.take_nonce();
+        }
+        let expected = match purpose {
+            Purpose::Device => return self.device_authorized(response),
+            Purpose::Revocation => return self.remove_tokens(AfterRemoval::End),
+            Purpose::TokenExchange => Expected::IdentityAssertion,
+            Purpose::Tokens(_) | Purpose::DevicePoll(_) | Purpose::Refresh => Expected::AccessToken,
+        };
+        let step = purpose.step();
+        match TokenResponse::parse(&response.body, expected) {
+            Ok(tokens) if expected == Expected::IdentityAssertion => {
+                self.assertion = Some(tokens.access_token);
+                self.present_assertion();
+            }
+            Ok(tokens) if matches!(purpose, Purpose::Refresh) => self.refreshed(tokens),
+            Ok(tokens) => self.authorized(tokens),
+            Err(kind) => self.end_with(Error::new(step, request.server(), kind, "RFC 6749, 5.1")),
+        }
+    }
+
+    pub(super) fn request_refused(&mut self, request: &ClientRequest, purpose: Purpose, kind: ErrorKind) {
+        let step = purpose.step();
+        match purpose {
+            Purpose::DevicePoll(poll) => self.device_refused(poll, request.server(), kind),
+            Purpose::Refresh => self.refresh_refused(request, kind),
+            Purpose::Revocation => {
+                // The tokens are forgotten here all the same.
+                let error = Error::new(step, request.server(), kind, "RFC 7009");
+                self.remove_tokens(AfterRemoval::Fail(error));
+            }
+            Purpose::Tokens(_) | Purpose::Device | Purpose::TokenExchange => {
+                self.end_with(Error::new(step, request.server(), kind, "RFC 6749, 5.2"));
+            }
+        }
+    }
+
+    /// Stores the tokens of a new authorization.
+    fn authorized(&mut self, tokens: TokenResponse) {
+        if self.lacks_binding(&tokens) {
+            return;
+        }
+        let (Some(issuer), Some(client)) = (&self.issuer, &self.client) else { return };
+        let record = TokenRecord {
+            resource: self.audience(),
+            issuer: issuer.issuer.clone(),
+            registration: client.registration,
+            client_id: client.client.id.clone(),
+            auth_method: client.client.auth.name().into(),
+            client_secret: client.secret.clone().filter(|_| client.registration == Registration::Dynamic),
+            token_endpoint: issuer.token_endpoint.as_ref().map(url_text).unwrap_or_default(),
+            revocation_endpoint: issuer.revocation_endpoint.as_ref().map(url_text),
+            requested: self.scopes.clone(),
+            granted: self.scopes.clone(),
+            access_token: Secret::new(""),
+            dpop: None,
+            refresh_token: None,
+            issued_at: 0,
+            renew_at: None,
+            expires_at: None,
+            was_refreshed: false,
+        };
+        self.save_tokens(record, tokens, false);
+    }
+
+    /// Stores the tokens of a refresh. A server that does not rotate sends no refresh token.
+    fn refreshed(&mut self, tokens: TokenResponse) {
+        if let Some(record) = self.record.clone() {
+            if !self.lacks_binding(&tokens) {
+                self.save_tokens(record, tokens, true);
+            }
+        }
+    }
+
+    /// Returns whether a token is not bound although it has to be; the flow then failed.
+    fn lacks_binding(&mut self, tokens: &TokenResponse) -> bool {
+        let must_bind = self.config.dpop == super::super::config::DpopMode::Always;
+        if tokens.is_dpop && self.dpop.is_none() {
+            self.invalid(Step::Token, "`token_type` is DPoP, but no key was offered", "RFC 9449, 5");
+            return true;
+        }
+        if must_bind && !tokens.is_dpop {
+            self.unsupported(Step::Token, "the token is not bound to the key", "RFC 9449, 5");
+            return true;
+        }
+        false
+    }
+
+    fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse, was_refreshed: bool) {
+        let now = self.unix_secs();
+        // A public client has to use the key for its refresh token, too (RFC 9449, 5).
+        record.dpop = self.dpop.clone().filter(|_| tokens.is_dpop);
+        record.access_token = tokens.access_token;
+        record.refresh_token = tokens.refresh_token.or(record.refresh_token);
+        record.granted = tokens.scopes.unwrap_or(record.granted);
+        record.issued_at = now;
+        record.expires_at = tokens.expires_in.map(|lifetime| now.saturating_add(lifetime));
+        record.renew_at = tokens.expires_in.map(|lifetime| {
+            let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
+            now.saturating_add(lifetime - margin)
+        });
+        record.was_refreshed = was_refreshed;
+        let (key, value) = (TokenRecord::key(&self.server), Some(record.to_secret()));
+        self.state = State::SavingTokens(record);
+        self.emit(Event::Save { key, value });
+    }
+
+    /// Hands out the token once it is stored: a rotated refresh token must not be lost (AUTH-063).
+    pub(super) fn tokens_saved(&mut self, record: &TokenRecord) {
+        let token = access_token(record);
+        self.end(Event::Authorized(token.into()));
+    }
+}

@@ -1,0 +1,221 @@
+//! JSON Web Tokens that a client signs: assertions (RFC 7523) and DPoP proofs (RFC 9449).
+
+use alloc::string::String;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+
+use super::signing::Algorithm;
+use crate::json::write_str;
+
+/// Returns the Base64url text of `bytes`, without padding (RFC 7515, 2).
+pub(crate) fn base64url(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Returns the Base64url text of the SHA-256 digest of `text`.
+pub(super) fn digest(text: &str) -> String {
+    base64url(&Sha256::digest(text.as_bytes()))
+}
+
+/// A JSON object under construction.
+pub(super) struct JsonObject {
+    text: alloc::vec::Vec<u8>,
+}
+
+impl JsonObject {
+    pub(super) fn new() -> Self {
+        Self { text: alloc::vec![b'{'] }
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.text.len() > 1 {
+            self.text.push(b',');
+        }
+        write_str(&mut self.text, name);
+        self.text.push(b':');
+    }
+
+    /// Adds a member with a string.
+    pub(super) fn string(&mut self, name: &str, value: &str) -> &mut Self {
+        self.name(name);
+        write_str(&mut self.text, value);
+        self
+    }
+
+    /// Adds a member with a string, if there is one.
+    pub(super) fn optional(&mut self, name: &str, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(value) => self.string(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds a member with a number.
+    pub(super) fn number(&mut self, name: &str, value: u64) -> &mut Self {
+        self.raw(name, itoa::Buffer::new().format(value))
+    }
+
+    /// Adds a member with an array of strings.
+    pub(super) fn strings<'s>(&mut self, name: &str, values: impl IntoIterator<Item = &'s str>) -> &mut Self {
+        self.name(name);
+        self.text.push(b'[');
+        for (at, value) in values.into_iter().enumerate() {
+            if at > 0 {
+                self.text.push(b',');
+            }
+            write_str(&mut self.text, value);
+        }
+        self.text.push(b']');
+        self
+    }
+
+    /// Adds a member whose value is JSON text.
+    pub(super) fn raw(&mut self, name: &str, json: &str) -> &mut Self {
+        self.name(name);
+        self.text.extend_from_slice(json.as_bytes());
+        self
+    }
+
+    /// Returns the text of the object.
+    pub(super) fn finish(mut self) -> String {
+        self.text.push(b'}');
+        // Made of strings: it is UTF-8.
+        String::from_utf8(self.text).unwrap_or_default()
+    }
+}
+
+/// Returns the public key as a JWK, with its members in the order of a thumbprint (RFC 7638).
+fn jwk(public: &[u8; 64]) -> String {
+    let (x, y) = public.split_at(32);
+    let mut jwk = JsonObject::new();
+    jwk.string("crv", "P-256").string("kty", "EC").string("x", &base64url(x)).string("y", &base64url(y));
+    jwk.finish()
+}
+
+/// Returns the thumbprint of a public key: the value of `jkt` (RFC 9449, 6.1).
+pub(super) fn thumbprint(public: &[u8; 64]) -> String {
+    digest(&jwk(public))
+}
+
+/// The claims of a DPoP proof (RFC 9449, 4.2).
+pub(crate) struct ProofClaims<'a> {
+    /// A value that is unique to the proof.
+    pub(crate) id: &'a str,
+    pub(crate) method: &'a str,
+    /// The URL of the request without query and fragment.
+    pub(crate) url: &'a str,
+    /// Unix time, in seconds.
+    pub(crate) issued_at: u64,
+    pub(crate) nonce: Option<&'a str>,
+    pub(crate) access_token: Option<&'a str>,
+}
+
+impl ProofClaims<'_> {
+    /// Returns the signing input of the proof.
+    pub(crate) fn signing_input(&self, public: &[u8; 64]) -> String {
+        let mut header = JsonObject::new();
+        header.string("typ", "dpop+jwt").string("alg", Algorithm::Es256.name()).raw("jwk", &jwk(public));
+        let mut claims = JsonObject::new();
+        claims.string("jti", self.id).string("htm", self.method).string("htu", self.url);
+        claims.number("iat", self.issued_at).optional("nonce", self.nonce);
+        claims.optional("ath", self.access_token.map(digest).as_deref());
+        signing_input(header, claims)
+    }
+}
+
+/// The claims of the assertion by which a client authenticates (RFC 7523, 3).
+pub(super) struct AssertionClaims<'a> {
+    pub(super) id: &'a str,
+    pub(super) client_id: &'a str,
+    /// The issuer of the authorization server.
+    pub(super) audience: &'a str,
+    /// Unix time, in seconds.
+    pub(super) issued_at: u64,
+    /// Lifetime, in seconds.
+    pub(super) lifetime: u64,
+}
+
+impl AssertionClaims<'_> {
+    /// Returns the signing input of the assertion.
+    pub(super) fn signing_input(&self, algorithm: Algorithm, key_id: Option<&str>) -> String {
+        let mut header = JsonObject::new();
+        header.string("typ", "JWT").string("alg", algorithm.name()).optional("kid", key_id);
+        let mut claims = JsonObject::new();
+        claims.string("iss", self.client_id).string("sub", self.client_id).string("aud", self.audience);
+        claims.string("jti", self.id).number("iat", self.issued_at);
+        claims.number("exp", self.issued_at.saturating_add(self.lifetime));
+        signing_input(header, claims)
+    }
+}
+
+fn signing_input(header: JsonObject, claims: JsonObject) -> String {
+    let mut text = base64url(header.finish().as_bytes());
+    text.push('.');
+    text.push_str(&base64url(claims.finish().as_bytes()));
+    text
+}
+
+/// Returns the JWS of a signing input and its signature.
+pub(crate) fn join(mut signing_input: String, signature: &[u8]) -> String {
+    signing_input.push('.');
+    signing_input.push_str(&base64url(signature));
+    signing_input
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn decoded(part: &str) -> String {
+        String::from_utf8(URL_SAFE_NO_PAD.decode(part).expect("Base64")).expect("text")
+    }
+
+    #[test]
+    fn pkce_challenge_is_that_of_rfc_7636() {
+        // RFC 7636, appendix B.
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        assert_eq!(digest(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn thumbprint_is_that_of_rfc_9449() {
+        // RFC 9449, 4.1 and 6.1.
+        let decode = |text| URL_SAFE_NO_PAD.decode(text).expect("Base64");
+        let mut public: Vec<u8> = decode("l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs");
+        public.extend(decode("9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA"));
+        let public: [u8; 64] = public.try_into().expect("64 bytes");
+        assert_eq!(thumbprint(&public), "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I");
+    }
+
+    #[test]
+    fn proofs_and_assertions_have_their_claims() {
+        let proof = ProofClaims {
+            id: "j",
+            method: "POST",
+            url: "https://as/token",
+            issued_at: 7,
+            nonce: Some("n\""),
+            access_token: Some("token"),
+        };
+        let input = proof.signing_input(&[0; 64]);
+        let (header, claims) = input.split_once('.').expect("two parts");
+        assert!(
+            decoded(header)
+                .starts_with(r#"{"typ":"dpop+jwt","alg":"ES256","jwk":{"crv":"P-256","kty":"EC","x":"#)
+        );
+        assert_eq!(
+            decoded(claims),
+            r#"{"jti":"j","htm":"POST","htu":"https://as/token","iat":7,"nonce":"n\"","ath":"PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A"}"#
+        );
+        let assertion =
+            AssertionClaims { id: "j", client_id: "c", audience: "https://as", issued_at: 7, lifetime: 60 };
+        let input = assertion.signing_input(Algorithm::Rs256, Some("k"));
+        let (header, claims) = input.split_once('.').expect("two parts");
+        assert_eq!(decoded(header), r#"{"typ":"JWT","alg":"RS256","kid":"k"}"#);
+        assert_eq!(decoded(claims), r#"{"iss":"c","sub":"c","aud":"https://as","jti":"j","iat":7,"exp":67}"#);
+        assert_eq!(join(String::from("a.b"), &[255]), "a.b._w");
+    }
+}

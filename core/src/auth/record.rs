@@ -1,0 +1,315 @@
+//! What a client stores: the tokens for an MCP server, and its registration at an authorization server.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::document::{Defect, Document};
+use super::jose::{JsonObject, base64url};
+use super::locations;
+use super::scope::Scopes;
+use super::secret::Secret;
+use super::signing::DpopKey;
+use crate::url::Url;
+
+/// Version of the stored form.
+const VERSION: u64 = 1;
+
+/// How a client got its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Registration {
+    /// By its configuration.
+    PreRegistered,
+    /// It is the URL of a client id metadata document.
+    MetadataDocument,
+    /// By dynamic client registration.
+    Dynamic,
+}
+
+impl Registration {
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PreRegistered => "pre-registered",
+            Self::MetadataDocument => "metadata-document",
+            Self::Dynamic => "dynamic",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::PreRegistered, Self::MetadataDocument, Self::Dynamic].into_iter().find(|r| r.name() == name)
+    }
+}
+
+/// The tokens for one MCP server, as they are stored.
+///
+/// A flow reads and writes this form; an application may read it to show what is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    pub(super) resource: String,
+    pub(super) issuer: String,
+    pub(super) registration: Registration,
+    pub(super) client_id: String,
+    /// How the client authenticates, by its name in metadata.
+    pub(super) auth_method: String,
+    /// The secret of a dynamic registration.
+    pub(super) client_secret: Option<Secret>,
+    pub(super) token_endpoint: String,
+    pub(super) revocation_endpoint: Option<String>,
+    /// The scopes that were asked for.
+    pub(super) requested: Scopes,
+    /// The scopes that were granted.
+    pub(super) granted: Scopes,
+    pub(super) access_token: Secret,
+    pub(super) dpop: Option<DpopKey>,
+    pub(super) refresh_token: Option<Secret>,
+    /// Unix times, in seconds.
+    pub(super) issued_at: u64,
+    pub(super) renew_at: Option<u64>,
+    pub(super) expires_at: Option<u64>,
+    /// Whether the access token came by a refresh token.
+    pub(super) was_refreshed: bool,
+}
+
+impl TokenRecord {
+    /// Returns the key under which the tokens for a server are stored.
+    #[must_use]
+    pub fn key(server: &Url) -> String {
+        format!("token {}", locations::canonical(server))
+    }
+
+    /// Reads a stored record.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the defect, without secrets.
+    pub fn parse(stored: &Secret) -> Result<Self, Cow<'static, str>> {
+        let document = Document::parse(stored.expose().as_bytes())?;
+        check_version(&document)?;
+        let scopes = |name: &str| -> Result<Scopes, Defect> {
+            Scopes::parse(&document.string(name)?.unwrap_or_default())
+                .map_err(|why| format!("`{name}`: {why}").into())
+        };
+        let secret = |name: &str| Ok::<_, Defect>(document.string(name)?.map(Secret::from));
+        Ok(Self {
+            resource: document.required_string("resource")?,
+            issuer: document.required_string("issuer")?,
+            registration: Registration::from_name(&document.required_string("registration")?)
+                .ok_or("`registration` is unknown")?,
+            client_id: document.required_string("client_id")?,
+            auth_method: document.required_string("auth_method")?,
+            client_secret: secret("client_secret")?,
+            token_endpoint: document.required_string("token_endpoint")?,
+            revocation_endpoint: document.string("revocation_endpoint")?,
+            requested: scopes("requested")?,
+            granted: scopes("granted")?,
+            access_token: document.required_string("access_token")?.into(),
+            dpop: read_key(&document)?,
+            refresh_token: secret("refresh_token")?,
+            issued_at: document.seconds("issued_at")?.unwrap_or(0),
+            renew_at: document.seconds("renew_at")?,
+            expires_at: document.seconds("expires_at")?,
+            was_refreshed: document.boolean("was_refreshed")?,
+        })
+    }
+
+    pub(super) fn to_secret(&self) -> Secret {
+        let mut out = JsonObject::new();
+        out.number("version", VERSION).string("resource", &self.resource).string("issuer", &self.issuer);
+        out.string("registration", self.registration.name()).string("client_id", &self.client_id);
+        out.string("auth_method", &self.auth_method);
+        out.optional("client_secret", self.client_secret.as_ref().map(Secret::expose));
+        out.string("token_endpoint", &self.token_endpoint);
+        out.optional("revocation_endpoint", self.revocation_endpoint.as_deref());
+        out.string("requested", &self.requested.to_text()).string("granted", &self.granted.to_text());
+        out.string("access_token", self.access_token.expose());
+        if let Some(key) = &self.dpop {
+            out.string("dpop_private", key.private.expose()).string("dpop_public", &base64url(&key.public));
+        }
+        out.optional("refresh_token", self.refresh_token.as_ref().map(Secret::expose));
+        out.number("issued_at", self.issued_at);
+        for (name, time) in [("renew_at", self.renew_at), ("expires_at", self.expires_at)] {
+            if let Some(time) = time {
+                out.number(name, time);
+            }
+        }
+        out.raw("was_refreshed", if self.was_refreshed { "true" } else { "false" });
+        out.finish().into()
+    }
+
+    /// Returns whether the access token is due to be renewed at a Unix time.
+    pub(super) fn is_due(&self, unix_secs: u64) -> bool {
+        self.renew_at.is_some_and(|at| at <= unix_secs)
+    }
+
+    /// Returns the identifier of the MCP server for its authorization server.
+    #[must_use]
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// Returns the issuer of the tokens.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Returns the client id.
+    #[must_use]
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// Returns how the client got its id.
+    #[must_use]
+    pub const fn registration(&self) -> Registration {
+        self.registration
+    }
+
+    /// Returns the granted scopes.
+    #[must_use]
+    pub const fn scopes(&self) -> &Scopes {
+        &self.granted
+    }
+
+    /// Returns when the access token expires (Unix time in seconds), if the server said so.
+    #[must_use]
+    pub const fn expires_at(&self) -> Option<u64> {
+        self.expires_at
+    }
+
+    /// Returns whether there is a refresh token.
+    #[must_use]
+    pub const fn is_refreshable(&self) -> bool {
+        self.refresh_token.is_some()
+    }
+
+    /// Returns whether the tokens are bound to a key (DPoP).
+    #[must_use]
+    pub const fn is_dpop(&self) -> bool {
+        self.dpop.is_some()
+    }
+}
+
+/// A dynamic registration at one authorization server, as it is stored (AUTH-039).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClientRecord {
+    pub(super) client_id: String,
+    pub(super) auth_method: String,
+    pub(super) secret: Option<Secret>,
+    /// Empty if the client was registered for a flow without one.
+    pub(super) redirect_uri: String,
+    /// When the secret expires: Unix time in seconds.
+    pub(super) expires_at: Option<u64>,
+}
+
+impl ClientRecord {
+    /// Returns the key under which the registration at an authorization server is stored.
+    pub(super) fn key(issuer: &str) -> String {
+        format!("client {issuer}")
+    }
+
+    pub(super) fn parse(stored: &Secret) -> Result<Self, Defect> {
+        let document = Document::parse(stored.expose().as_bytes())?;
+        check_version(&document)?;
+        Ok(Self {
+            client_id: document.required_string("client_id")?,
+            auth_method: document.required_string("auth_method")?,
+            secret: document.string("client_secret")?.map(Secret::from),
+            redirect_uri: document.string("redirect_uri")?.unwrap_or_default(),
+            expires_at: document.seconds("expires_at")?,
+        })
+    }
+
+    pub(super) fn to_secret(&self) -> Secret {
+        let mut out = JsonObject::new();
+        out.number("version", VERSION).string("client_id", &self.client_id);
+        out.string("auth_method", &self.auth_method);
+        out.optional("client_secret", self.secret.as_ref().map(Secret::expose));
+        out.string("redirect_uri", &self.redirect_uri);
+        if let Some(at) = self.expires_at {
+            out.number("expires_at", at);
+        }
+        out.finish().into()
+    }
+}
+
+fn check_version(document: &Document) -> Result<(), Defect> {
+    match document.seconds("version")? {
+        Some(VERSION) => Ok(()),
+        _ => Err("its version is unknown".into()),
+    }
+}
+
+fn read_key(document: &Document) -> Result<Option<DpopKey>, Defect> {
+    let Some((private, public)) = document.string("dpop_private")?.zip(document.string("dpop_public")?)
+    else {
+        return Ok(None);
+    };
+    let public = URL_SAFE_NO_PAD.decode(public).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+    match public {
+        Some(public) => Ok(Some(DpopKey { private: private.into(), public })),
+        None => Err("`dpop_public` is not a key".into()),
+    }
+}
+
+/// Returns a URL as it is stored.
+pub(super) fn url_text(url: &Url) -> String {
+    format!("{}{}", url.origin(), url.target())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> TokenRecord {
+        TokenRecord {
+            resource: "https://h/mcp".into(),
+            issuer: "https://as".into(),
+            registration: Registration::Dynamic,
+            client_id: "c".into(),
+            auth_method: "client_secret_post".into(),
+            client_secret: Some("cs3cret".into()),
+            token_endpoint: "https://as/token".into(),
+            revocation_endpoint: None,
+            requested: Scopes::parse("a b").expect("scopes"),
+            granted: Scopes::parse("a").expect("scopes"),
+            access_token: "ts3cret".into(),
+            dpop: Some(DpopKey { private: "ps3cret".into(), public: [9; 64] }),
+            refresh_token: Some("rs3cret".into()),
+            issued_at: 5,
+            renew_at: Some(10),
+            expires_at: Some(11),
+            was_refreshed: true,
+        }
+    }
+
+    // covers: SEC-019, AUTH-064
+    #[test]
+    fn records_are_read_as_they_were_written_and_shown_without_secrets() {
+        let stored = record().to_secret();
+        assert_eq!(TokenRecord::parse(&stored), Ok(record()));
+        assert!(!format!("{:?} {stored:?}", record()).contains("s3cret"));
+        let client = ClientRecord {
+            client_id: "c".into(),
+            auth_method: "none".into(),
+            secret: None,
+            redirect_uri: "http://127.0.0.1:1/callback".into(),
+            expires_at: Some(3),
+        };
+        assert_eq!(ClientRecord::parse(&client.to_secret()), Ok(client));
+    }
+
+    #[test]
+    fn damaged_records_are_named() {
+        for bad in ["", "{}", "[]", r#"{"version":2}"#, r#"{"version":1,"resource":"r"}"#] {
+            assert!(TokenRecord::parse(&bad.into()).is_err(), "{bad}");
+            assert!(ClientRecord::parse(&bad.into()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The metadata of an authorization server (RFC 8414, OpenID Connect Discovery 1.0).
+
+use alloc::borrow::{Cow, ToOwned as _};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::document::{Defect, Document};
+use super::locations::UrlPolicy;
+use super::scope::Scopes;
+use crate::url::Url;
+
+/// The metadata of an authorization server, as far as a client uses it. Every URL has passed the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerMetadata {
+    /// The issuer, byte for byte.
+    pub(super) issuer: String,
+    pub(super) authorization_endpoint: Option<Url>,
+    pub(super) token_endpoint: Option<Url>,
+    pub(super) registration_endpoint: Option<Url>,
+    pub(super) device_authorization_endpoint: Option<Url>,
+    pub(super) revocation_endpoint: Option<Url>,
+    pub(super) scopes: Scopes,
+    pub(super) auth_methods: Option<Vec<String>>,
+    pub(super) supports_pkce: bool,
+    pub(super) supports_client_metadata: bool,
+    pub(super) sends_issuer: bool,
+    pub(super) supports_dpop: bool,
+}
+
+impl ServerMetadata {
+    /// Reads the document of `issuer`; the error names the rule that it breaks.
+    pub(super) fn parse(
+        body: &[u8],
+        issuer: &str,
+        policy: &UrlPolicy<'_>,
+    ) -> Result<Self, (Defect, &'static str)> {
+        let rfc = |why| (why, "RFC 8414");
+        let document = Document::parse(body).map_err(rfc)?;
+        // AUTH-030: byte for byte, before anything else of the document is looked at.
+        match document.string("issuer").map_err(rfc)? {
+            Some(found) if found == issuer => {}
+            Some(found) => {
+                let shown = Url::redacted(&found);
+                return Err((
+                    format!("`issuer` is {shown}, not {}", Url::redacted(issuer)).into(),
+                    "AUTH-030",
+                ));
+            }
+            None => return Err((Cow::Borrowed("`issuer` is missing"), "AUTH-030")),
+        }
+        let endpoint = |name: &str| match document.string(name).map_err(rfc)? {
+            Some(text) => policy.parse(name, &text).map(Some).map_err(|why| (why, "AUTH-061")),
+            None => Ok(None),
+        };
+        let strings = |name: &str| document.strings(name).map_err(rfc);
+        let lists = |list: Option<&Vec<String>>, value: &str| {
+            list.is_some_and(|list| list.iter().any(|other| other == value))
+        };
+        let mut scopes = Scopes::new();
+        for scope in strings("scopes_supported")?.iter().flatten() {
+            // Only a known scope is looked for here; the others may be anything.
+            let _ = scopes.add(scope);
+        }
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            authorization_endpoint: endpoint("authorization_endpoint")?,
+            token_endpoint: endpoint("token_endpoint")?,
+            registration_endpoint: endpoint("registration_endpoint")?,
+            device_authorization_endpoint: endpoint("device_authorization_endpoint")?,
+            revocation_endpoint: endpoint("revocation_endpoint")?,
+            scopes,
+            auth_methods: strings("token_endpoint_auth_methods_supported")?,
+            supports_pkce: lists(strings("code_challenge_methods_supported")?.as_ref(), "S256"),
+            supports_client_metadata: document
+                .boolean("client_id_metadata_document_supported")
+                .map_err(rfc)?,
+            sends_issuer: document.boolean("authorization_response_iss_parameter_supported").map_err(rfc)?,
+            supports_dpop: lists(strings("dpop_signing_alg_values_supported")?.as_ref(), "ES256"),
+        })
+    }
+
+    /// Returns the default endpoints of a server without metadata, which 2025-03-26 allows (AUTH-014).
+    ///
+    /// PKCE is used all the same.
+    pub(super) fn default_endpoints(server: &Url) -> Self {
+        let origin = server.origin();
+        let endpoint = |path: &str| Url::parse(&format!("{origin}{path}")).ok();
+        Self {
+            issuer: format!("{origin}"),
+            authorization_endpoint: endpoint("/authorize"),
+            token_endpoint: endpoint("/token"),
+            registration_endpoint: endpoint("/register"),
+            device_authorization_endpoint: None,
+            revocation_endpoint: None,
+            scopes: Scopes::new(),
+            auth_methods: None,
+            supports_pkce: true,
+            supports_client_metadata: false,
+            sends_issuer: false,
+            supports_dpop: false,
+        }
+    }
+
+    /// Returns whether the token endpoint supports a way of client authentication.
+    ///
+    /// A server that lists none supports `client_secret_basic` (RFC 8414, 2).
+    pub(super) fn supports_auth(&self, method: &str) -> bool {
+        match &self.auth_methods {
+            Some(methods) => methods.iter().any(|other| other == method),
+            None => method == "client_secret_basic",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ISSUER: &str = "https://as/t";
+
+    fn read(body: &str) -> Result<ServerMetadata, (Defect, &'static str)> {
+        let server = Url::parse("https://h/mcp").expect("a URL");
+        ServerMetadata::parse(
+            body.as_bytes(),
+            ISSUER,
+            &UrlPolicy { server: server.origin(), http_hosts: &[] },
+        )
+    }
+
+    // covers: AUTH-030
+    #[test]
+    fn the_issuer_is_equal_byte_for_byte() {
+        assert!(read(r#"{"issuer":"https://as/t"}"#).is_ok());
+        for body in [
+            "{}",
+            r#"{"issuer":null}"#,
+            r#"{"issuer":"https://as/t/"}"#,
+            r#"{"issuer":"https://AS/t"}"#,
+            r#"{"issuer":"https://as:443/t"}"#,
+            r#"{"issuer":"https://as/%74"}"#,
+            r#"{"issuer":"https://attacker.example"}"#,
+            r#"{"issuer":["https://as/t"]}"#,
+        ] {
+            let (why, _) = read(body).expect_err(body);
+            assert!(why.contains("`issuer`"), "{body}: {why}");
+        }
+    }
+
+    // covers: AUTH-061, SEC-014
+    #[test]
+    fn endpoints_are_checked() {
+        for (name, url) in [
+            ("token_endpoint", "http://as/token"),
+            ("token_endpoint", "https://127.0.0.1/token"),
+            ("authorization_endpoint", "javascript:alert(1)"),
+            ("registration_endpoint", "file:///x"),
+            ("device_authorization_endpoint", "https://169.254.169.254/"),
+            ("revocation_endpoint", "data:,x"),
+        ] {
+            let (why, rule) = read(&format!(r#"{{"issuer":"{ISSUER}","{name}":"{url}"}}"#)).expect_err(url);
+            assert!(why.contains(name) && rule == "AUTH-061", "{why}");
+        }
+    }
+
+    #[test]
+    fn abilities_are_read() {
+        let found = read(
+            r#"{"issuer":"https://as/t","token_endpoint":"https://login.as/token",
+                "code_challenge_methods_supported":["plain","S256"],"scopes_supported":["offline_access"],
+                "token_endpoint_auth_methods_supported":["none"],
+                "client_id_metadata_document_supported":true,"dpop_signing_alg_values_supported":["RS256"]}"#,
+        )
+        .expect("metadata");
+        assert!(
+            found.supports_pkce
+                && found.supports_client_metadata
+                && !found.supports_dpop
+                && !found.sends_issuer
+        );
+        assert!(found.supports_auth("none") && !found.supports_auth("client_secret_basic"));
+        assert!(found.scopes.contains("offline_access"));
+        assert!(
+            !read(r#"{"issuer":"https://as/t","code_challenge_methods_supported":["plain"]}"#)
+                .expect("metadata")
+                .supports_pkce
+        );
+    }
+}

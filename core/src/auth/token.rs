@@ -1,0 +1,165 @@
+//! Access tokens, and the responses of token endpoints.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use super::document::Document;
+use super::request::FetchResponse;
+use super::scope::Scopes;
+use super::secret::Secret;
+use super::signing::DpopKey;
+use crate::ascii::AsciiCaseExt as _;
+use crate::error::authorization::{ErrorKind, clipped};
+
+/// An access token for one MCP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccessToken {
+    /// The token.
+    pub token: Secret,
+    /// The key that the token is bound to; without one it is a bearer token.
+    pub dpop: Option<DpopKey>,
+    /// The nonce that the MCP server asked for last, if it is known.
+    pub nonce: Option<String>,
+    /// The time at which the token should be renewed, shortly before it expires: Unix time in seconds.
+    pub renew_at: Option<u64>,
+    /// The scopes that were granted, or asked for if the server did not say.
+    pub scopes: Scopes,
+}
+
+/// A successful response of a token endpoint (RFC 6749, 5.1).
+#[derive(Debug)]
+pub(super) struct TokenResponse {
+    pub(super) access_token: Secret,
+    /// Whether the token is bound to the key of the request.
+    pub(super) is_dpop: bool,
+    pub(super) refresh_token: Option<Secret>,
+    /// Lifetime in seconds.
+    pub(super) expires_in: Option<u64>,
+    pub(super) scopes: Option<Scopes>,
+}
+
+/// The token type that a request expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    AccessToken,
+    /// An identity assertion for an authorization server (RFC 8693, `N_A`).
+    IdentityAssertion,
+}
+
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+impl TokenResponse {
+    /// Reads a response with status 200.
+    pub(super) fn parse(body: &[u8], expected: Expected) -> Result<Self, ErrorKind> {
+        let document = Document::parse(body).map_err(ErrorKind::Invalid)?;
+        let token = document.required_string("access_token").map_err(ErrorKind::Invalid)?;
+        // A token goes into a field of each request: RFC 6750, 2.1 has no character outside of this range.
+        if !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(ErrorKind::Invalid("`access_token` has characters that no token may have".into()));
+        }
+        let kind = document.required_string("token_type").map_err(ErrorKind::Invalid)?;
+        let is_dpop = kind.eq_ignore_case("dpop");
+        match expected {
+            Expected::AccessToken if is_dpop || kind.eq_ignore_case("bearer") => {}
+            Expected::IdentityAssertion => {
+                let issued = document.string("issued_token_type").map_err(ErrorKind::Invalid)?;
+                if issued.as_deref() != Some(ID_JAG) {
+                    return Err(ErrorKind::Invalid(
+                        "`issued_token_type` is not an identity assertion".into(),
+                    ));
+                }
+            }
+            Expected::AccessToken => {
+                return Err(ErrorKind::Invalid("`token_type` is neither Bearer nor DPoP".into()));
+            }
+        }
+        let refresh_token = document.string("refresh_token").map_err(ErrorKind::Invalid)?;
+        if refresh_token.as_ref().is_some_and(|token| !token.bytes().all(|b| (0x20..0x7f).contains(&b))) {
+            return Err(ErrorKind::Invalid("`refresh_token` has characters that no token may have".into()));
+        }
+        Ok(Self {
+            access_token: token.into(),
+            is_dpop,
+            refresh_token: refresh_token.filter(|token| !token.is_empty()).map(Secret::from),
+            expires_in: document.seconds("expires_in").map_err(ErrorKind::Invalid)?,
+            scopes: document.scope().map_err(ErrorKind::Invalid)?,
+        })
+    }
+}
+
+/// Returns the reason of a response that is no success (RFC 6749, 5.2).
+pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
+    let described = || {
+        let document = Document::parse(&response.body).ok()?;
+        let code = document.required_string("error").ok()?;
+        let description = document.string("error_description").ok().flatten();
+        Some(refused(&code, description.as_deref()))
+    };
+    match response.status {
+        400..=499 => described().unwrap_or(ErrorKind::Status(response.status)),
+        status => ErrorKind::Status(status),
+    }
+}
+
+/// Returns an OAuth error in a form that can be shown.
+pub(super) fn refused(code: &str, description: Option<&str>) -> ErrorKind {
+    let shown: Option<Box<str>> = description.filter(|text| !text.is_empty()).map(clipped);
+    ErrorKind::Refused { code: clipped(code), description: shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn read(body: &str) -> Result<TokenResponse, ErrorKind> {
+        TokenResponse::parse(body.as_bytes(), Expected::AccessToken)
+    }
+
+    #[test]
+    fn token_responses_are_read_strictly() {
+        let found = read(
+            r#"{"access_token":"t","token_type":"bearer","expires_in":60,"refresh_token":"r","scope":"a b"}"#,
+        )
+        .expect("a token");
+        assert_eq!(found.access_token.expose(), "t");
+        assert!(!found.is_dpop);
+        assert_eq!(found.expires_in, Some(60));
+        assert_eq!(found.scopes.expect("scopes").to_text(), "a b");
+        for body in [
+            r#"{"token_type":"Bearer"}"#,
+            r#"{"access_token":"","token_type":"Bearer"}"#,
+            r#"{"access_token":"a\nb","token_type":"Bearer"}"#,
+            r#"{"access_token":"a b","token_type":"Bearer"}"#,
+            r#"{"access_token":"t"}"#,
+            r#"{"access_token":"t","token_type":"mac"}"#,
+            r#"{"access_token":"t","token_type":"Bearer","refresh_token":"\n"}"#,
+            r#"{"access_token":"t","token_type":"Bearer","scope":"a\"b"}"#,
+            r#"{"access_token":"t","token_type":"Bearer","expires_in":-1}"#,
+            r#"{"access_token":"t","access_token":"u","token_type":"Bearer"}"#,
+            "<html>",
+        ] {
+            assert!(read(body).is_err(), "{body}");
+        }
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn errors_and_debug_output_hold_no_token() {
+        let found = read(r#"{"access_token":"s3cret","token_type":"Bearer","refresh_token":"s3cret"}"#);
+        assert!(!format!("{found:?}").contains("s3cret"));
+        let bad = read(r#"{"access_token":"s3cret\n","token_type":"Bearer"}"#).expect_err("a newline");
+        assert!(!format!("{bad:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn refusals_have_the_code_of_the_server() {
+        let response =
+            |status, body: &str| FetchResponse { status, body: body.into(), ..FetchResponse::default() };
+        let found = refusal(&response(400, r#"{"error":"invalid_grant","error_description":"gone"}"#));
+        assert_eq!(found, refused("invalid_grant", Some("gone")));
+        assert_eq!(refusal(&response(400, "<html>")), ErrorKind::Status(400));
+        assert_eq!(refusal(&response(502, r#"{"error":"x"}"#)), ErrorKind::Status(502));
+    }
+}

@@ -1,0 +1,210 @@
+//! Why an authorization failed: at which step, at which server, by which rule.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+use super::quoted;
+
+/// The reason why a [`Fetch`](crate::auth::Fetch) has no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchFailure {
+    /// There was no connection, or it broke.
+    #[error("{0}")]
+    Unreachable(Box<str>),
+    /// There was no whole response in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The policy permits none of the addresses of the host.
+    #[error("the host has no address that this server may refer to ({0})")]
+    Forbidden(Box<str>),
+    /// The body is larger than the policy permits.
+    #[error("the answer is too large")]
+    TooLarge,
+}
+
+/// A step of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Step {
+    /// Reading the stored tokens, or waiting for another process that uses them.
+    Store,
+    /// Reading the challenge of the MCP server.
+    Challenge,
+    /// Reading the metadata of the protected resource (RFC 9728).
+    ResourceMetadata,
+    /// Reading the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+    ServerMetadata,
+    /// Getting a client id.
+    Registration,
+    /// Asking the user in a browser.
+    Authorization,
+    /// Starting the device flow (RFC 8628).
+    DeviceAuthorization,
+    /// Exchanging the identity of the user at the identity provider (RFC 8693).
+    TokenExchange,
+    /// Getting an access token.
+    Token,
+    /// Getting another access token by the refresh token.
+    Refresh,
+    /// Revoking the tokens (RFC 7009).
+    Revocation,
+}
+
+impl Step {
+    /// Returns what the step does, as a noun phrase.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "the token store",
+            Self::Challenge => "the challenge",
+            Self::ResourceMetadata => "the protected resource metadata",
+            Self::ServerMetadata => "the authorization server metadata",
+            Self::Registration => "the client registration",
+            Self::Authorization => "the authorization request",
+            Self::DeviceAuthorization => "the device authorization request",
+            Self::TokenExchange => "the token exchange",
+            Self::Token => "the token request",
+            Self::Refresh => "the refresh request",
+            Self::Revocation => "the revocation request",
+        }
+    }
+}
+
+/// The reason of an [`Error`]. No variant holds a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A request got no response.
+    Fetch(FetchFailure),
+    /// A response has a status that fits neither success nor a described error.
+    Status(u16),
+    /// A redirect that is not followed.
+    Redirected(Box<str>),
+    /// A document, a parameter or a URL breaks a rule.
+    Invalid(Cow<'static, str>),
+    /// The server answered with an OAuth error (RFC 6749, 4.1.2.1 and 5.2).
+    Refused {
+        /// The error code, for example `access_denied`; untrusted text.
+        code: Box<str>,
+        /// The explanation of the server; untrusted text.
+        description: Option<Box<str>>,
+    },
+    /// The server lacks what this client needs, or asks for what this client lacks.
+    Unsupported(Cow<'static, str>),
+    /// The server still refuses although the token has the scopes that it asked for (AUTH-057).
+    InsufficientScope,
+    /// A user is needed, and [`Config::interactive`](crate::auth::Config::interactive) is off.
+    LoginRequired,
+    /// The user, or who answers for them, did not answer in time.
+    TimedOut,
+    /// The application could not do what the flow asked for: a store, a signature, a browser.
+    Local(Box<str>),
+    /// The flow needed more requests than it may make.
+    TooManyRequests,
+}
+
+/// An authorization failed.
+///
+/// `Display` says the step, the server, what was wrong and the rule; it holds no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    step: Step,
+    server: Box<str>,
+    kind: ErrorKind,
+    rule: &'static str,
+}
+
+impl Error {
+    /// Creates an error. `server` is an origin or a URL without a query; `rule` may be empty.
+    pub(crate) fn new(step: Step, server: impl Into<Box<str>>, kind: ErrorKind, rule: &'static str) -> Self {
+        Self { step, server: server.into(), kind, rule }
+    }
+
+    /// Creates an error for what the application could not do, for example reading its store.
+    #[must_use]
+    pub fn local(step: Step, server: impl Into<Box<str>>, reason: impl Into<Box<str>>) -> Self {
+        Self::new(step, server, ErrorKind::Local(reason.into()), "")
+    }
+
+    /// Returns the step that failed.
+    #[must_use]
+    pub const fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Returns the server at which the step failed: an origin, or a URL without its query.
+    #[must_use]
+    pub const fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Returns the reason.
+    #[must_use]
+    pub const fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// Returns the rule that decided, for example `AUTH-030` or `RFC 9207`; empty if there is none.
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        self.rule
+    }
+
+    /// Returns whether a host was not reached.
+    #[must_use]
+    pub const fn is_unreachable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Fetch(FetchFailure::Unreachable(_)))
+    }
+
+    /// Returns whether a server or a user did not answer in time.
+    #[must_use]
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self.kind, ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut)
+    }
+
+    /// Returns whether a user has to log in.
+    #[must_use]
+    pub const fn is_login_required(&self) -> bool {
+        matches!(self.kind, ErrorKind::LoginRequired)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: ", self.step.name(), quoted(&self.server))?;
+        match &self.kind {
+            ErrorKind::Fetch(failure) => write!(f, "{failure}")?,
+            ErrorKind::Status(status) => write!(f, "HTTP status {status}")?,
+            ErrorKind::Redirected(to) => write!(f, "a redirect to {} is not followed", quoted(to))?,
+            ErrorKind::Invalid(what) | ErrorKind::Unsupported(what) => f.write_str(&quoted(what))?,
+            ErrorKind::Refused { code, description } => {
+                write!(f, "refused with `{}`", quoted(code))?;
+                if let Some(description) = description {
+                    write!(f, " ({})", quoted(description))?;
+                }
+            }
+            ErrorKind::InsufficientScope => {
+                f.write_str("the scopes are not sufficient, although the token has all that were asked for")?;
+            }
+            ErrorKind::LoginRequired => f.write_str("a user has to log in")?,
+            ErrorKind::TimedOut => f.write_str("no answer in time")?,
+            ErrorKind::Local(reason) => f.write_str(&quoted(reason))?,
+            ErrorKind::TooManyRequests => f.write_str("too many requests")?,
+        }
+        if !self.rule.is_empty() {
+            write!(f, " ({})", self.rule)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Returns a text of a server, shortened for an error.
+pub(crate) fn clipped(text: &str) -> Box<str> {
+    let clipped: String = text.chars().take(512).collect();
+    clipped.into()
+}

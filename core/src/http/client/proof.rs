@@ -1,0 +1,146 @@
+//! Proofs of possession of the key that an access token is bound to: one for each request (DPoP, RFC 9449).
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use super::exchange::{ExchangeId, OutgoingRequest};
+use crate::auth::{
+    Algorithm, DpopKey, ProofClaims, Secret, SignRequest, SigningKey, is_nonce, join, proof_url,
+};
+use crate::entropy::Entropy;
+use crate::head::{self, ResponseHead};
+use crate::http::fields;
+use crate::time::{Anchor, Instant};
+
+/// What a [`Credential`](super::Credential) needs for its proofs.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Binding {
+    pub(super) token: Secret,
+    pub(super) key: DpopKey,
+    pub(super) nonce: Option<String>,
+    pub(super) clock: Anchor,
+    pub(super) secret: [u8; 32],
+}
+
+/// A request that waits for the signature of its proof.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ProofRequest {
+    /// The exchange to answer with.
+    pub exchange: ExchangeId,
+    /// What is to be signed.
+    pub sign: SignRequest,
+}
+
+/// The proofs of a client.
+#[derive(Debug, Default)]
+pub(super) struct Proofs {
+    current: Option<ProofMaker>,
+    waiting: VecDeque<WaitingRequest>,
+}
+
+struct ProofMaker {
+    binding: Arc<Binding>,
+    /// The last nonce of the server.
+    nonce: Option<String>,
+    entropy: Entropy,
+}
+
+#[derive(Debug)]
+struct WaitingRequest {
+    request: OutgoingRequest,
+    /// The signing input.
+    input: String,
+    private: Secret,
+    is_polled: bool,
+}
+
+impl Proofs {
+    pub(super) fn new(binding: Option<&Arc<Binding>>, now: Instant) -> Self {
+        let mut proofs = Self::default();
+        proofs.replace(binding, now);
+        proofs
+    }
+
+    /// Uses another key, or none.
+    pub(super) fn replace(&mut self, binding: Option<&Arc<Binding>>, now: Instant) {
+        self.current = binding.map(|binding| ProofMaker {
+            binding: Arc::clone(binding),
+            nonce: binding.nonce.clone(),
+            // Two clients that were given the same credential must not make equal proofs.
+            entropy: Entropy::new(binding.secret, now.as_micros()),
+        });
+    }
+
+    /// Keeps a request that needs a proof; returns it if it needs none.
+    pub(super) fn hold(&mut self, now: Instant, request: OutgoingRequest) -> Option<OutgoingRequest> {
+        let Some(maker) = &mut self.current else { return Some(request) };
+        let input = maker.signing_input(now, &request);
+        let private = maker.binding.key.private.clone();
+        self.waiting.push_back(WaitingRequest { request, input, private, is_polled: false });
+        None
+    }
+
+    /// Returns the next proof to sign.
+    pub(super) fn poll(&mut self) -> Option<ProofRequest> {
+        let waiting = self.waiting.iter_mut().find(|waiting| !waiting.is_polled)?;
+        waiting.is_polled = true;
+        let sign = SignRequest {
+            key: SigningKey::Dpop(waiting.private.clone()),
+            algorithm: Algorithm::Es256,
+            input: waiting.input.as_bytes().into(),
+        };
+        Some(ProofRequest { exchange: waiting.request.exchange, sign })
+    }
+
+    /// Takes the request of an exchange out, without a proof.
+    pub(super) fn take(&mut self, exchange: ExchangeId) -> Option<(OutgoingRequest, String)> {
+        let at = self.waiting.iter().position(|waiting| waiting.request.exchange == exchange)?;
+        self.waiting.remove(at).map(|waiting| (waiting.request, waiting.input))
+    }
+
+    /// Adds the proof to the request of an exchange.
+    pub(super) fn sign(&mut self, exchange: ExchangeId, signature: &[u8]) -> Option<OutgoingRequest> {
+        let (mut request, input) = self.take(exchange)?;
+        request.fields.push(fields::DPOP, join(input, signature).as_bytes());
+        Some(request)
+    }
+
+    /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
+    pub(super) fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
+        let Some(maker) = &mut self.current else { return false };
+        let mut nonces = head::values(head.fields, fields::DPOP_NONCE);
+        let nonce = nonces.next().and_then(|nonce| core::str::from_utf8(nonce).ok());
+        let Some(nonce) = nonce.filter(|nonce| nonces.next().is_none() && is_nonce(nonce)) else {
+            return false;
+        };
+        let is_new = maker.nonce.as_deref() != Some(nonce);
+        if is_new {
+            maker.nonce = Some(nonce.into());
+        }
+        is_new && head.status == 401
+    }
+}
+
+impl ProofMaker {
+    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> String {
+        let mut id = [0; 16];
+        self.entropy.fill(&mut id);
+        let claims = ProofClaims {
+            id: &crate::auth::base64url(&id),
+            method: request.method,
+            url: &proof_url(&request.url),
+            issued_at: self.binding.clock.unix_secs(now),
+            nonce: self.nonce.as_deref(),
+            access_token: Some(self.binding.token.expose()),
+        };
+        claims.signing_input(&self.binding.key.public)
+    }
+}
+
+impl core::fmt::Debug for ProofMaker {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ProofMaker").finish_non_exhaustive()
+    }
+}
