@@ -72,7 +72,7 @@ impl DpopVerifier {
             return Err(invalid("the proof is for another token"));
         }
         let issued = claims.get("iat").and_then(super::jwt::numeric_date);
-        if !issued.is_some_and(|at| at.abs_diff(now) <= MAX_AGE) {
+        if issued.is_none_or(|at| at.abs_diff(now) > MAX_AGE) {
             return Err(invalid("the proof is too old, or a clock is wrong"));
         }
         let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_JTI);

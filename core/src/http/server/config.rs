@@ -256,6 +256,12 @@ impl Config {
         self
     }
 
+    /// Returns the protected resource that the server is, if it requires tokens.
+    #[must_use]
+    pub const fn protected_resource(&self) -> Option<&Protected> {
+        self.protected.as_ref()
+    }
+
     /// Returns the path of the endpoint.
     #[must_use]
     pub fn endpoint_path(&self) -> &str {
