@@ -131,6 +131,12 @@ impl HttpCall {
         )
     }
 
+    /// Returns the scenario of an open server, to which each request brings a token that it ignores.
+    #[must_use]
+    pub fn ignored_token(era: WireEra) -> Self {
+        Self::with_fields(era, Config::new(), &format!("Authorization: Bearer {TOKEN}\r\n"))
+    }
+
     fn with_fields(era: WireEra, http: Config, more: &str) -> Self {
         let mut scenario = HttpEcho::new(http);
         let request = RequestLine::new(era, TEXT);

@@ -84,6 +84,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "round-trip" => Box::new(RoundTrip::new(era)),
         "http" => Box::new(HttpCall::new(era)),
         "http-token" => Box::new(HttpCall::protected(era)),
+        "http-ignored-token" => Box::new(HttpCall::ignored_token(era)),
         "talk" => Box::new(InputRoundTrip::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),

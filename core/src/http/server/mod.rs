@@ -75,7 +75,7 @@ pub enum Event {
         /// The exchange of the request.
         exchange: ExchangeId,
         /// The token, and how it was presented.
-        request: Box<TokenRequest>,
+        request: TokenRequest,
     },
 }
 

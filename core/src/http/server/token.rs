@@ -158,7 +158,7 @@ impl Server {
                 if let Some(x) = self.exchanges.get_mut(key) {
                     (x.phase, x.scheme) = (RequestPhase::Authorizing, Some(scheme));
                 }
-                self.events.push_back(Event::Token { exchange: ExchangeId(key), request: Box::new(request) });
+                self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
                 return Ok(());
             }
             Err(fault) => fault,
@@ -271,32 +271,45 @@ fn credentials<'a>(
     proof: SingleValue<'a>,
     dpop: Dpop,
 ) -> Result<(Scheme, &'a str, Option<&'a str>), CredentialFault> {
-    let text = core::str::from_utf8(value).map_err(|_| CredentialFault::Malformed)?;
-    let (scheme, token) = text.split_once(' ').ok_or(CredentialFault::Malformed)?;
-    let token = token.trim_matches(' ');
-    let scheme = match () {
-        () if scheme.eq_ignore_case("bearer") => Scheme::Bearer,
-        () if scheme.eq_ignore_case("dpop") => Scheme::Dpop,
+    let (scheme, token) = match () {
+        () if starts_with(value, b"bearer ") => (Scheme::Bearer, value.get(7..)),
+        () if starts_with(value, b"dpop ") => (Scheme::Dpop, value.get(5..)),
         () => return Err(CredentialFault::Malformed),
     };
-    if token.is_empty() || !token.bytes().all(is_token68) {
-        return Err(CredentialFault::Malformed);
-    }
+    let token = token68(token.unwrap_or_default().trim_ascii()).ok_or(CredentialFault::Malformed)?;
     match (scheme, dpop, proof) {
         (Scheme::Bearer, Dpop::Required, _) | (Scheme::Dpop, Dpop::Off, _) => {
             Err(CredentialFault::SchemeNotOffered(scheme))
         }
         (Scheme::Bearer, ..) => Ok((scheme, token, None)),
-        (Scheme::Dpop, _, SingleValue::One(proof)) => match core::str::from_utf8(proof) {
-            Ok(proof) if !proof.is_empty() && proof.bytes().all(is_token68) => {
-                Ok((scheme, token, Some(proof)))
-            }
-            _ => Err(CredentialFault::Proof),
+        (Scheme::Dpop, _, SingleValue::One(proof)) => match token68(proof) {
+            Some(proof) => Ok((scheme, token, Some(proof))),
+            None => Err(CredentialFault::Proof),
         },
         (Scheme::Dpop, ..) => Err(CredentialFault::Proof),
     }
 }
 
-const fn is_token68(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+fn starts_with(value: &[u8], scheme: &[u8]) -> bool {
+    value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_case(scheme))
 }
+
+/// Returns the text if it is one word of the characters that tokens have (RFC 6750, 2.1).
+fn token68(text: &[u8]) -> Option<&str> {
+    // One look-up for each byte: tokens are long.
+    let is_valid = text.iter().all(|b| TOKEN68.get(usize::from(*b)).is_some_and(|valid| *valid));
+    if text.is_empty() || !is_valid { None } else { core::str::from_utf8(text).ok() }
+}
+
+/// For each byte whether it may be part of a token.
+const TOKEN68: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        let byte = b as u8;
+        table[b] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+        b += 1;
+    }
+    table
+};

@@ -228,7 +228,7 @@ impl HttpLoop {
     }
 
     /// Returns the decision about a token, or `None` if it arrives later.
-    fn validate_token(&mut self, exchange: ExchangeId, request: Box<TokenRequest>) -> Option<TokenOutcome> {
+    fn validate_token(&mut self, exchange: ExchangeId, request: TokenRequest) -> Option<TokenOutcome> {
         let Some(tokens) = self.tokens.clone() else { return Some(Err(Denial::invalid_token())) };
         if let Some(outcome) = tokens.validate_now(&request) {
             return Some(outcome);

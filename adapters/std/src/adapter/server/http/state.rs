@@ -1,6 +1,5 @@
 //! The state of an HTTP server without its handler and dispatcher.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -34,7 +33,7 @@ pub(super) struct State {
     pub(super) shard_senders: Vec<Sender<ShardMessage>>,
     pub(super) shard_messages: VecDeque<ShardMessage>,
     /// Exchanges whose tokens wait for validation; at most one per connection.
-    pub(super) pending_tokens: VecDeque<(ExchangeId, Box<TokenRequest>)>,
+    pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,

@@ -40,7 +40,7 @@ struct State {
 
 /// A token to validate, and where the decision goes.
 struct Job {
-    request: Box<TokenRequest>,
+    request: TokenRequest,
     reply: Reply,
 }
 
@@ -61,7 +61,7 @@ impl TokenWorkers {
     /// # Errors
     ///
     /// The decision, if too many tokens wait or no thread can be started.
-    pub(super) fn submit(&self, request: Box<TokenRequest>, reply: Reply) -> Result<(), Denial> {
+    pub(super) fn submit(&self, request: TokenRequest, reply: Reply) -> Result<(), Denial> {
         let mut state = self.0.lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
