@@ -296,7 +296,7 @@ impl ClientHandler for CredentialHandler {
     }
 
     fn challenge(&self, challenge: &Challenge) -> Option<Credential> {
-        self.1.record(format!("{} {}", challenge.status, challenge.credentials_tried));
+        self.1.record(format!("{:?} {}", challenge.cause, challenge.credentials_tried));
         self.0.borrow_mut().pop().map(|token| Credential::bearer(token).unwrap())
     }
 
@@ -332,7 +332,7 @@ fn client_retries_challenges_until_handler_accepts_token() {
             let seen = notes.take();
             let challenges: Vec<_> =
                 seen.iter().filter(|note| note.starts_with("40") && note.len() < 8).collect();
-            assert_eq!(challenges, ["401 0", "401 1", "403 2"], "{seen:?}");
+            assert_eq!(challenges, ["Unauthorized 0", "Unauthorized 1", "InsufficientScope 2"], "{seen:?}");
             for secret in ["good", "weak", "panic"] {
                 assert!(!seen.concat().contains(secret), "{seen:?}");
                 assert!(!heads.take().concat().contains(secret));

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::Ipv6Addr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::ascii::AsciiCaseExt as _;
@@ -212,11 +212,28 @@ impl fmt::Debug for Url {
     }
 }
 
+<<<<<<< HEAD
 /// Returns whether a host name, or an IPv6 address in brackets, is this machine: `localhost`, `127.0.0.1`, `[::1]`.
 #[cfg(feature = "http")]
 pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
     // Other addresses of 127/8 are local too, but host names that look like them need not be.
     matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
+=======
+/// Returns whether a host is this machine by its name: `localhost`, `127.0.0.0/8`, `::1`, and an IPv6 address that stands
+/// for one of these.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let name = host.strip_suffix('.').unwrap_or(host);
+    if name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
+    match name.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address.is_loopback(),
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
+        }
+        Err(_) => false,
+    }
+>>>>>>> main
 }
 
 /// Returns the path and query of the text after an authority, without dot segments.

@@ -6,6 +6,7 @@ mod evaluation;
 #[path = "../interop/hosted_server.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod hosted_server;
+mod node;
 #[path = "../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
@@ -27,13 +28,9 @@ use suite::ConformanceSuite;
 
 /// Scenarios of features outside this workspace.
 const EXCLUSIONS: &[ScenarioExclusion] = &[
-    ScenarioExclusion { prefix: "auth/", except: AUTH, reason: "OAuth flows are left to the application" },
     ScenarioExclusion { prefix: "tasks-", except: &[], reason: "the tasks extension is not implemented" },
     ScenarioExclusion { prefix: "sep-2640-", except: &[], reason: "the skills extension is not implemented" },
 ];
-
-/// The scenarios of `auth/` that need no OAuth flow: the client reads the metadata and stops.
-const AUTH: &[&str] = &["auth/metadata-issuer-mismatch", "auth/resource-mismatch"];
 
 /// Checks that may be without result. An exception that is not needed fails the test.
 const EXCEPTIONS: &[CheckException] = &[
@@ -76,9 +73,10 @@ const SETS: &[(ScenarioSet, usize)] = &[
     (ScenarioSet { role: SuiteRole::Server, revision: "2025-06-18" }, 27),
     (ScenarioSet { role: SuiteRole::Server, revision: "2025-11-25" }, 33),
     (ScenarioSet { role: SuiteRole::Server, revision: "2026-07-28" }, 40),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2025-06-18" }, 2),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2025-11-25" }, 5),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 10),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-03-26" }, 2),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-06-18" }, 5),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-11-25" }, 25),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 39),
 ];
 
 /// Starts our server, or returns the URL in `MCP_CONFORMANCE_SERVER`.

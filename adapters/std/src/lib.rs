@@ -42,6 +42,7 @@
 //! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
 //! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; `mcp-smol` looks every 10 ms | `Unsupported` |
 //! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol` | `Unsupported` |
+//! | authorization (module `auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |
 //!

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use super::document::Defect;
 use super::network::Network;
-use crate::url::{Origin, Url};
+use crate::url::{Origin, Url, is_loopback};
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
@@ -118,18 +118,12 @@ impl UrlPolicy<'_> {
     }
 }
 
-/// Returns whether a host is the loopback interface by its name.
-pub(super) fn is_loopback(host: &str) -> bool {
-    literal_network(host) == Some(Network::Loopback)
-}
-
 /// Returns the network of a host that is an address or a name for the loopback interface; names are not resolved here.
 fn literal_network(host: &str) -> Option<Network> {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    if name == "localhost" || name.ends_with(".localhost") {
+    if is_loopback(host) {
         return Some(Network::Loopback);
     }
-    name.parse::<IpAddr>().ok().map(Network::of)
+    host.strip_suffix('.').unwrap_or(host).parse::<IpAddr>().ok().map(Network::of)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use core::time::Duration;
 
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
-use crate::identity::{Capabilities, Implementation};
+use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::raw::RawJson;
 use crate::version::{KnownEra, Version, VersionSet};
 
 /// The configuration of a client.
@@ -66,6 +67,17 @@ impl Config {
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.settings.capabilities = Arc::new(capabilities);
         self.rebuild_request_meta()
+    }
+
+    /// Also declares an extension, beside the [`capabilities`](Self::capabilities).
+    ///
+    /// # Errors
+    ///
+    /// [`ExtensionError`] if the name or the settings are not valid.
+    pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
+        let capabilities = Arc::make_mut(&mut self.settings.capabilities);
+        *capabilities = core::mem::take(capabilities).extension(id, settings)?;
+        Ok(self.rebuild_request_meta())
     }
 
     /// Restricts the revisions that are used. An empty set means all.

@@ -21,6 +21,7 @@ pub(super) fn connect(
     let options = Handle::options(config).handler(handler).no_cache();
     let client = match server {
         ServerLocation::Url(url) => options.connect_url(url),
+        ServerLocation::Protected(url, authorizer) => options.authorize(authorizer.clone()).connect_url(url),
         ServerLocation::Process(command) => options.spawn(ServerLocation::program(command)),
     };
     Ok(Box::new(BlockingClient(client?)))

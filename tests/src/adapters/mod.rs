@@ -12,6 +12,7 @@ use mcp_blocking::{ClientHandler, Error, Program, Stderr};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
+use mcp_std::auth::Authorizer;
 use serde_json::Value;
 
 /// An adapter.
@@ -59,6 +60,8 @@ pub enum ServerLocation {
     Process(Command),
     /// A URL to connect to.
     Url(String),
+    /// A URL to connect to, with the authorizer that answers its challenges.
+    Protected(String, Authorizer),
 }
 
 impl ServerLocation {

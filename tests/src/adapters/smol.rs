@@ -25,6 +25,9 @@ pub(super) fn connect(
     let client = block_on(async {
         match server {
             ServerLocation::Url(url) => options.connect_url(url).await,
+            ServerLocation::Protected(url, authorizer) => {
+                options.authorize(authorizer.clone()).connect_url(url).await
+            }
             ServerLocation::Process(command) => options.spawn(ServerLocation::program(command)).await,
         }
     });

@@ -35,6 +35,22 @@ pub trait Fetcher: Send + Sync {
     /// [`FetchFailure`] if there is no whole response. No part of it may contain the query of the URL, a field or a
     /// body, because these hold secrets (SEC-019).
     fn fetch(&self, fetch: &Fetch) -> Result<FetchResponse, FetchFailure>;
+
+    /// Does the same, and ends early when `cancellation` is cancelled.
+    ///
+    /// The default ignores `cancellation`: the request then ends by its timeout.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`fetch`](Self::fetch); [`FetchFailure::Unreachable`] for a cancelled request.
+    fn fetch_cancellable(
+        &self,
+        fetch: &Fetch,
+        cancellation: &Cancellation,
+    ) -> Result<FetchResponse, FetchFailure> {
+        let _ = cancellation;
+        self.fetch(fetch)
+    }
 }
 
 /// A [`Fetcher`] with the HTTP/1.1 client of [`mcp_proto::h1`], on Unix.
@@ -54,7 +70,6 @@ pub struct HttpFetcher {
     #[cfg(feature = "tls")]
     tls: ClientTls,
     resolver: Resolver,
-    cancellation: Cancellation,
 }
 
 /// The parts of a request that are sent, with its policy.
@@ -81,7 +96,6 @@ impl HttpFetcher {
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
             resolver: resolve::system(),
-            cancellation: Cancellation::new(),
         }
     }
 
@@ -90,13 +104,6 @@ impl HttpFetcher {
     #[must_use]
     pub fn tls(mut self, tls: ClientTls) -> Self {
         self.tls = tls;
-        self
-    }
-
-    /// Sets what ends requests early (default: nothing).
-    #[must_use]
-    pub fn cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
         self
     }
 
@@ -113,13 +120,17 @@ impl HttpFetcher {
         self
     }
 
-    fn send(&self, outgoing: &Outgoing<'_>) -> Result<FetchResponse, FetchFailure> {
+    fn send(
+        &self,
+        outgoing: &Outgoing<'_>,
+        cancellation: &Cancellation,
+    ) -> Result<FetchResponse, FetchFailure> {
         let origin = outgoing.url.origin();
         if origin.secure && cfg!(not(feature = "tls")) {
             let why = "`https` needs the feature `tls`, which is not enabled";
             return Err(FetchFailure::Unreachable(why.into()));
         }
-        let budget = Budget::new(outgoing.policy.timeout, &self.cancellation);
+        let budget = Budget::new(outgoing.policy.timeout, cancellation);
         let addresses = resolve::permitted(&self.resolver, origin, outgoing.policy.reachable_from, &budget)?;
         let mut stream = self.connect(origin, addresses, &budget)?;
         let outcome = exchange::run(&mut stream, outgoing, &budget);
@@ -130,11 +141,19 @@ impl HttpFetcher {
 
 impl Fetcher for HttpFetcher {
     fn fetch(&self, fetch: &Fetch) -> Result<FetchResponse, FetchFailure> {
+        self.fetch_cancellable(fetch, &Cancellation::new())
+    }
+
+    fn fetch_cancellable(
+        &self,
+        fetch: &Fetch,
+        cancellation: &Cancellation,
+    ) -> Result<FetchResponse, FetchFailure> {
         let FetchPolicy { timeout, max_body, reachable_from, .. } = &fetch.policy;
         let policy =
             Bounds { timeout: *timeout, max_body: *max_body, reachable_from: reachable_from.as_ref() };
         let Fetch { method, url, fields, body, .. } = fetch;
-        self.send(&Outgoing { method, url, fields, body, policy })
+        self.send(&Outgoing { method, url, fields, body, policy }, cancellation)
     }
 }
 
@@ -146,7 +165,7 @@ impl Default for HttpFetcher {
 
 impl fmt::Debug for HttpFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpFetcher").field("cancellation", &self.cancellation).finish_non_exhaustive()
+        f.debug_struct("HttpFetcher").finish_non_exhaustive()
     }
 }
 

@@ -217,7 +217,11 @@ impl fmt::Display for KeyError {
             Self::UnknownKind => {
                 f.write_str("the private key is neither for P-256 nor for Ed25519 nor for RSA")
             }
-            Self::Rejected(reason) => write!(f, "the private key cannot be used: {reason}"),
+            Self::Rejected(reason) => write!(
+                f,
+                "the private key cannot be used: {reason} (a key for P-256 must contain its public half, and a key for \
+                 RSA must have 2048 to 4096 bits)"
+            ),
             Self::Signing => {
                 f.write_str("the random generator of the operating system failed, or the key cannot sign")
             }

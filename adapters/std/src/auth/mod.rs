@@ -12,16 +12,20 @@
 //!
 //! All calls block. Each ends early when its [`Cancellation`] is cancelled, within about 50 ms.
 
+mod authorizer;
 mod browser;
 mod cancellation;
 mod fetch;
+mod interaction;
 mod keys;
 mod redirect;
 mod store;
 
+pub use authorizer::Authorizer;
 pub use browser::{Browser, BrowserError};
 pub use cancellation::Cancellation;
 pub use fetch::{Fetcher, HttpFetcher};
+pub use interaction::{BrowserLogin, Interaction, NoInteraction, PasteLogin, RedirectReceiver};
 pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
 pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
 pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};

@@ -177,8 +177,14 @@ impl Waiting<'_> {
                 self.remove_oldest();
             }
             self.last_token += 1;
-            self.selector.add(&socket, self.last_token, Interest::READ)?;
-            self.visitors.push(Visitor::new(socket, self.last_token, self.listener.port, self.clock.now()));
+            match self.selector.add(&socket, self.last_token, Interest::READ) {
+                Ok(()) => {
+                    let (port, now) = (self.listener.port, self.clock.now());
+                    self.visitors.push(Visitor::new(socket, self.last_token, port, now));
+                }
+                // Where a selector duplicates descriptors, there may be none left for the duplicate.
+                Err(_) => self.remove_oldest(),
+            }
         }
     }
 

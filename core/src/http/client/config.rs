@@ -56,8 +56,8 @@ impl Credential {
 
     /// Creates an access token that is bound to a key (DPoP, RFC 9449).
     ///
-    /// Each request then gets a proof, which the application signs ([`Client::poll_proof`](super::Client)). `nonce` is
-    /// the last nonce of the server, `clock` the time of the proofs, and `secret` comes from a cryptographic source.
+    /// Each request then gets a proof, which the application signs ([`poll_proof`](super::Authorization::poll_proof)). `clock` tells
+    /// the time of the proofs, and `secret` comes from a cryptographic source.
     ///
     /// # Errors
     ///
@@ -145,6 +145,8 @@ pub struct Config {
     pub(super) fields: Fields,
     pub(super) credential: Option<Credential>,
     pub(super) handles_challenges: bool,
+    pub(super) awaits_credential: bool,
+    pub(super) allows_cleartext_credential: bool,
     pub(super) opens_get_stream: bool,
     pub(super) mirrors_in_legacy_sessions: bool,
     pub(super) get_stream_timeout: Duration,
@@ -166,6 +168,8 @@ impl Config {
             fields: Fields::new(),
             credential: None,
             handles_challenges: false,
+            awaits_credential: false,
+            allows_cleartext_credential: false,
             opens_get_stream: true,
             mirrors_in_legacy_sessions: false,
             get_stream_timeout: Duration::from_secs(2),
@@ -203,7 +207,7 @@ impl Config {
         if self.fields.push(name, value) { Ok(self) } else { Err(RequestFieldError::Value) }
     }
 
-    /// Sets the credential of all requests until [`authorize`](super::Client::authorize) replaces it (HTTP-079).
+    /// Sets the credential of all requests until [`authorize`](super::Authorization::authorize) replaces it (HTTP-079).
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);
@@ -217,6 +221,44 @@ impl Config {
     pub const fn handle_challenges(mut self, handle: bool) -> Self {
         self.handles_challenges = handle;
         self
+    }
+
+    /// Sets whether the first request waits for the answer to a [`Challenge`](super::Challenge) whose cause is
+    /// [`Due`](super::ChallengeCause::Due) (default no).
+    ///
+    /// A credential that is stored elsewhere is then used from the first request on. It requires
+    /// [`handle_challenges`](Self::handle_challenges).
+    #[must_use]
+    pub const fn await_credential(mut self, wait: bool) -> Self {
+        self.awaits_credential = wait;
+        self
+    }
+
+    /// Allows the [`credential`](Self::credential) on a connection without TLS to another machine, where everybody on
+    /// the way can read it.
+    ///
+    /// Otherwise [`exposes_credential`](Self::exposes_credential) is true for such an endpoint, and adapters refuse to
+    /// connect.
+    #[must_use]
+    pub const fn dangerously_allow_cleartext_credential(mut self) -> Self {
+        self.allows_cleartext_credential = true;
+        self
+    }
+
+    /// Returns whether a credential is set.
+    #[must_use]
+    pub const fn has_credential(&self) -> bool {
+        self.credential.is_some()
+    }
+
+    /// Returns whether the credential would be sent without TLS to another machine than this one, without permission.
+    #[must_use]
+    pub fn exposes_credential(&self) -> bool {
+        let origin = self.endpoint.origin();
+        self.credential.is_some()
+            && !origin.secure
+            && !self.allows_cleartext_credential
+            && !crate::url::is_loopback(&origin.host)
     }
 
     /// Sets whether to open the GET stream of a legacy server (default yes; HTTP-047).

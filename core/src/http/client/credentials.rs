@@ -1,6 +1,6 @@
 //! The credential of a client, and the challenge that the application has to answer.
 
-use super::config::Credential;
+use super::config::{Config, Credential};
 use alloc::vec::Vec;
 
 use super::exchange::{Challenge, ChallengeCause, ExchangeId, OutgoingRequest};
@@ -12,6 +12,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Credentials {
     current: Option<Credential>,
+    /// Whether the application is asked for a credential before the first request.
+    is_awaited: bool,
     /// Grows with each new credential.
     generation: u32,
     /// The held exchange of the challenge that the application must answer.
@@ -23,12 +25,14 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    pub(super) fn new(current: Option<Credential>, now: Instant) -> Self {
+    pub(super) fn new(config: &Config, now: Instant) -> Self {
+        let current = config.credential.clone();
         #[cfg(not(feature = "auth"))]
         let _ = now;
         Self {
             #[cfg(feature = "auth")]
             proofs: super::proof::Proofs::new(current.as_ref().and_then(Credential::binding), now),
+            is_awaited: config.awaits_credential && current.is_none(),
             current,
             generation: 0,
             pending: None,
@@ -50,6 +54,7 @@ impl Credentials {
         self.proofs.replace(credential.binding(), now);
         #[cfg(not(feature = "auth"))]
         let _ = now;
+        self.is_awaited = false;
         self.current = Some(credential);
         self.generation += 1;
     }
@@ -102,11 +107,13 @@ impl Credentials {
 
     /// Returns whether the credential has to be renewed before the next request.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.current.as_ref().is_some_and(|credential| credential.renew_at.is_some_and(|at| at <= now))
+        self.is_awaited
+            || self.current.as_ref().is_some_and(|credential| credential.renew_at.is_some_and(|at| at <= now))
     }
 
     /// Goes on with a credential that is due, because there is no other.
     pub(super) const fn keep_due(&mut self) {
+        self.is_awaited = false;
         if let Some(credential) = &mut self.current {
             credential.renew_at = None;
         }

@@ -1,5 +1,7 @@
 //! The HTTP transport of a client: its exchanges, connection pool and sockets.
 
+#[cfg(feature = "auth")]
+mod authorization;
 mod connecting;
 
 use alloc::boxed::Box;
@@ -57,6 +59,8 @@ pub struct HttpTransport {
     /// Trusted certificates.
     #[cfg(feature = "tls")]
     tls: ClientTls,
+    #[cfg(feature = "auth")]
+    authorization: Option<authorization::Authorization>,
     /// The error that made waiting impossible.
     error: Option<io::Error>,
 }
@@ -109,6 +113,8 @@ impl HttpTransport {
             connect_timeout,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
+            #[cfg(feature = "auth")]
+            authorization: None,
             error: None,
         })
     }
@@ -119,6 +125,28 @@ impl HttpTransport {
     pub fn tls(mut self, tls: ClientTls) -> Self {
         self.tls = tls;
         self
+    }
+
+    /// Lets an authorizer answer the challenges of the server.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn authorizer(
+        mut self,
+        authorizer: crate::auth::Authorizer,
+        server: mcp_proto::http::client::Url,
+    ) -> Self {
+        self.authorization = Some(authorization::Authorization::new(authorizer, server));
+        self
+    }
+
+    /// Answers challenges and signs proofs. Returns whether there is something new to send.
+    fn advance_authorization(&mut self) -> bool {
+        #[cfg(feature = "auth")]
+        if let Some(authorization) = &mut self.authorization {
+            let selector = &mut self.selector;
+            return authorization.advance(&mut self.client, &self.clock, || selector.waker());
+        }
+        false
     }
 
     /// Opens and closes connections as the pool requests. Returns whether an attempt failed immediately.
@@ -281,6 +309,12 @@ impl ClientTransport for HttpTransport {
             if self.buffered_event.is_none() && !self.events_paused {
                 self.buffered_event = self.connections.poll_event(self.now, &mut self.client);
             }
+            if self.advance_authorization() {
+                if self.buffered_event.is_none() && !self.events_paused {
+                    continue;
+                }
+                any = true;
+            }
             let failed = self.manage_connections();
             let (wrote, closed) = self.write_sockets();
             any |= wrote;
@@ -360,15 +394,19 @@ impl ClientTransport for HttpTransport {
     }
 
     fn poll_challenge(&mut self) -> Option<Challenge> {
-        self.client.poll_challenge()
+        #[cfg(feature = "auth")]
+        if self.authorization.is_some() {
+            return None;
+        }
+        self.client.authorization().poll_challenge()
     }
 
     fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
         // A user may have taken long. A stale exchange is ignored.
         let now = self.tick();
         let _ = match credential {
-            Some(credential) => self.client.authorize(now, exchange, credential),
-            None => self.client.refuse(now, exchange),
+            Some(credential) => self.client.authorization().authorize(now, exchange, credential),
+            None => self.client.authorization().refuse(now, exchange),
         };
     }
 
@@ -379,6 +417,12 @@ impl ClientTransport for HttpTransport {
         let found = self.lookups.iter().map(|lookup| lookup.deadline).min();
         let next = self.sockets.iter().filter_map(|socket| socket.connecting.as_ref()?.deadline).min();
         let at_once = (0..self.sockets.len()).any(|index| self.has_pending_read(index)).then_some(self.now);
+        // Not every platform has a waker that ends the wait of a loop with its own descriptors.
+        #[cfg(all(feature = "auth", not(target_os = "linux")))]
+        let at_once = at_once.or_else(|| {
+            let running = self.authorization.as_ref().is_some_and(authorization::Authorization::is_running);
+            running.then(|| self.now + Duration::from_millis(50))
+        });
         let all = [next, found, at_once, self.client.poll_timeout(), self.connections.poll_timeout()];
         all.into_iter().flatten().min()
     }

@@ -12,6 +12,8 @@ use core::time::Duration;
 use crate::SharedCache;
 use crate::io::Duplex;
 use crate::process::{Program, ShutdownTimeouts};
+#[cfg(feature = "auth")]
+use mcp_proto::RawJson;
 #[cfg(doc)]
 use mcp_proto::client::CacheScope;
 use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
@@ -23,6 +25,8 @@ use super::http_transport::HttpTransport;
 use super::result_cache::CacheOptions;
 use super::server_io::ServerIo;
 use super::transport::{ClientTransport, StreamTransport};
+#[cfg(feature = "auth")]
+use crate::auth::Authorizer;
 use crate::error::Error;
 #[cfg(feature = "tls")]
 use crate::tls::ClientTls;
@@ -67,6 +71,8 @@ pub struct ClientSetup {
     pub taps_heads: bool,
     #[cfg(feature = "tls")]
     tls: ClientTls,
+    #[cfg(feature = "auth")]
+    authorizer: Option<Authorizer>,
 }
 
 /// The address of a server that is not a byte stream.
@@ -136,6 +142,8 @@ impl<C: Connector> Options<C> {
             taps_heads: false,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
+            #[cfg(feature = "auth")]
+            authorizer: None,
         };
         Self { setup, client: PhantomData }
     }
@@ -163,6 +171,37 @@ impl<C: Connector> Options<C> {
     #[must_use]
     pub fn tls(mut self, tls: impl Into<ClientTls>) -> Self {
         self.setup.tls = tls.into();
+        self
+    }
+
+    /// Lets `authorizer` answer the challenges of an HTTP server, instead of
+    /// [`ClientHandler::challenge`](super::ClientHandler::challenge).
+    ///
+    /// A token that it has stored is sent from the first request on, and is renewed before it expires. Requests that
+    /// need another token wait for it, while the connection goes on. A failure ends them with
+    /// [`HttpError::Authorization`](mcp_proto::HttpError). A [credential](mcp_proto::http::client::Config::credential)
+    /// of the configuration sets the authorizer aside.
+    ///
+    /// ```no_run
+    /// use mcp_std::adapter::client::{Options, ReadyConnection};
+    /// use mcp_std::auth::Authorizer;
+    ///
+    /// let authorizer = Authorizer::new(mcp_proto::auth::Config::new("My application"));
+    /// let options = Options::<ReadyConnection>::default().authorize(authorizer);
+    /// let client = options.connect_url("https://mcp.example.com/mcp")?;
+    /// # Ok::<(), mcp_std::Error>(())
+    /// ```
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn authorize(mut self, authorizer: Authorizer) -> Self {
+        for name in authorizer.config().extensions() {
+            // The names are valid, and so are empty settings.
+            let declared = RawJson::new(&b"{}"[..])
+                .ok()
+                .and_then(|none| self.setup.config.clone().extension(name, none).ok());
+            self.setup.config = declared.unwrap_or(self.setup.config);
+        }
+        self.setup.authorizer = Some(authorizer);
         self
     }
 
@@ -264,7 +303,8 @@ impl<C: Connector> Options<C> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Url`]: the URL is invalid, or it is `https` and the feature `tls` is off.
+    /// - [`Error::Url`]: the URL is invalid, it is `https` and the feature `tls` is off, or a credential would be sent
+    ///   without TLS to another machine.
     /// - [`Error::Closed`]: there is no server, it is not an MCP server, or it did not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(self, url: &str) -> C::Connecting<'static> {
@@ -298,6 +338,9 @@ impl<C: Connector> Options<C> {
         if http.endpoint().origin().secure {
             return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
+        if http.exposes_credential() {
+            return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &CLEARTEXT));
+        }
         C::open(self.setup, ConnectionTarget::Http(http))
     }
 }
@@ -326,7 +369,19 @@ impl ClientSetup {
     /// As [`HttpTransport::new`].
     #[cfg(feature = "http")]
     pub fn http_transport(&self, http: mcp_proto::http::client::Config) -> Result<HttpTransport, Error> {
+        #[cfg(feature = "auth")]
+        let authorizer = self.authorizer.clone().filter(|_| !http.has_credential());
+        #[cfg(feature = "auth")]
+        let (server, http) = match &authorizer {
+            Some(_) => (http.endpoint().clone(), http.handle_challenges(true).await_credential(true)),
+            None => (http.endpoint().clone(), http),
+        };
         let transport = HttpTransport::new(self.config.clone(), http, self.taps_heads)?;
+        #[cfg(feature = "auth")]
+        let transport = match authorizer {
+            Some(authorizer) => transport.authorizer(authorizer, server),
+            None => transport,
+        };
         #[cfg(feature = "tls")]
         let transport = transport.tls(self.tls.clone());
         Ok(transport)
@@ -427,6 +482,11 @@ impl<D: Duplex + Send + 'static> StreamConnector<D> for ReadyConnection {
         setup.open_stream(stream)
     }
 }
+
+/// Reason for refusing to send a credential without TLS.
+#[cfg(feature = "http")]
+const CLEARTEXT: &str = "a credential would be sent without TLS, where everybody on the way can read it; use `https`, or \
+                         allow it for this server (`dangerously_allow_cleartext_credential`)";
 
 /// Reason for refusing `https`.
 #[cfg(all(feature = "http", not(feature = "tls")))]

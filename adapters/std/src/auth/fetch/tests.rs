@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use mcp_proto::auth::Network;
+use mcp_proto::Entropy;
+use mcp_proto::auth::{Config, Event, Flow, Network, Trigger};
 
 use super::*;
 
@@ -64,11 +65,13 @@ struct Call {
     from: Option<Origin>,
     timeout: Duration,
     max_body: usize,
+    cancellation: Cancellation,
 }
 
 fn call(url: &str) -> Call {
     let url = Url::parse(url).unwrap();
-    Call { url, from: None, timeout: Duration::from_secs(30), max_body: 100 }
+    let cancellation = Cancellation::new();
+    Call { url, from: None, timeout: Duration::from_secs(30), max_body: 100, cancellation }
 }
 
 impl Call {
@@ -93,7 +96,7 @@ impl Call {
     ) -> Result<FetchResponse, FetchFailure> {
         let (timeout, max_body) = (self.timeout, self.max_body);
         let policy = Bounds { timeout, max_body, reachable_from: self.from.as_ref() };
-        fetcher.send(&Outgoing { method, url: &self.url, fields, body, policy })
+        fetcher.send(&Outgoing { method, url: &self.url, fields, body, policy }, &self.cancellation)
     }
 }
 
@@ -126,6 +129,48 @@ fn fetch_sends_one_request_and_returns_the_response() {
              Content-Length: 6\r\n\r\ncode=1"
         )
     );
+}
+
+/// Returns the first request of a flow for a server.
+fn first_fetch(server: &str) -> Fetch {
+    let clock = crate::Clock::start();
+    let config = Arc::new(Config::new("test").fetch_timeout(Duration::from_secs(30)).max_document(100));
+    let (url, trigger) = (Url::parse(server).unwrap(), Trigger::LogIn { challenges: Vec::new() });
+    let entropy = Entropy::new([7; 32], 0);
+    let mut flow = Flow::new(config, url, trigger, clock.anchor(), clock.now(), entropy);
+    loop {
+        match flow.poll_event(clock.now()) {
+            Some(Event::Fetch(fetch)) => return fetch,
+            Some(Event::Load { .. }) => flow.handle_loaded(clock.now(), None),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// covers: AUTH-068
+#[test]
+fn requests_of_a_flow_are_sent_as_they_are() {
+    let (port, requests) = serve("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
+    let fetch = first_fetch(&format!("http://localhost:{port}/mcp"));
+    let fetcher: &dyn Fetcher = &HttpFetcher::new();
+    let response = fetcher.fetch(&fetch).unwrap();
+    assert_eq!((response.status, &*response.body), (404, &b"no"[..]));
+    let request = requests.recv().unwrap();
+    let start = format!("GET {} HTTP/1.1\r\nHost: localhost:{port}\r\n", fetch.url.target());
+    assert!(request.starts_with(&start), "{request}");
+    for (name, value) in fetch.fields.iter() {
+        let line = format!("\r\n{name}: {}\r\n", core::str::from_utf8(value).unwrap());
+        assert!(request.contains(&line), "{request}");
+    }
+    // Its policy applies: the size, and the network of the server.
+    let (port, _requests) = serve(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(101)));
+    let fetch = first_fetch(&format!("http://localhost:{port}/mcp"));
+    assert_eq!(fetcher.fetch(&fetch).err(), Some(FetchFailure::TooLarge));
+    let cancelled = Cancellation::new();
+    assert_eq!(fetcher.fetch_cancellable(&fetch, &cancelled).err(), Some(FetchFailure::TooLarge));
+    cancelled.cancel();
+    let failure = fetcher.fetch_cancellable(&fetch, &cancelled).err();
+    assert_eq!(failure, Some(FetchFailure::Unreachable("cancelled".into())));
 }
 
 #[test]
@@ -203,8 +248,7 @@ fn timeout_bounds_every_step_and_their_sum() {
 fn cancellation_ends_a_lookup_and_an_exchange() {
     let silent = serve_slowly(b"");
     for url in ["http://host.test/".to_string(), format!("http://127.0.0.1:{silent}/")] {
-        let cancellation = Cancellation::new();
-        let fetcher = HttpFetcher::new().cancellation(cancellation.clone()).resolver(|_, _| {
+        let fetcher = HttpFetcher::new().resolver(|_, _| {
             thread::sleep(Duration::from_secs(60));
             Ok(Vec::new())
         });
@@ -214,7 +258,7 @@ fn cancellation_ends_a_lookup_and_an_exchange() {
             thread::sleep(Duration::from_millis(100));
             assert!(!fetch.is_finished());
             let begun = Instant::now();
-            cancellation.cancel();
+            call.cancellation.cancel();
             let outcome = fetch.join().unwrap();
             assert_eq!(outcome.err(), Some(FetchFailure::Unreachable("cancelled".into())));
             assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
@@ -305,6 +349,43 @@ fn later_address_is_tried_after_one_that_refuses() {
     // Nobody listens at the first address, because the server is bound to one address of the loopback network.
     let fetcher = with_names(&[("two.test", &["127.0.0.9", "127.0.0.1"])]);
     assert_eq!(body_of(call(&format!("http://two.test:{port}/")).get(&fetcher)), "here");
+}
+
+/// Returns a listener that is full, so that connecting to it hangs, with the connections that fill it.
+#[cfg(target_os = "linux")]
+fn full_listener() -> (TcpListener, Vec<crate::io::Socket>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let waiting = (0..8).map(|_| crate::io::Socket::connect(address).unwrap()).collect();
+    (listener, waiting)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn address_that_hangs_is_given_up_for_the_next_one() {
+    let (full, _waiting) = full_listener();
+    let (port, _requests) = serve("HTTP/1.1 200 OK\r\n\r\nhere");
+    let hangs = full.local_addr().unwrap();
+    let both = HttpFetcher::new().resolver(move |_, _| Ok(vec![hangs, ([127, 0, 0, 1], port).into()]));
+    let call = call("http://two.test/").timeout(Duration::from_secs(20));
+    let begun = Instant::now();
+    assert_eq!(body_of(call.get(&both)), "here");
+    assert!((2..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+
+    let one = HttpFetcher::new().resolver(move |_, _| Ok(vec![hangs]));
+    let call = call.timeout(Duration::from_millis(300));
+    assert_eq!(call.get(&one).err(), Some(FetchFailure::TimedOut));
+    let call = call.timeout(Duration::from_secs(60));
+    thread::scope(|scope| {
+        let fetch = scope.spawn(|| call.get(&one).err());
+        thread::sleep(Duration::from_millis(100));
+        assert!(!fetch.is_finished());
+        let begun = Instant::now();
+        call.cancellation.cancel();
+        assert_eq!(fetch.join().unwrap(), Some(FetchFailure::Unreachable("cancelled".into())));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    });
 }
 
 // covers: SEC-019

@@ -71,12 +71,14 @@ impl FileStore {
         &self.path
     }
 
-    /// Returns the warnings since the last call, in order.
+    /// Returns the warnings since the last call, in order, at most 16; further and repeated ones are dropped. There are
+    /// none on systems other than Unix.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<StoreWarning> {
         core::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    #[cfg(unix)]
     fn warn(&self, warning: StoreWarning) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if warnings.len() < MAX_WARNINGS && !warnings.contains(&warning) {
@@ -293,6 +295,7 @@ const CHANGE_WAIT: Duration = Duration::from_secs(10);
 /// Symbolic links that are followed, at most.
 const MAX_LINKS: u32 = 40;
 /// Warnings that are kept until they are taken.
+#[cfg(unix)]
 const MAX_WARNINGS: usize = 16;
 
 #[cfg(test)]

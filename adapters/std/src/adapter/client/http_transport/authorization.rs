@@ -1,0 +1,185 @@
+//! The authorization of a connection: challenges are answered on a thread of their own, proofs are signed here.
+
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use core::task::Waker;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+
+use mcp_proto::Instant;
+use mcp_proto::auth::{AccessToken, Error, Secret, Step, Trigger};
+use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};
+
+use crate::Clock;
+use crate::auth::{Authorizer, Cancellation};
+
+type Outcome = Result<Option<AccessToken>, Error>;
+
+/// The authorization of one connection.
+#[derive(Debug)]
+pub(super) struct Authorization {
+    authorizer: Authorizer,
+    server: Url,
+    /// The token that was used last.
+    token: Option<Secret>,
+    running: Option<RunningFlow>,
+    /// Ends with the connection.
+    cancellation: Cancellation,
+}
+
+#[derive(Debug)]
+struct RunningFlow {
+    exchange: ExchangeId,
+    outcome: Receiver<Outcome>,
+}
+
+/// Wakes the connection when it is dropped, so that a panic of the flow is noticed, too.
+struct Notify {
+    sender: Option<Sender<Outcome>>,
+    waker: Waker,
+}
+
+impl Drop for Notify {
+    fn drop(&mut self) {
+        self.sender = None;
+        self.waker.wake_by_ref();
+    }
+}
+
+impl Authorization {
+    pub(super) fn new(authorizer: Authorizer, server: Url) -> Self {
+        Self { authorizer, server, token: None, running: None, cancellation: Cancellation::new() }
+    }
+
+    /// Returns whether a flow runs.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Answers challenges and signs proofs. Returns whether the client has something new to send.
+    pub(super) fn advance(
+        &mut self,
+        client: &mut Client,
+        clock: &Clock,
+        waker: impl FnMut() -> io::Result<Waker>,
+    ) -> bool {
+        let mut has_output = self.finish_flow(client, clock);
+        has_output |= self.start_flow(client, clock, waker);
+        while let Some(proof) = client.authorization().poll_proof() {
+            match self.authorizer.sign(&proof.sign) {
+                Ok(signature) => client.authorization().handle_proof(clock.now(), proof.exchange, &signature),
+                Err(why) => client.authorization().fail_proof(clock.now(), proof.exchange, &why),
+            }
+            has_output = true;
+        }
+        has_output
+    }
+
+    /// Starts a flow for the next challenge, if there is one. Returns whether the challenge was answered at once.
+    fn start_flow(
+        &mut self,
+        client: &mut Client,
+        clock: &Clock,
+        mut waker: impl FnMut() -> io::Result<Waker>,
+    ) -> bool {
+        let Some(challenge) = client.authorization().poll_challenge() else { return false };
+        let exchange = challenge.exchange;
+        let started = waker().and_then(|waker| self.spawn(challenge, waker));
+        if let Err(error) = started {
+            let server = self.server.origin().to_string();
+            self.answer(
+                client,
+                clock,
+                exchange,
+                Err(Error::local(Step::Challenge, server, error.to_string())),
+            );
+            return true;
+        }
+        false
+    }
+
+    fn spawn(&mut self, challenge: Challenge, waker: Waker) -> io::Result<()> {
+        let (sender, outcome) = channel();
+        let exchange = challenge.exchange;
+        let trigger = self.trigger(challenge);
+        let (authorizer, server) = (self.authorizer.clone(), self.server.clone());
+        let cancellation = self.cancellation.clone();
+        let notify = Notify { sender: Some(sender), waker };
+        thread::Builder::new().name(String::from("mcp-authorization")).spawn(move || {
+            let outcome = authorizer.run(&server, trigger, &cancellation);
+            if let Some(sender) = &notify.sender {
+                // The connection may have ended.
+                let _ = sender.send(outcome);
+            }
+        })?;
+        self.running = Some(RunningFlow { exchange, outcome });
+        Ok(())
+    }
+
+    fn trigger(&self, challenge: Challenge) -> Trigger {
+        let challenges = challenge.challenges;
+        match (challenge.cause, self.token.clone()) {
+            (ChallengeCause::Due, None) => Trigger::Connect,
+            (ChallengeCause::Due, Some(token)) => Trigger::Due(token),
+            (ChallengeCause::InsufficientScope, Some(rejected)) => {
+                Trigger::InsufficientScope { challenges, rejected }
+            }
+            (_, rejected) => Trigger::Unauthorized { challenges, rejected },
+        }
+    }
+
+    /// Takes the outcome of the flow, if it has ended. Returns whether it has.
+    fn finish_flow(&mut self, client: &mut Client, clock: &Clock) -> bool {
+        let Some(running) = &self.running else { return false };
+        let exchange = running.exchange;
+        let outcome = match running.outcome.try_recv() {
+            Ok(outcome) => outcome,
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => {
+                let server = self.server.origin().to_string();
+                Err(Error::local(Step::Challenge, server, "the authorization panicked"))
+            }
+        };
+        self.running = None;
+        self.answer(client, clock, exchange, outcome);
+        true
+    }
+
+    fn answer(&mut self, client: &mut Client, clock: &Clock, exchange: ExchangeId, outcome: Outcome) {
+        let now = clock.now();
+        // The challenge may have been withdrawn in the meantime.
+        let _ = match outcome.and_then(|token| token.map(|token| self.credential(token, clock)).transpose()) {
+            Ok(Some(credential)) => client.authorization().authorize(now, exchange, credential),
+            Ok(None) => client.authorization().refuse(now, exchange),
+            Err(error) => client.authorization().fail(now, exchange, &Arc::new(error)),
+        };
+    }
+
+    /// Returns the credential of a token.
+    fn credential(&mut self, token: AccessToken, clock: &Clock) -> Result<Credential, Error> {
+        let failed = |why: String| Error::local(Step::Token, self.server.origin().to_string(), why);
+        let anchor = clock.anchor();
+        let renew_at = token.renew_at.map(|at| {
+            let now: Instant = clock.now();
+            now + core::time::Duration::from_secs(at.saturating_sub(anchor.unix_secs(now)))
+        });
+        let credential = match token.dpop.clone() {
+            Some(key) => {
+                let secret = crate::entropy::seed().map_err(|error| failed(error.to_string()))?;
+                Credential::dpop(&token, key, anchor, secret)
+            }
+            None => Credential::bearer(token.token.expose()),
+        };
+        let credential = credential.map_err(|error| failed(error.to_string()))?;
+        self.token = Some(token.token);
+        Ok(credential.renew_at(renew_at))
+    }
+}
+
+impl Drop for Authorization {
+    fn drop(&mut self) {
+        self.cancellation.cancel();
+    }
+}
