@@ -50,7 +50,9 @@ impl Scopes {
     /// Returns whether a scope is among them, letter by letter.
     #[must_use]
     pub fn contains(&self, scope: &str) -> bool {
-        self.iter().any(|own| own == scope)
+        !scope.is_empty()
+            && (*self.0 == *scope
+                || self.0.as_bytes().split(|b| *b == b' ').any(|own| own == scope.as_bytes()))
     }
 
     /// Returns whether there are none.
@@ -86,7 +88,7 @@ impl<S: AsRef<str>> FromIterator<S> for Scopes {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    principal: Box<str>,
+    principal: Arc<str>,
     scopes: Scopes,
     lifetime: Option<Duration>,
 }
@@ -97,7 +99,7 @@ impl Identity {
     /// The name is compared byte for byte: sessions, sealed state and shares belong to it (SEC-005). With several
     /// issuers it must also say which issuer named the principal.
     #[must_use]
-    pub fn new(principal: impl Into<Box<str>>) -> Self {
+    pub fn new(principal: impl Into<Arc<str>>) -> Self {
         Self { principal: principal.into(), scopes: Scopes::default(), lifetime: None }
     }
 
@@ -120,7 +122,12 @@ impl Identity {
 
     /// Returns the principal.
     #[must_use]
-    pub const fn principal(&self) -> &str {
+    pub fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) const fn shared_principal(&self) -> &Arc<str> {
         &self.principal
     }
 
@@ -168,6 +175,16 @@ impl Authorization {
     #[must_use]
     pub fn new(identity: impl Into<Arc<Identity>>) -> Self {
         Self { identity: identity.into(), policy: None }
+    }
+
+    /// Returns whether the scopes were granted that every request needs.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_required_scopes(&self) -> bool {
+        let required = self.policy.as_ref().map(|policy| &policy.required);
+        // Mostly a token has just these.
+        required.is_none_or(|required| {
+            required == self.scopes() || required.iter().all(|scope| self.has_scope(scope))
+        })
     }
 
     #[cfg(feature = "http")]

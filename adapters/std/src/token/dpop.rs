@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::server::{Denial, Scheme, TokenRequest};
 
-use super::jose::{Algorithm, Jws, PublicKey, encode, sha256};
+use super::jose::{Algorithm, Jws, PublicKey, encode, numeric_date, sha256};
 
 /// Seconds by which the time of a proof may differ from ours, in both directions.
 const MAX_AGE: u64 = 60;
@@ -71,7 +71,7 @@ impl DpopVerifier {
         if text("ath") != Some(&encode(&sha256(request.token.reveal().as_bytes()))) {
             return Err(invalid("the proof is for another token"));
         }
-        let issued = claims.get("iat").and_then(super::jwt::numeric_date);
+        let issued = claims.get("iat").and_then(numeric_date);
         if issued.is_none_or(|at| at.abs_diff(now) > MAX_AGE) {
             return Err(invalid("the proof is too old, or a clock is wrong"));
         }

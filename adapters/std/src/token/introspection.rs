@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::TokenValidator;
 use super::dpop::DpopVerifier;
-use super::jose::{MAX_TOKEN, object, sha256};
-use super::jwt::{Claims, has_audience, numeric_date, scopes, thumbprint, unix_time};
+use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
+use super::jwt::{Claims, has_audience, scopes, thumbprint, unix_time};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.

@@ -148,6 +148,13 @@ pub(super) fn object(json: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice(json).ok()
 }
 
+/// Returns a time in seconds (`NumericDate`), rounded down. Negative times are none.
+pub(super) fn numeric_date(value: &Value) -> Option<u64> {
+    let number = value.as_number()?;
+    // Beyond 2^53 a float is no exact time.
+    number.as_u64().or_else(|| number.as_f64().filter(|t| (0.0..9e15).contains(t)).map(|t| t as u64))
+}
+
 /// A public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PublicKey {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::TokenValidator;
 use super::dpop::DpopVerifier;
 use super::issuer::{Issuer, Lookup};
-use super::jose::{Algorithm, Jws};
+use super::jose::{Algorithm, Jws, numeric_date};
 use crate::auth::Fetcher;
 
 /// The claims of a token.
@@ -233,13 +233,6 @@ impl fmt::Debug for JwtValidator {
 /// Returns the Unix time of the system in seconds.
 pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Returns a time in seconds (`NumericDate`), rounded down. Negative times are none.
-pub(super) fn numeric_date(value: &Value) -> Option<u64> {
-    let number = value.as_number()?;
-    // Beyond 2^53 a float is no exact time.
-    number.as_u64().or_else(|| number.as_f64().filter(|t| (0.0..9e15).contains(t)).map(|t| t as u64))
 }
 
 /// Returns whether one of these audiences is among those of a token.

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -263,7 +264,7 @@ pub(super) struct ExchangeTable {
     /// Those that may end for another one, the quietest one first.
     quietest: List,
     /// Number of exchanges of each principal.
-    principals: BTreeMap<Box<str>, usize>,
+    principals: BTreeMap<Arc<str>, usize>,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.
     spare: SpareBuffers,
@@ -504,11 +505,7 @@ impl ExchangeTable {
     /// Sets the party for which an exchange acts, once.
     pub(super) fn set_authorization(&mut self, key: Key, authorization: Authorization) {
         if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
-            let principal = authorization.principal();
-            match self.principals.get_mut(principal) {
-                Some(count) => *count += 1,
-                None => _ = self.principals.insert(principal.into(), 1),
-            }
+            *self.principals.entry(authorization.identity().shared_principal().clone()).or_default() += 1;
             x.authorization = Some(authorization);
         }
     }

@@ -180,9 +180,8 @@ impl Server {
             return;
         };
         let authorization = Authorization::with_policy(identity.into(), protected.policy().clone());
-        let required = &protected.policy().required;
-        if !required.iter().all(|scope| authorization.has_scope(scope)) {
-            let required = required.clone();
+        if !authorization.has_required_scopes() {
+            let required = protected.policy().required.clone();
             return self.deny(now, exchange, &Denial::InsufficientScope(required));
         }
         if !self.admit_principal(authorization.principal()) {
@@ -272,6 +271,7 @@ fn credentials<'a>(
     dpop: Dpop,
 ) -> Result<(Scheme, &'a str, Option<&'a str>), CredentialFault> {
     let (scheme, token) = match () {
+        () if value.starts_with(b"Bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"dpop ") => (Scheme::Dpop, value.get(5..)),
         () => return Err(CredentialFault::Malformed),
