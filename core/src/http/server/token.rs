@@ -296,20 +296,26 @@ fn starts_with(value: &[u8], scheme: &[u8]) -> bool {
 
 /// Returns the text if it is one word of the characters that tokens have (RFC 6750, 2.1).
 fn token68(text: &[u8]) -> Option<&str> {
-    // One look-up for each byte: tokens are long.
-    let is_valid = text.iter().all(|b| TOKEN68.get(usize::from(*b)).is_some_and(|valid| *valid));
+    // Two masks in place of many comparisons: tokens are long.
+    let mask = |b: u8| if b & 64 == 0 { LOW } else { HIGH };
+    let is_valid = text.iter().all(|b| b.is_ascii() && (mask(*b) >> (b & 63)) & 1 == 1);
     if text.is_empty() || !is_valid { None } else { core::str::from_utf8(text).ok() }
 }
 
-/// For each byte whether it may be part of a token.
-const TOKEN68: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut b = 0;
-    while b < 256 {
-        let byte = b as u8;
-        table[b] =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
-        b += 1;
+/// The characters of tokens below 64, as bits.
+const LOW: u64 = token_characters(0);
+/// The characters of tokens from 64 to 127, as bits.
+const HIGH: u64 = token_characters(64);
+
+/// Returns which of 64 bytes may be part of a token.
+const fn token_characters(first: u8) -> u64 {
+    let (mut mask, mut at) = (0, 0);
+    while at < 64 {
+        let b = first + at;
+        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=') {
+            mask |= 1 << at;
+        }
+        at += 1;
     }
-    table
-};
+    mask
+}
