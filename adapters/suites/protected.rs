@@ -5,11 +5,11 @@
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 #![allow(unused_mut, reason = "each adapter uses a part of it")]
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::thread;
 
 use mcp_proto::RpcError;
@@ -28,9 +28,8 @@ struct ScopedHandler;
 impl_handler! {
     ScopedHandler {
         fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
-            match &*call.tool_call()?.name {
-                "mail" => cx.require_scopes(&["files:write", "mail"])?,
-                _ => {}
+            if call.tool_call()?.name == "mail" {
+                cx.require_scopes(&["files:write", "mail"])?;
             }
             let scopes = cx.scopes().map(|scopes| scopes.as_str().to_owned());
             let text = format!("{:?} {scopes:?} {}", cx.principal(), cx.has_scope("files:write"));

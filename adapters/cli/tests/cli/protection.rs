@@ -302,7 +302,7 @@ fn check_finds_faults_of_challenges_and_documents() {
         let done = probe(&["check", &url, "--json"]);
         let mut found = crate::check::found_rules(&done);
         found.retain(|rule| rules.contains(&&**rule));
-        let expected: std::collections::BTreeSet<_> =
+        let expected: alloc::collections::BTreeSet<_> =
             expected.iter().map(|rule| (*rule).to_owned()).collect();
         assert_eq!(found, expected, "case {at}: {done}");
     }
