@@ -13,6 +13,7 @@ mod messages;
 mod modern;
 mod peer;
 mod process_peer;
+mod protection;
 mod received;
 mod report;
 mod requests;
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
         trace: args.trace,
     };
     let report = setup.new_report();
+    protection::check_challenge(&setup, &report);
     let outcome = check_revisions(
         &setup,
         &report,

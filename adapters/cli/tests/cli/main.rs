@@ -23,6 +23,8 @@ mod hostile_servers;
 mod http;
 mod input;
 mod listen;
+#[cfg(unix)]
+mod protection;
 mod recording_server;
 mod requests;
 #[cfg(unix)]
