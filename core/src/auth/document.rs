@@ -5,9 +5,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::scope::Scopes;
 use crate::json::{MAX_DEPTH, Scanner};
 use crate::raw::RawJson;
+use crate::scope::Scopes;
 
 /// What is wrong with a document; it names the member and holds no secret.
 pub(super) type Defect = Cow<'static, str>;
@@ -92,11 +92,8 @@ impl Document {
     /// Returns an array of scopes, if the member is there.
     pub(super) fn scopes(&self, name: &str) -> Result<Option<Scopes>, Defect> {
         let Some(list) = self.strings(name)? else { return Ok(None) };
-        let mut scopes = Scopes::new();
-        for scope in &list {
-            scopes.add(scope).map_err(|why| Cow::Owned(format!("`{name}`: {why}")))?;
-        }
-        Ok(Some(scopes))
+        let scopes = Scopes::try_collect(list.iter().map(|scope| &**scope));
+        scopes.map(Some).map_err(|why| format!("`{name}`: {why}").into())
     }
 }
 

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::document::{Defect, Document};
 use super::jose::{JsonObject, base64url};
 use super::locations;
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::DpopKey;
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// Version of the stored form.
@@ -126,7 +126,7 @@ impl TokenRecord {
         out.optional("client_secret", self.client_secret.as_ref().map(Secret::expose));
         out.string("token_endpoint", &self.token_endpoint);
         out.optional("revocation_endpoint", self.revocation_endpoint.as_deref());
-        out.string("requested", &self.requested.to_text()).string("granted", &self.granted.to_text());
+        out.string("requested", self.requested.as_str()).string("granted", self.granted.as_str());
         out.string("access_token", self.access_token.expose());
         if let Some(key) = &self.dpop {
             out.string("dpop_private", key.private.expose()).string("dpop_public", &base64url(&key.public));

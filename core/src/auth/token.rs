@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 
 use super::document::Document;
 use super::request::FetchResponse;
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::authorization::{ErrorKind, clipped};
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// An access token for one MCP server.
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(found.access_token.expose(), "t");
         assert!(!found.is_dpop);
         assert_eq!(found.expires_in, Some(60));
-        assert_eq!(found.scopes.expect("scopes").to_text(), "a b");
+        assert_eq!(found.scopes.expect("scopes").as_str(), "a b");
         for body in [
             r#"{"token_type":"Bearer"}"#,
             r#"{"access_token":"","token_type":"Bearer"}"#,

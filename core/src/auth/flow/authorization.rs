@@ -9,7 +9,6 @@ use super::super::client_request::ClientRequest;
 use super::super::config::{DpopMode, GrantType};
 use super::super::form::{self, Form};
 use super::super::jose;
-use super::super::scope::OFFLINE_ACCESS;
 use super::super::secret::Secret;
 use super::super::signing::DpopKey;
 use super::super::token::refused;
@@ -17,6 +16,7 @@ use super::facts::{Facts, is_dpop};
 use super::{Event, Flow, Purpose, RedirectOutcome, State, owned};
 use crate::Instant;
 use crate::error::authorization::{ErrorKind, Step};
+use crate::scope::OFFLINE_ACCESS;
 use crate::url::Url;
 
 /// Length of the longest query of a redirect, in bytes; a longer one counts as foreign.
@@ -169,7 +169,7 @@ impl Facts {
         query.push("state", state);
         query.push("resource", &self.audience());
         if !self.scopes.is_empty() {
-            query.push("scope", &self.scopes.to_text());
+            query.push("scope", self.scopes.as_str());
         }
         if self.scopes.contains(OFFLINE_ACCESS) {
             // OpenID Connect Core, 11: without consent the scope is ignored.

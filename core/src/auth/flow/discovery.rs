@@ -9,13 +9,14 @@ use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
 use super::super::record::Registration;
 use super::super::resource_metadata::ResourceMetadata;
-use super::super::scope::Scopes;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;
 use super::facts::Facts;
 use super::{Event, Flow, SearchTarget, State};
 use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::fields::PROTOCOL_VERSION;
 use crate::head::Fields;
+use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::url::Url;
 
 /// The revision whose servers are their own authorization servers.
@@ -51,7 +52,7 @@ impl Flow {
                 let mut fields = Fields::new();
                 fields.push("Accept", b"application/json");
                 if matches!(target, SearchTarget::Server { is_legacy: true, .. }) {
-                    fields.push("MCP-Protocol-Version", LEGACY_VERSION); // AUTH-015
+                    fields.push(PROTOCOL_VERSION, LEGACY_VERSION); // AUTH-015
                 }
                 let is_trusted = matches!(target, SearchTarget::Provider { .. });
                 let step = match target {
@@ -275,9 +276,7 @@ impl Facts {
         let mut scopes = match (&self.config.scopes, challenged) {
             (Some(chosen), Some(challenged)) if is_step_up => {
                 // Those of the challenge come first: a full set would otherwise lose them, and be refused for ever.
-                let mut scopes = challenged;
-                scopes.unite(chosen);
-                scopes
+                challenged.union(chosen)
             }
             (Some(chosen), _) => chosen.clone(),
             (None, Some(challenged)) => challenged,
@@ -289,15 +288,14 @@ impl Facts {
             if issuer.is_some_and(|issuer| issuer.issuer == record.issuer)
                 && !matches!(self.trigger, super::Trigger::LogIn { .. })
             {
-                scopes.unite(&record.requested);
+                scopes = scopes.union(&record.requested);
             }
         }
-        let offers_offline =
-            issuer.is_some_and(|issuer| issuer.scopes.contains(super::super::scope::OFFLINE_ACCESS));
+        let offers_offline = issuer.is_some_and(|issuer| issuer.scopes.contains(OFFLINE_ACCESS));
         // Alone it would replace the scopes that the server grants to a request without any.
         if self.config.offline_access && self.needs_user() && offers_offline && !scopes.is_empty() {
             // It is a wish: a full set goes without it.
-            let _ = scopes.add(super::super::scope::OFFLINE_ACCESS);
+            scopes = scopes.union(&core::iter::once(OFFLINE_ACCESS).collect());
         }
         self.scopes = scopes;
         Ok(())

@@ -108,6 +108,17 @@ enum State {
     Ended,
 }
 
+impl State {
+    /// Returns the id of the request that is open.
+    const fn open_fetch(&self) -> Option<FetchId> {
+        match self {
+            Self::Searching { fetch, .. } | Self::Registering { fetch, .. } => Some(*fetch),
+            Self::Requesting { fetch, .. } => *fetch,
+            _ => None,
+        }
+    }
+}
+
 /// The document that a search is for.
 enum SearchTarget {
     Resource,
@@ -210,7 +221,7 @@ impl Flow {
     /// Takes the response to a request.
     pub fn handle_response(&mut self, now: Instant, fetch: FetchId, response: FetchResponse) {
         self.tick(now);
-        if self.open_fetch() != Some(fetch) {
+        if self.state.open_fetch() != Some(fetch) {
             return;
         }
         self.deadline = None;
@@ -238,7 +249,7 @@ impl Flow {
     /// Takes the failure of a request.
     pub fn handle_fetch_failure(&mut self, now: Instant, fetch: FetchId, failure: FetchFailure) {
         self.tick(now);
-        if self.open_fetch() == Some(fetch) {
+        if self.state.open_fetch() == Some(fetch) {
             self.deadline = None;
             self.fetch_failed(failure);
         }
@@ -370,15 +381,6 @@ impl Flow {
     fn unsupported(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
         let error = self.facts.error(step, ErrorKind::Unsupported(why.into()), rule);
         self.end_with(error);
-    }
-
-    /// Returns the id of the request that is open.
-    const fn open_fetch(&self) -> Option<FetchId> {
-        match &self.state {
-            State::Searching { fetch, .. } | State::Registering { fetch, .. } => Some(*fetch),
-            State::Requesting { fetch, .. } => *fetch,
-            _ => None,
-        }
     }
 
     /// Asks for a request; `None` if the flow has made too many and ended.

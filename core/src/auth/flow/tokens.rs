@@ -227,6 +227,6 @@ impl Flow {
 impl Facts {
     /// Returns the value of `scope`; `None` if none is asked for.
     pub(super) fn scope_param(&self) -> Option<String> {
-        (!self.scopes.is_empty()).then(|| self.scopes.to_text())
+        (!self.scopes.is_empty()).then(|| self.scopes.as_str().into())
     }
 }
