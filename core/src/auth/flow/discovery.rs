@@ -92,7 +92,7 @@ impl Flow {
             }
         };
         match parsed {
-            Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(metadata),
+            Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(&metadata),
             Ok(metadata) => self.server_found(metadata),
             Err((why, rule)) => {
                 // Another place may have the document of this issuer; this one is not used (AUTH-030).
@@ -238,9 +238,9 @@ impl Flow {
         }
     }
 
-    fn provider_found(&mut self, metadata: ServerMetadata) {
+    fn provider_found(&mut self, metadata: &ServerMetadata) {
         match metadata.token_endpoint.clone() {
-            Some(url) => self.provider_ready(url, Some(&metadata)),
+            Some(url) => self.provider_ready(url, Some(metadata)),
             None => {
                 let why = "the identity provider has no `token_endpoint`";
                 self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
