@@ -42,6 +42,7 @@ impl Scopes {
     /// # Errors
     ///
     /// [`ScopeError`] if a scope is malformed or there are too many.
+    #[inline(never)]
     pub fn parse(text: &str) -> Result<Self, ScopeError> {
         let mut scopes = Self::new();
         for scope in text.split(' ').filter(|scope| !scope.is_empty()) {
@@ -55,6 +56,7 @@ impl Scopes {
     /// # Errors
     ///
     /// [`ScopeError`] if it is malformed or the set is full.
+    #[inline(never)]
     pub fn add(&mut self, scope: &str) -> Result<(), ScopeError> {
         let fits = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
         if scope.is_empty() || !scope.bytes().all(fits) {
@@ -71,6 +73,7 @@ impl Scopes {
     }
 
     /// Adds the scopes of another set, as far as there is room.
+    #[inline(never)]
     pub fn unite(&mut self, other: &Self) {
         for scope in other.iter() {
             // Scopes of a set are well-formed; only room may be missing.
@@ -80,6 +83,7 @@ impl Scopes {
 
     /// Returns whether the set has this scope.
     #[must_use]
+    #[inline(never)]
     pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|other| other == scope)
     }
@@ -103,6 +107,7 @@ impl Scopes {
 
     /// Returns the scopes, separated by spaces.
     #[must_use]
+    #[inline(never)]
     pub fn to_text(&self) -> String {
         self.0.join(" ")
     }

@@ -12,6 +12,7 @@ pub use authorization::redirect_query;
 pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 
 use alloc::borrow::{Cow, ToOwned as _};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -100,7 +101,7 @@ enum State {
     LoadingRecord,
     LockingRecord,
     Searching {
-        search: Search,
+        search: Box<Search>,
         target: SearchTarget,
         fetch: FetchId,
     },
@@ -124,12 +125,12 @@ enum State {
     },
     AwaitingAssertion,
     Requesting {
-        request: ClientRequest,
+        request: Box<ClientRequest>,
         purpose: Purpose,
         fetch: Option<FetchId>,
     },
     WaitingToPoll(DevicePoll),
-    SavingTokens(TokenRecord),
+    SavingTokens(Box<TokenRecord>),
     RemovingTokens(AfterRemoval),
     Ended,
 }
@@ -260,7 +261,9 @@ impl Flow {
             State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
-                RequestOutcome::Success(response) => self.request_succeeded(request, &purpose, &response),
+                RequestOutcome::Success(response) => {
+                    self.request_succeeded(&mut request, &purpose, &response)
+                }
                 RequestOutcome::Refused(kind) => {
                     self.keep_nonce(&mut request, &purpose);
                     self.request_refused(&request, purpose, kind);
@@ -373,11 +376,13 @@ impl Flow {
         base64url(&bytes)
     }
 
+    #[inline(never)]
     fn emit(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
     /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
+    #[inline(never)]
     fn end(&mut self, event: Event) {
         self.events.retain(|event| matches!(event, Event::Unlock { .. }));
         self.unlock();
@@ -386,6 +391,7 @@ impl Flow {
         self.emit(event);
     }
 
+    #[inline(never)]
     fn end_with(&mut self, error: Error) {
         self.end(Event::Failed(error));
     }
@@ -398,6 +404,7 @@ impl Flow {
     }
 
     /// Creates an error at the server of a step.
+    #[inline(never)]
     fn error(&self, step: Step, kind: ErrorKind, rule: &'static str) -> Error {
         let server = match (step, &self.issuer) {
             (Step::Store | Step::Challenge | Step::ResourceMetadata, _) | (_, None) => {
@@ -443,6 +450,7 @@ impl Flow {
     }
 
     /// Asks for a request; `None` if the flow has made too many and ended.
+    #[inline(never)]
     fn fetch(
         &mut self,
         step: Step,
@@ -472,6 +480,7 @@ impl Flow {
         Some(id)
     }
 
+    #[inline(never)]
     fn fetch_failed(&mut self, failure: FetchFailure) {
         let step = self.step();
         match core::mem::replace(&mut self.state, State::Ended) {
@@ -490,15 +499,15 @@ impl Flow {
     }
 
     /// Starts a request by the client.
-    fn request(&mut self, request: ClientRequest, purpose: Purpose) {
-        let request = match purpose {
-            Purpose::Revocation | Purpose::TokenExchange | Purpose::Device => request,
-            _ => request.dpop(self.dpop.clone(), self.nonce.take()),
-        };
+    #[inline(never)]
+    fn request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
+        if !matches!(purpose, Purpose::Revocation | Purpose::TokenExchange | Purpose::Device) {
+            request.dpop(self.dpop.clone(), self.nonce.take());
+        }
         self.continue_request(request, purpose);
     }
 
-    fn continue_request(&mut self, mut request: ClientRequest, purpose: Purpose) {
+    fn continue_request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
         let unix_secs = self.unix_secs();
         let step = request.next(unix_secs, &mut || self.random());
         let fetch = match step {
@@ -538,6 +547,7 @@ impl Flow {
     }
 
     /// Returns a parameter of the challenges for access tokens.
+    #[inline(never)]
     fn challenge_param(&self, name: &str) -> Option<&str> {
         let tokens = self.challenges().iter().filter(|c| c.is_bearer() || is_dpop(c));
         tokens.filter_map(|challenge| challenge.param(name)).next()
@@ -549,6 +559,7 @@ impl Flow {
     }
 
     /// Returns the audience of the token: the identifier of the MCP server.
+    #[inline(never)]
     fn audience(&self) -> String {
         match &self.resource {
             Some(resource) => resource.resource.clone(),

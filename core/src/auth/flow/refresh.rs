@@ -1,5 +1,6 @@
 //! The beginning of a flow: what is stored decides. And the refresh of a token, by one flow at a time.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
@@ -143,11 +144,10 @@ impl Flow {
         let Ok(endpoint) = Url::parse(&record.token_endpoint) else { return self.removed() };
         let Some(client) = self.client_of(&record) else { return self.removed() };
         self.dpop = record.dpop.clone();
-        let request = ClientRequest::new(endpoint, client, record.issuer.clone())
-            .param("grant_type", "refresh_token")
-            .param("refresh_token", refresh_token)
-            .param("resource", record.resource);
-        self.request(request, Purpose::Refresh);
+        let mut request = ClientRequest::new(endpoint, client, record.issuer);
+        request.text("grant_type", "refresh_token").text("resource", &record.resource);
+        request.param("refresh_token", refresh_token);
+        self.request(Box::new(request), Purpose::Refresh);
     }
 
     /// Returns the client of a record, as it authenticates.
@@ -243,10 +243,9 @@ impl Flow {
             Some(token) => (token, "refresh_token"),
             None => (record.access_token, "access_token"),
         };
-        let request = ClientRequest::new(endpoint, client, record.issuer)
-            .param("token", token)
-            .param("token_type_hint", hint);
-        self.request(request, Purpose::Revocation);
+        let mut request = ClientRequest::new(endpoint, client, record.issuer);
+        request.param("token", token).text("token_type_hint", hint);
+        self.request(Box::new(request), Purpose::Revocation);
     }
 }
 
