@@ -75,7 +75,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("url", "ascii uri"),
     ("h1", "ascii head limits outbox time"),
     // The flow that gets an access token. Nothing else uses it.
-    ("auth", "ascii entropy error head json raw time url"),
+    ("auth", "ascii entropy error head json raw time uri url"),
     ("http", HTTP),
 ];
 
