@@ -52,8 +52,7 @@ impl TokenResponse {
     pub(super) fn parse(body: &[u8], expected: Expected) -> Result<Self, ErrorKind> {
         let document = Document::parse(body).map_err(ErrorKind::Invalid)?;
         let token = document.required_string("access_token").map_err(ErrorKind::Invalid)?;
-        // A token goes into a field of each request: RFC 6750, 2.1 has no character outside of this range.
-        if !token.bytes().all(|b| b.is_ascii_graphic()) {
+        if !is_access_token(&token) {
             return Err(ErrorKind::Invalid("`access_token` has characters that no token may have".into()));
         }
         let kind = document.required_string("token_type").map_err(ErrorKind::Invalid)?;
@@ -102,6 +101,11 @@ pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
         400..=499 => described().unwrap_or(ErrorKind::Status(response.status)),
         status => ErrorKind::Status(status),
     }
+}
+
+/// Returns whether a text may go into a field of each request: RFC 6750, 2.1 has no other characters.
+pub(super) fn is_access_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// Returns whether an authorization server does not know the client (RFC 6749, 5.2).

@@ -1,6 +1,7 @@
 //! Discovery: the metadata of the MCP server, the choice of an authorization server, and its metadata.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -40,13 +41,13 @@ impl Flow {
         match search {
             Some(search) => {
                 let url = search.url().clone();
-                self.continue_search(search, target, SearchStep::Fetch(url));
+                self.continue_search(Box::new(search), target, SearchStep::Fetch(url));
             }
             None => self.invalid(Step::ServerMetadata, "its URL is too long", ""),
         }
     }
 
-    pub(super) fn continue_search(&mut self, search: Search, target: SearchTarget, step: SearchStep) {
+    pub(super) fn continue_search(&mut self, search: Box<Search>, target: SearchTarget, step: SearchStep) {
         match step {
             SearchStep::Fetch(url) => {
                 let mut fields = Fields::new();
@@ -70,7 +71,7 @@ impl Flow {
         }
     }
 
-    fn document_found(&mut self, mut search: Search, target: SearchTarget, body: &[u8]) {
+    fn document_found(&mut self, mut search: Box<Search>, target: SearchTarget, body: &[u8]) {
         let parsed = match &target {
             SearchTarget::Resource => match ResourceMetadata::parse(body, &self.facts.server) {
                 Ok(resource) => return self.choose_server(resource),

@@ -13,6 +13,7 @@ pub use authorization::redirect_query;
 pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 
 use alloc::borrow::{Cow, ToOwned as _};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -74,7 +75,7 @@ enum State {
     LoadingRecord,
     LockingRecord,
     Searching {
-        search: Search,
+        search: Box<Search>,
         target: SearchTarget,
         fetch: FetchId,
     },
@@ -98,12 +99,12 @@ enum State {
     },
     AwaitingAssertion,
     Requesting {
-        request: ClientRequest,
+        request: Box<ClientRequest>,
         purpose: Purpose,
         fetch: Option<FetchId>,
     },
     WaitingToPoll(DevicePoll),
-    SavingTokens(TokenRecord),
+    SavingTokens(Box<TokenRecord>),
     RemovingTokens(AfterRemoval),
     Ended,
 }
@@ -236,7 +237,9 @@ impl Flow {
             State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
-                RequestOutcome::Success(response) => self.request_succeeded(request, &purpose, &response),
+                RequestOutcome::Success(response) => {
+                    self.request_succeeded(&mut request, &purpose, &response)
+                }
                 RequestOutcome::Refused(kind) => {
                     self.keep_nonce(&mut request, &purpose);
                     self.request_refused(&request, purpose, kind);
@@ -349,11 +352,13 @@ impl Flow {
         base64url(&bytes)
     }
 
+    #[inline(never)]
     fn emit(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
     /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
+    #[inline(never)]
     fn end(&mut self, event: Event) {
         self.events.retain(|event| matches!(event, Event::Unlock { .. }));
         self.unlock();
@@ -362,6 +367,7 @@ impl Flow {
         self.emit(event);
     }
 
+    #[inline(never)]
     fn end_with(&mut self, error: Error) {
         self.end(Event::Failed(error));
     }
@@ -384,6 +390,7 @@ impl Flow {
     }
 
     /// Asks for a request; `None` if the flow has made too many and ended.
+    #[inline(never)]
     fn fetch(
         &mut self,
         step: Step,
@@ -413,6 +420,7 @@ impl Flow {
         Some(id)
     }
 
+    #[inline(never)]
     fn fetch_failed(&mut self, failure: FetchFailure) {
         let step = self.step();
         match core::mem::replace(&mut self.state, State::Ended) {
@@ -431,15 +439,15 @@ impl Flow {
     }
 
     /// Starts a request by the client.
-    fn request(&mut self, request: ClientRequest, purpose: Purpose) {
-        let request = match purpose {
-            Purpose::Revocation | Purpose::TokenExchange | Purpose::Device => request,
-            _ => request.dpop(self.facts.dpop.clone(), self.nonce.take()),
-        };
+    #[inline(never)]
+    fn request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
+        if !matches!(purpose, Purpose::Revocation | Purpose::TokenExchange | Purpose::Device) {
+            request.dpop(self.facts.dpop.clone(), self.nonce.take());
+        }
         self.continue_request(request, purpose);
     }
 
-    fn continue_request(&mut self, mut request: ClientRequest, purpose: Purpose) {
+    fn continue_request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
         let unix_secs = self.unix_secs();
         let step = request.next(unix_secs, &mut || self.random());
         let fetch = match step {
