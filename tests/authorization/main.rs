@@ -19,8 +19,8 @@ mod own_flow;
 mod own_login;
 mod own_server;
 #[path = "../interop/peers.rs"]
-#[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
+mod probe_server;
 mod protected_servers;
 #[path = "../interop/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
