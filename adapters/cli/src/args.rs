@@ -1,5 +1,6 @@
 //! Definition of the command line.
 
+mod authorization;
 mod help;
 mod parse;
 mod server;
@@ -16,12 +17,16 @@ use mcp_proto::RawJson;
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
+pub(crate) use authorization::{
+    AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg,
+    TokenStoreArgs,
+};
 use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
-    LISTEN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, usage,
+    LISTEN_HELP, LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, remote_usage, usage,
 };
 pub(crate) use parse::{add_server_tips, wants_json};
-pub(crate) use server::{ServerArgs, is_url, url, with_server};
+pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
 use values::{
@@ -86,6 +91,23 @@ pub(crate) enum Command {
     /// Measures round-trip times to a server.
     #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
+    /// Logs in to a server that asks for authorization.
+    ///
+    /// Connects to learn what the server asks for, lets the user log in, and stores the tokens. Other commands on this URL
+    /// then use them, and renew them.
+    #[command(after_help = LOGIN_HELP, after_long_help = LOGIN_HELP)]
+    #[command(override_usage = remote_usage!("mcp-probe login [OPTIONS]"))]
+    Login(LogInArgs),
+    /// Forgets the tokens for a server, and revokes them.
+    ///
+    /// They are revoked where the authorization server offers it. The exit code is 0 if there are none.
+    #[command(override_usage = remote_usage!("mcp-probe logout [OPTIONS]"))]
+    Logout(LogOutArgs),
+    /// Shows the stored authorization for a server.
+    ///
+    /// No token is shown, and nothing is sent. The exit code is 6 if there is none.
+    #[command(override_usage = remote_usage!("mcp-probe whoami [OPTIONS]"))]
+    Whoami(WhoamiArgs),
     /// Runs a demonstration server on stdio or over HTTP.
     ///
     /// A server to try clients with. It has the tools echo, add, count and fail; with --everything it offers something
@@ -123,10 +145,13 @@ impl Command {
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
             Self::Ping(args) => args.json,
+            Self::Login(args) => args.json,
+            Self::Whoami(args) => args.json,
             Self::Check(_)
             | Self::Listen(_)
             | Self::Serve(_)
             | Self::Bridge(_)
+            | Self::Logout(_)
             | Self::Demo(_)
             | Self::Completions(_) => false,
         }
@@ -263,7 +288,8 @@ pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
     ///
     /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
-    /// connection, timeout, unanswered), exitCode, message, hint, code and data (of an error response).
+    /// connection, timeout, unanswered,
+    /// unauthorized), exitCode, message, hint, code and data (of an error response).
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.
@@ -468,6 +494,56 @@ pub(crate) struct BridgeArgs {
     pub(crate) stderr: StderrChoice,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogInArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members are those of `whoami --json`. It is null if the server asks for no authorization.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) revisions: RevisionArgs,
+    /// Limits the time to wait for each answer of the server.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
+    #[command(flatten)]
+    pub(crate) grant: GrantArgs,
+    #[command(flatten)]
+    pub(crate) client: OAuthClientArgs,
+    #[command(flatten)]
+    pub(crate) store: TokenStoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogOutArgs {
+    #[command(flatten)]
+    pub(crate) place: ServerPlaceArgs,
+    #[command(flatten)]
+    pub(crate) client: OAuthClientArgs,
+    #[command(flatten)]
+    pub(crate) store: TokenStoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhoamiArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: resource, issuer, client_id, registration (pre-registered, metadata-document, dynamic), scopes,
+    /// expires_at (Unix time in seconds, or null), refreshable, dpop.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: ServerPlaceArgs,
+    #[command(flatten)]
+    pub(crate) store: TokenStoreArgs,
 }
 
 #[derive(Debug, Args)]
