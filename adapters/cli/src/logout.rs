@@ -13,7 +13,7 @@ pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
     let remote = RemoteServer::from_place(&args.place)?;
     let url = authorization::endpoint(&remote)?;
     let shown = remote.display_name();
-    let store = ProbeStore::open(args.store.token_store.as_deref())?;
+    let store = ProbeStore::open(args.store.token_store.as_deref());
     let Some(record) = authorization::stored(&store, &url)? else {
         return print(&format!("nobody is logged in at {shown}\n"));
     };

@@ -30,7 +30,7 @@ struct AuthorizationReport<'a> {
 pub(crate) fn run(args: &args::WhoamiArgs) -> Result<(), CommandFailure> {
     let remote = RemoteServer::from_place(&args.place)?;
     let url = authorization::endpoint(&remote)?;
-    let store = ProbeStore::open(args.store.token_store.as_deref())?;
+    let store = ProbeStore::open(args.store.token_store.as_deref());
     match authorization::stored(&store, &url)? {
         Some(record) => show(&record, args.json),
         None => {

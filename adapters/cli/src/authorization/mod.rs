@@ -58,7 +58,7 @@ pub(crate) fn for_command(
         // Such a server may well ask for nothing. If it does ask, the hint of that failure says what to do.
         return if args.authorize { Err(cleartext_failure(&url)) } else { Ok(None) };
     }
-    let store = ProbeStore::open(args.store.token_store.as_deref())?;
+    let store = ProbeStore::open(args.store.token_store.as_deref());
     let record = stored(&store, &url)?.filter(|_| !options.names_client());
     let interaction = ProbeInteraction::new(&args.login, options.assertion())?;
     let authorizer = options.authorizer(|config| {

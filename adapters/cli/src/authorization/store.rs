@@ -20,22 +20,17 @@ pub(crate) enum ProbeStore {
 
 impl ProbeStore {
     /// Opens the store that an option names, else `MCP_TOKEN_STORE`, else the default; else one in memory.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the path is empty.
-    pub(crate) fn open(named: Option<&Path>) -> Result<Self, CommandFailure> {
-        Ok(find(named)?
-            .map_or_else(|| Self::Memory(MemoryStore::new()), |path| Self::File(FileStore::new(path))))
+    pub(crate) fn open(named: Option<&Path>) -> Self {
+        find(named).map_or_else(|| Self::Memory(MemoryStore::new()), |path| Self::File(FileStore::new(path)))
     }
 
     /// Opens the store for tokens that have to outlive this process.
     ///
     /// # Errors
     ///
-    /// Fails if the path is empty or there is none.
+    /// Fails if nothing names a file.
     pub(crate) fn for_tokens(named: Option<&Path>) -> Result<Self, CommandFailure> {
-        match find(named)? {
+        match find(named) {
             Some(path) => Ok(Self::File(FileStore::new(path))),
             None => Err(CommandFailure::usage(
                 "there is no folder for the data of this user: --token-store or MCP_TOKEN_STORE names a file",
@@ -83,15 +78,9 @@ impl TokenStore for ProbeStore {
 }
 
 /// Returns the file of the store; `None` if nothing names one.
-fn find(named: Option<&Path>) -> Result<Option<PathBuf>, CommandFailure> {
+fn find(named: Option<&Path>) -> Option<PathBuf> {
     let variable = || env::var_os("MCP_TOKEN_STORE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    match named {
-        Some(path) if path.as_os_str().is_empty() => {
-            Err(CommandFailure::usage("--token-store must name a file"))
-        }
-        Some(path) => Ok(Some(path.to_path_buf())),
-        None => Ok(variable().or_else(FileStore::default_path)),
-    }
+    named.map(Path::to_path_buf).or_else(variable).or_else(FileStore::default_path)
 }
 
 /// The wait for another process that uses the store has ended in vain.

@@ -225,9 +225,10 @@ fn login_without_a_redirect_ends_with_stdin_or_in_time() {
 
     // A pipe that stays open.
     let mut waiting = user.start(&["login", "--no-browser", "--login-wait", "1", &server.url]);
+    let stdin = waiting.stdin.take();
     let begun = Instant::now();
     assert_eq!(waiting.wait().expect("it ends").code(), Some(4));
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(20) && stdin.is_some());
     let mut shown = String::new();
     waiting.stderr.take().expect("piped").read_to_string(&mut shown).expect("UTF-8");
     assert!(shown.contains("no answer in time") && shown.contains("--login-wait"), "{shown}");

@@ -91,7 +91,7 @@ fn wrong_options_exit_with_2_before_anything_is_sent() {
         (&["--allow-http", "http://h"], "--allow-http: must be the name of a host"),
         (&["--allow-http", "h:8080"], "--allow-http: must be the name of a host"),
         (&["--allow-http", "h/x"], "--allow-http: must be the name of a host"),
-        (&["--token-store", ""], "--token-store must name a file"),
+        (&["--token-store", ""], "a value is required for '--token-store"),
         (&["--era", "modern", "--protocol-version", "2025-03-26"], "belongs to the legacy era"),
     ];
     for (options, wanted) in cases {
@@ -250,7 +250,7 @@ fn failures_name_the_step_the_server_and_the_rule() {
         (
             Behaviour { token_error: Some("access_denied"), ..base.clone() },
             6,
-            &["the token request at http://", "`access_denied`", "\\u001b[31mtoday", "RFC"][..],
+            &["the token request at http://", "`access_denied`", "\\u{1b}[31mtoday", "RFC"][..],
         ),
         (
             Behaviour { other_issuer: Some("https://evil.example"), ..base.clone() },
