@@ -55,7 +55,7 @@ pub(crate) struct CheckException {
 }
 
 /// Checks whose `INFO` is a log entry, not a missing outcome.
-const INFORMATIONAL_CHECKS: [&str; 11] = [
+const INFORMATIONAL_CHECKS: [&str; 12] = [
     "incoming-request",
     "outgoing-response",
     "outgoing-request",
@@ -67,6 +67,7 @@ const INFORMATIONAL_CHECKS: [&str; 11] = [
     "server-info",
     "incoming-auth-request",
     "outgoing-auth-response",
+    "scope-retry-auth-attempt",
 ];
 
 /// A check that any server passes. It is no evidence: it succeeds even if only the suite sent messages.

@@ -6,6 +6,7 @@ mod evaluation;
 #[path = "../interop/hosted_server.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod hosted_server;
+mod node;
 #[path = "../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
@@ -72,9 +73,10 @@ const SETS: &[(ScenarioSet, usize)] = &[
     (ScenarioSet { role: SuiteRole::Server, revision: "2025-06-18" }, 27),
     (ScenarioSet { role: SuiteRole::Server, revision: "2025-11-25" }, 33),
     (ScenarioSet { role: SuiteRole::Server, revision: "2026-07-28" }, 40),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2025-06-18" }, 2),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2025-11-25" }, 5),
-    (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 10),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-03-26" }, 2),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-06-18" }, 5),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-11-25" }, 25),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 39),
 ];
 
 /// Starts our server, or returns the URL in `MCP_CONFORMANCE_SERVER`.

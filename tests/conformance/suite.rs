@@ -10,6 +10,7 @@ use std::{fs, thread};
 use serde_json::Value;
 
 use crate::evaluation::{ScenarioSet, SuiteRole};
+use crate::node::locked_node;
 use crate::peers::{is_npm_ready, package};
 use crate::run::{DEADLINE, run};
 
@@ -33,10 +34,7 @@ impl ConformanceSuite {
         let modules = dir.join("node_modules");
         let program = ["@modelcontextprotocol", "conformance", "dist", "index.js"];
         let program = program.iter().fold(modules.clone(), |path, part| path.join(part));
-        let own = fs::read_dir(&modules).into_iter().flatten().flatten().map(|entry| entry.path());
-        let own = own.map(|path| path.join("bin").join("node")).find(|path| path.exists());
-        // Without a Node in the lock file, the installed Node has to be new enough.
-        Some(Self { node: own.unwrap_or_else(|| "node".into()), program })
+        Some(Self { node: locked_node(&modules), program })
     }
 
     fn command(&self, words: &[&str]) -> Command {

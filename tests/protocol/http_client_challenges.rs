@@ -1,6 +1,6 @@
 //! HTTP client: 401 and 403 challenges, and the credentials of the application.
 
-use mcp_proto::http::client::{Config, Credential, RequestFieldError, UrlError};
+use mcp_proto::http::client::{ChallengeCause, Config, Credential, RequestFieldError, UrlError};
 use mcp_proto::{CallError, CallOptions, Fault, HttpError, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{discover_result, result_response};
 use mcp_tests::harness::{Chunker, ENDPOINT, HttpClientHarness, for_each_chunker};
@@ -37,7 +37,7 @@ fn request_is_held_until_application_provides_credential() {
             "no",
         );
         let challenge = harness.expect_challenge();
-        assert_eq!((challenge.status, challenge.credentials_tried), (401, 0));
+        assert_eq!((challenge.cause, challenge.credentials_tried), (ChallengeCause::Unauthorized, 0));
         let bearer = &challenge.challenges[0];
         assert!(bearer.is_bearer());
         assert_eq!(bearer.param("resource_metadata"), Some("http://tide.example:3000/.well-known/x"));
@@ -47,6 +47,7 @@ fn request_is_held_until_application_provides_credential() {
         harness.assert_idle();
         harness
             .client
+            .authorization()
             .authorize(harness.now, challenge.exchange, credential("t0k3n"))
             .expect("an open challenge");
         let again = harness.expect_post("server/discover");
@@ -77,11 +78,21 @@ fn held_exchanges_continue_together_after_authorize() {
     harness.respond_with(one.id, 401, &[("WWW-Authenticate", BEARER)], "");
     harness.respond_with(two.id, 401, &[], "");
     let challenge = harness.expect_challenge();
-    assert!(harness.client.poll_challenge().is_none(), "one challenge for all held exchanges");
-    assert_eq!(harness.client.authorize(harness.now, one.id, credential("x")), Err(UseError::Stale));
-    harness.client.authorize(harness.now, challenge.exchange, credential("x")).expect("an open challenge");
+    assert!(
+        harness.client.authorization().poll_challenge().is_none(),
+        "one challenge for all held exchanges"
+    );
     assert_eq!(
-        harness.client.authorize(harness.now, challenge.exchange, credential("x")),
+        harness.client.authorization().authorize(harness.now, one.id, credential("x")),
+        Err(UseError::Stale)
+    );
+    harness
+        .client
+        .authorization()
+        .authorize(harness.now, challenge.exchange, credential("x"))
+        .expect("an open challenge");
+    assert_eq!(
+        harness.client.authorization().authorize(harness.now, challenge.exchange, credential("x")),
         Err(UseError::Stale)
     );
     let mut requests = harness.take_requests();
@@ -90,7 +101,7 @@ fn held_exchanges_continue_together_after_authorize() {
     // A request that was sent before the credential is sent again with it, without another challenge.
     harness.respond_with(three.id, 401, &[], "");
     let last = harness.expect_post("tools/call");
-    assert!(harness.client.poll_challenge().is_none());
+    assert!(harness.client.authorization().poll_challenge().is_none());
     for (key, request) in [(a, &requests[0]), (b, &requests[1]), (c, &last)] {
         assert_eq!(request.field("Authorization"), Some("Bearer x"));
         harness.respond_with_json(request.id, 200, &result_response(&request.body, tool_result()));
@@ -117,10 +128,14 @@ fn call_fails_after_three_rejected_credentials() {
     for tried in 0..3 {
         harness.respond_with(request.id, 403, &[("WWW-Authenticate", STEP_UP)], "");
         let challenge = harness.expect_challenge();
-        assert_eq!((challenge.status, challenge.credentials_tried), (403, tried));
+        assert_eq!(
+            (challenge.cause, challenge.credentials_tried),
+            (ChallengeCause::InsufficientScope, tried)
+        );
         assert_eq!(challenge.challenges[0].param("error_description"), Some("more"));
         harness
             .client
+            .authorization()
             .authorize(harness.now, challenge.exchange, credential("s3cret"))
             .expect("an open challenge");
         request = harness.expect_post("tools/call");
@@ -130,7 +145,7 @@ fn call_fails_after_three_rejected_credentials() {
     assert_eq!((answer.status, answer.challenges[0].param("scope")), (403, Some("a b c")));
     let details = "; the server asks for `Bearer` authorization, error `insufficient_scope`, error_description `more`, scope `a b c`";
     assert!(answer.to_string().ends_with(details), "{answer}");
-    assert!(harness.client.poll_challenge().is_none());
+    assert!(harness.client.authorization().poll_challenge().is_none());
     assert!(!format!("{:?}", harness.client).contains("s3cret"));
 }
 
@@ -141,7 +156,7 @@ fn refused_challenge_fails_held_call() {
     let (key, request) = harness.start_wave_call(&CallOptions::new());
     harness.respond_with(request.id, 401, &[("WWW-Authenticate", BEARER)], "");
     let challenge = harness.expect_challenge();
-    harness.client.refuse(harness.now, challenge.exchange).expect("an open challenge");
+    harness.client.authorization().refuse(harness.now, challenge.exchange).expect("an open challenge");
     assert_eq!(expect_refused(harness.expect_done(key)).challenges.len(), 1);
     harness.assert_idle();
     // A cancelled exchange needs no credential; the next held exchange raises a challenge of its own.
@@ -154,9 +169,9 @@ fn refused_challenge_fails_held_call() {
     assert_eq!(harness.expect_done(a), Err(CallError::Cancelled));
     let second = harness.expect_challenge();
     assert_ne!(first.exchange, second.exchange);
-    assert_eq!(harness.client.refuse(harness.now, first.exchange), Err(UseError::Stale));
+    assert_eq!(harness.client.authorization().refuse(harness.now, first.exchange), Err(UseError::Stale));
     harness.client.close(harness.now);
-    assert_eq!(harness.client.refuse(harness.now, second.exchange), Err(UseError::Stale));
+    assert_eq!(harness.client.authorization().refuse(harness.now, second.exchange), Err(UseError::Stale));
 }
 
 // covers: HTTP-088
@@ -195,7 +210,11 @@ fn legacy_session_handles_challenges() {
     let request = harness.expect_post("initialize");
     harness.respond_with(request.id, 401, &[("WWW-Authenticate", BEARER)], "");
     let challenge = harness.expect_challenge();
-    harness.client.authorize(harness.now, challenge.exchange, credential("x")).expect("an open challenge");
+    harness
+        .client
+        .authorization()
+        .authorize(harness.now, challenge.exchange, credential("x"))
+        .expect("an open challenge");
     harness.become_legacy_with_get_stream(Version::V2025_11_25, Some("s"), json!({}));
     harness.client.close(harness.now);
     harness.expect_aborted();

@@ -111,7 +111,7 @@ impl RandomHttpClient {
                 }
                 continue;
             }
-            if let Some(challenge) = self.client.poll_challenge() {
+            if let Some(challenge) = self.client.authorization().poll_challenge() {
                 self.challenge = Some(challenge.exchange);
             }
             match self.client.poll_exchange(self.now) {
@@ -203,12 +203,12 @@ impl RandomHttpClient {
             13 => {
                 if let Some(exchange) = self.challenge.take() {
                     let credential = Credential::bearer("x").expect("a token");
-                    let _ = self.client.authorize(now, exchange, credential);
+                    let _ = self.client.authorization().authorize(now, exchange, credential);
                 }
             }
             14 => {
                 if let Some(exchange) = self.challenge.take() {
-                    let _ = self.client.refuse(now, exchange);
+                    let _ = self.client.authorization().refuse(now, exchange);
                 }
             }
             _ if self.rng.percent(3) => self.client.close(now),
@@ -396,7 +396,7 @@ fn run(world: &mut RandomHttpClient) {
         // The server goes away: everything ends without a timeout.
         for _ in 0..40 {
             if let Some(exchange) = world.challenge.take() {
-                let _ = world.client.refuse(world.now, exchange);
+                let _ = world.client.authorization().refuse(world.now, exchange);
             }
             for (x, open) in core::mem::take(&mut world.open) {
                 let failure = if open.stage == ResponseStage::AwaitingHead {

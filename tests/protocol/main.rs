@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod authorization;
 mod back_pressure;
 mod batches;
 mod before_initialized;
@@ -15,6 +16,7 @@ mod errors;
 mod extensions;
 mod forbidden_values;
 mod hostile_peers;
+mod http_client_authorization;
 mod http_client_calls;
 mod http_client_challenges;
 mod http_client_connections;

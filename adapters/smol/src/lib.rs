@@ -287,6 +287,9 @@ pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
     Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure,
 };
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
 #[cfg(all(unix, feature = "signals"))]

@@ -254,6 +254,9 @@ pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
 pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};

@@ -27,6 +27,9 @@ const MAX_NONCES: u8 = 2;
 /// Length of the longest nonce, in bytes.
 const MAX_NONCE: usize = 512;
 
+/// Length of the shortest secret that is looked for in an error; a shorter one may be a part of any text.
+const MIN_SECRET: usize = 6;
+
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// The way in which a client authenticates to one server.
@@ -46,6 +49,13 @@ impl AuthMethod {
             Self::Basic(_) => "client_secret_basic",
             Self::Post(_) => "client_secret_post",
             Self::PrivateKeyJwt { .. } => "private_key_jwt",
+        }
+    }
+
+    const fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Basic(secret) | Self::Post(secret) => Some(secret),
+            Self::None | Self::PrivateKeyJwt { .. } => None,
         }
     }
 }
@@ -236,13 +246,39 @@ impl ClientRequest {
         }
         match response.status {
             200 => RequestOutcome::Success(response),
-            300..=399 => {
-                let to = Url::redacted(response.field("location").unwrap_or("no place"));
-                RequestOutcome::Refused(ErrorKind::Redirected(to.into()))
-            }
-            _ => RequestOutcome::Refused(token::refusal(&response)),
+            _ => RequestOutcome::Refused(self.without_secrets(token::refusal(&response))),
         }
     }
+}
+
+impl ClientRequest {
+    /// Returns a reason without what a server repeats of the secrets of the request (SEC-019).
+    fn without_secrets(&self, kind: ErrorKind) -> ErrorKind {
+        let is_shown = |text: &str| {
+            let names =
+                |secret: &Secret| secret.expose().len() >= MIN_SECRET && text.contains(secret.expose());
+            self.params.iter().any(|(name, value)| is_secret(name) && names(value))
+                || self.client.auth.secret().is_some_and(names)
+        };
+        match kind {
+            ErrorKind::Refused { code, .. } if is_shown(&code) => {
+                ErrorKind::Refused { code: "…".into(), description: None }
+            }
+            ErrorKind::Refused { code, description: Some(text) } if is_shown(&text) => {
+                ErrorKind::Refused { code, description: None }
+            }
+            ErrorKind::Redirected(to) if is_shown(&to) => ErrorKind::Redirected("…".into()),
+            kind => kind,
+        }
+    }
+}
+
+/// Returns whether the value of a parameter is a secret.
+fn is_secret(name: &str) -> bool {
+    matches!(
+        name,
+        "code" | "code_verifier" | "refresh_token" | "token" | "device_code" | "assertion" | "subject_token"
+    )
 }
 
 fn sign(key: SigningKey, algorithm: Algorithm, input: &str) -> RequestStep {

@@ -97,14 +97,12 @@ impl Search {
         match response.status {
             200 => match Document::parse(&response.body) {
                 Ok(_) => SearchStep::Found(response.body),
+                // A page for people, at an address that the server does not know.
+                Err(_) if !begins_object(&response.body) && !self.is_named => self.miss("no JSON object"),
                 Err(why) => self.reject(why, ""),
             },
             301 | 302 | 303 | 307 | 308 => self.follow(&response, policy),
-            400..=499 => {
-                let sep = if self.misses.is_empty() { "" } else { ", " };
-                self.misses.push_str(&format!("{sep}{} ({})", self.place(), response.status));
-                self.advance()
-            }
+            400..=499 => self.miss(itoa::Buffer::new().format(response.status)),
             // The document may be there: no other place stands in for it, and nothing is guessed.
             status => SearchStep::Failed(self.error(ErrorKind::Status(status), "")),
         }
@@ -122,6 +120,13 @@ impl Search {
             return SearchStep::Failed(error);
         }
         self.defect.get_or_insert(error);
+        self.advance()
+    }
+
+    /// Notes that there is no document at the place, and tries the next one.
+    fn miss(&mut self, why: &str) -> SearchStep {
+        let sep = if self.misses.is_empty() { "" } else { ", " };
+        self.misses.push_str(&format!("{sep}{} ({why})", self.place()));
         self.advance()
     }
 
@@ -169,6 +174,11 @@ impl Search {
             _ => refused(self, ""),
         }
     }
+}
+
+/// Returns whether a text begins as a JSON object: a damaged document is a defect, anything else is none at all.
+fn begins_object(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'{')
 }
 
 #[cfg(test)]

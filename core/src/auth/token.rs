@@ -1,7 +1,6 @@
 //! Access tokens, and the responses of token endpoints.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 
 use super::document::Document;
 use super::request::FetchResponse;
@@ -10,6 +9,7 @@ use super::secret::Secret;
 use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::authorization::{ErrorKind, clipped};
+use crate::url::Url;
 
 /// An access token for one MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,6 @@ pub struct AccessToken {
     pub token: Secret,
     /// The key that the token is bound to; without one it is a bearer token.
     pub dpop: Option<DpopKey>,
-    /// The nonce that the MCP server asked for last, if it is known.
-    pub nonce: Option<String>,
     /// The time at which the token should be renewed, shortly before it expires: Unix time in seconds.
     pub renew_at: Option<u64>,
     /// The scopes that were granted, or asked for if the server did not say.
@@ -88,7 +86,7 @@ impl TokenResponse {
     }
 }
 
-/// Returns the reason of a response that is no success (RFC 6749, 5.2).
+/// Returns the reason of a response that is no success (RFC 6749, 5.2). No redirect is followed (SEC-011).
 pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
     let described = || {
         let document = Document::parse(&response.body).ok()?;
@@ -97,9 +95,18 @@ pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
         Some(refused(&code, description.as_deref()))
     };
     match response.status {
+        300..=399 => {
+            let to = Url::redacted(response.field("location").unwrap_or("no place"));
+            ErrorKind::Redirected(clipped(&to))
+        }
         400..=499 => described().unwrap_or(ErrorKind::Status(response.status)),
         status => ErrorKind::Status(status),
     }
+}
+
+/// Returns whether an authorization server does not know the client (RFC 6749, 5.2).
+pub(super) fn is_client_unknown(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Refused { code, .. } if &**code == "invalid_client")
 }
 
 /// Returns an OAuth error in a form that can be shown.

@@ -89,7 +89,7 @@ impl HttpClientRun {
                 self.handle_event(event);
                 continue;
             }
-            if let Some(challenge) = self.client.poll_challenge() {
+            if let Some(challenge) = self.client.authorization().poll_challenge() {
                 assert!(!self.closed, "challenge after the end");
                 self.challenge = Some(challenge);
                 continue;
@@ -214,9 +214,9 @@ impl HttpClientRun {
         let Some(challenge) = self.challenge.take() else { return };
         let done = if choices.boolean() {
             let credential = Credential::bearer("t").expect("a token");
-            self.client.authorize(self.now, challenge.exchange, credential)
+            self.client.authorization().authorize(self.now, challenge.exchange, credential)
         } else {
-            self.client.refuse(self.now, challenge.exchange)
+            self.client.authorization().refuse(self.now, challenge.exchange)
         };
         assert!(matches!(done, Ok(()) | Err(UseError::Stale)));
     }

@@ -98,15 +98,17 @@ export const hostV1 = async (build, port, { sse = false, retry } = {}) => {
  * Hosts servers of the second generation: one per session in the legacy era, one per request in the modern era.
  *
  * @param build    function that builds one
- * @param options  `era`: the only era, both if absent; `onerror`
+ * @param options  `era`: the only era, both if absent; `onerror`; `protect`: called with the URL of the server, returns a
+ *                 function that is called with every request, and returns a response instead of the server's, or what
+ *                 handlers learn about the access token
  * @returns        in the modern era: `notify` publishes changes, `farewell` ends all subscriptions gracefully
  */
-export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
+export const hostV2 = async (build, port, { era, onerror, retry, protect } = {}) => {
     const { WebStandardStreamableHTTPServerTransport, createMcpHandler, isLegacyRequest } = await import(
         '@modelcontextprotocol/server'
     );
     const sessions = new Map();
-    const legacy = async (request) => {
+    const legacy = async (request, authInfo) => {
         const id = request.headers.get('mcp-session-id') ?? undefined;
         let transport = sessions.get(id);
         if (transport === undefined) {
@@ -114,17 +116,22 @@ export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
             transport = sessioned(WebStandardStreamableHTTPServerTransport, sessions, retry);
             await build().connect(transport);
         }
-        return transport.handleRequest(request);
+        return transport.handleRequest(request, { authInfo });
     };
     const handler = () => createMcpHandler(build, { legacy: 'reject', onerror });
     let modern = handler();
+    let gate;
     const serve = async (request) => {
+        gate ??= protect?.(`http://127.0.0.1:${server.address().port}${PATH}`);
+        const authInfo = await gate?.(request);
+        if (authInfo instanceof Response) return authInfo;
         if (new URL(request.url).pathname !== PATH) return new Response(null, { status: 404 });
-        if (era === 'legacy') return legacy(request);
-        if (era === 'modern') return modern.fetch(request);
-        return (await isLegacyRequest(request.clone())) ? legacy(request) : modern.fetch(request);
+        if (era === 'legacy') return legacy(request, authInfo);
+        if (era === 'modern') return modern.fetch(request, { authInfo });
+        return (await isLegacyRequest(request.clone())) ? legacy(request, authInfo) : modern.fetch(request, { authInfo });
     };
-    await listen(createServer(getRequestListener(serve)), port, PATH, () => modern.close());
+    const server = createServer(getRequestListener(serve));
+    await listen(server, port, PATH, () => modern.close());
     return {
         get notify() {
             return modern.notify;

@@ -57,7 +57,7 @@ def _sse_app(server: Server[Any], options: Any) -> Starlette:
     return Starlette(routes=routes)
 
 
-class _Server(uvicorn.Server):
+class GracefulServer(uvicorn.Server):
     """Server that exits gracefully at the first signal and does not wait for open streams."""
 
     @contextmanager
@@ -75,7 +75,7 @@ async def host(server: Server[Any], port: int, *, sse: bool = False, options: An
     app = _sse_app(server, options) if sse else server.streamable_http_app(event_store=Events(), retry_interval=100)
     path = "/sse" if sse else "/mcp"
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)
-    await _Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])
+    await GracefulServer(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])
 
 
 def target(words: list[str], sse: bool) -> Any:

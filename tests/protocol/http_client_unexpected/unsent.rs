@@ -85,7 +85,11 @@ fn call_cancelled_while_held_for_authorization_is_never_announced() {
     harness.respond_with_status(request.id, 401);
     let challenge = harness.expect_challenge();
     let token = mcp_proto::http::client::Credential::bearer("x").expect("a token");
-    harness.client.authorize(harness.now, challenge.exchange, token).expect("an open challenge");
+    harness
+        .client
+        .authorization()
+        .authorize(harness.now, challenge.exchange, token)
+        .expect("an open challenge");
     harness.client.engine().cancel(harness.now, key, None).expect("a call");
     assert_eq!(harness.expect_done(key), Err(CallError::Cancelled));
     harness.assert_idle();
@@ -113,7 +117,11 @@ fn retry_held_for_authorization_keeps_the_remaining_timeout() {
         harness.advance(secs(1_800));
         harness.assert_idle();
         let token = mcp_proto::http::client::Credential::bearer("x").expect("a token");
-        harness.client.authorize(harness.now, challenge.exchange, token).expect("an open challenge");
+        harness
+            .client
+            .authorization()
+            .authorize(harness.now, challenge.exchange, token)
+            .expect("an open challenge");
         harness.expect_post("tools/call");
         // The retry has the rest of the call's timeout.
         harness.advance(secs(59));

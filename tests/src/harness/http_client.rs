@@ -425,7 +425,7 @@ impl HttpClientHarness {
     /// If there is none.
     pub fn expect_challenge(&mut self) -> Challenge {
         self.pump();
-        self.client.poll_challenge().expect("a challenge")
+        self.client.authorization().poll_challenge().expect("a challenge")
     }
 
     /// Takes the next event, a diagnostic.

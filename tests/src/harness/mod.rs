@@ -7,6 +7,7 @@
 //! emits.
 
 mod app;
+pub mod authorization;
 pub mod build;
 mod client;
 mod describe;

@@ -1,4 +1,28 @@
-//! I/O of the authorization of clients: requests, the redirect of the browser, stored tokens, and keys.
+//! Authorization of clients: the [`Authorizer`], and its I/O.
+//!
+//! An [`Authorizer`] gets, stores and renews access tokens. Give it to a client by
+//! [`Options::authorize`](crate::adapter::client::Options::authorize); it then answers the challenges of the server, lets a
+//! user log in if that is needed, and sends a stored token from the first request on.
+//!
+//! ```no_run
+//! use mcp_std::auth::{Authorizer, Browser, BrowserLogin, Config, FileStore, Scopes};
+//!
+//! let config = Config::new("My application").scopes(Scopes::parse("files:read")?);
+//! let login = BrowserLogin::new(Browser::from_env()?).show_url(|url| eprintln!("Log in at {}{}", url.origin(), url.target()));
+//! let authorizer = Authorizer::new(config)
+//!     .store(FileStore::new(FileStore::default_path().expect("a home folder")))
+//!     .interaction(login);
+//! # let _ = authorizer;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | grant | configuration |
+//! |---|---|
+//! | a user in a browser (default) | [`BrowserLogin`], or [`PasteLogin`] without a browser on this machine |
+//! | a user on another device | [`GrantType::DeviceCode`], and [`Interaction::show_user_code`] |
+//! | the client itself | [`GrantType::ClientCredentials`], with [`ClientCredentials`] and perhaps a [`ClientKey`] |
+//! | an enterprise that manages access | [`GrantType::Enterprise`], and [`Interaction::assertion`] for the identity token |
+//! | a workload | [`GrantType::Assertion`], and [`Interaction::assertion`] |
 //!
 //! The flow itself is [`mcp_proto::auth`]. It asks for what this module does:
 //!
@@ -27,5 +51,10 @@ pub use cancellation::Cancellation;
 pub use fetch::{Fetcher, HttpFetcher};
 pub use interaction::{BrowserLogin, Interaction, NoInteraction, PasteLogin, RedirectReceiver};
 pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
+pub use mcp_proto::auth::{
+    AccessToken, Algorithm, ApplicationType, AssertionRequest, ClientAuth, ClientCredentials, ClientMetadata,
+    Config, DpopMode, Error, ErrorKind, GrantType, IdentityProvider, Registration, Scopes, Secret, Step,
+    TokenRecord, Trigger, UserCode,
+};
 pub use redirect::{RedirectEnd, RedirectListener, RedirectPage};
 pub use store::{FileStore, MemoryStore, StoreError, StoreLock, StoreWarning, TokenStore};

@@ -18,6 +18,9 @@ use crate::Instant;
 use crate::error::authorization::{ErrorKind, Step};
 use crate::url::Url;
 
+/// Length of the longest query of a redirect, in bytes; a longer one counts as foreign.
+const MAX_QUERY: usize = 16 << 10;
+
 impl Flow {
     /// Goes on once the client at the authorization server is known.
     pub(super) fn client_ready(&mut self) {
@@ -133,12 +136,16 @@ impl Flow {
 
     /// Takes the query of a redirect, without its `?`, after [`Event::OpenBrowser`].
     ///
-    /// A redirect with another `state` changes nothing (AUTH-045). The first one of this flow counts.
+    /// A redirect with another `state`, or one of more than 16 KiB, changes nothing (AUTH-045). The first one of this
+    /// flow counts.
     pub fn handle_redirect(&mut self, now: Instant, query: &str) -> RedirectOutcome {
         self.tick(now);
         let State::AwaitingRedirect { state, verifier } = &self.state else {
             return RedirectOutcome::Foreign;
         };
+        if query.len() > MAX_QUERY {
+            return RedirectOutcome::Foreign;
+        }
         let Some(params) = RedirectParams::parse(query, state) else { return RedirectOutcome::Foreign };
         let verifier = verifier.clone();
         self.deadline = None;
@@ -253,5 +260,7 @@ impl RedirectParams {
 pub fn redirect_query(pasted: &str) -> String {
     let text = pasted.trim();
     let text = text.split('#').next().unwrap_or_default();
-    owned(text.split_once('?').map_or(text, |(_, query)| query))
+    // A `?` may also be within a value of a query alone.
+    let url = text.split_once('?').filter(|(before, _)| !before.contains('='));
+    owned(url.map_or(text, |(_, query)| query))
 }

@@ -15,7 +15,7 @@ use super::super::secret::Secret;
 use super::super::token;
 use super::{Event, Flow, Registered, State};
 use crate::Instant;
-use crate::error::authorization::{ErrorKind, Step};
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
 
 impl Flow {
@@ -25,10 +25,14 @@ impl Flow {
             let error = self.error(Step::Authorization, ErrorKind::LoginRequired, "");
             return self.end_with(error);
         }
-        let Some(issuer) = &self.issuer else { return };
         if let Some(credentials) = self.config.credentials.clone() {
             return self.use_credentials(&credentials);
         }
+        if let Some(client) = self.named_client() {
+            self.client = Some(client);
+            return self.client_ready();
+        }
+        let Some(issuer) = &self.issuer else { return };
         if let Some(url) = self.config.client_metadata.clone().filter(|_| issuer.supports_client_metadata) {
             let client = Client { id: url, auth: AuthMethod::None };
             self.client =
@@ -54,6 +58,18 @@ impl Flow {
         );
     }
 
+    /// Returns the client that a user named earlier for this authorization server.
+    fn named_client(&self) -> Option<Registered> {
+        let record = self.record.as_ref().filter(|r| r.registration == Registration::PreRegistered)?;
+        self.issuer.as_ref().filter(|issuer| issuer.issuer == record.issuer)?; // AUTH-039
+        let client = self.client_of(record)?;
+        Some(Registered {
+            client,
+            registration: Registration::PreRegistered,
+            secret: record.client_secret.clone(),
+        })
+    }
+
     /// Names a client at the authorization server, after [`Event::NeedClient`].
     pub fn set_client(&mut self, now: Instant, credentials: &ClientCredentials) {
         self.tick(now);
@@ -75,8 +91,10 @@ impl Flow {
         match credentials.auth.method(|method| issuer.supports_auth(method), lists_methods) {
             Some(auth) => {
                 let client = Client { id: credentials.client_id.clone(), auth };
-                self.client =
-                    Some(Registered { client, registration: Registration::PreRegistered, secret: None });
+                // The secret of the configuration is there again next time; the one that a user typed is not.
+                let is_configured = self.config.credentials.is_some();
+                let secret = credentials.auth.secret().filter(|_| !is_configured).cloned();
+                self.client = Some(Registered { client, registration: Registration::PreRegistered, secret });
                 self.client_ready();
             }
             None => {
@@ -98,7 +116,8 @@ impl Flow {
             }
         };
         let unix_secs = self.unix_secs();
-        let record = record.filter(|record| record.expires_at.is_none_or(|at| at > unix_secs));
+        let is_known = |record: &ClientRecord| record.expires_at.is_none_or(|at| at > unix_secs);
+        let record = record.filter(|record| !self.forgets_client && is_known(record));
         self.client = record.as_ref().map(registered);
         if !matches!(self.config.grant_type(), GrantType::AuthorizationCode) {
             return match self.client {
@@ -167,6 +186,21 @@ impl Flow {
         body.strings("grant_types", grants).strings("response_types", responses.iter().copied());
         body.string("token_endpoint_auth_method", auth_method);
         body.finish()
+    }
+
+    /// Ends the flow with an error. A registration that the server does not know is forgotten first, so that the next
+    /// flow makes another.
+    pub(super) fn end_without_client(&mut self, error: Error, is_unknown: bool) {
+        let is_dynamic =
+            self.client.as_ref().is_some_and(|client| client.registration == Registration::Dynamic);
+        match &self.issuer {
+            Some(issuer) if is_unknown && is_dynamic => {
+                let key = ClientRecord::key(&issuer.issuer);
+                self.state = State::RemovingClient(error);
+                self.emit(Event::Save { key, value: None });
+            }
+            _ => self.end_with(error),
+        }
     }
 
     pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {

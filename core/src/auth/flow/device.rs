@@ -14,7 +14,7 @@ use crate::error::authorization::{Error, ErrorKind, Step};
 const INTERVAL: u64 = 5;
 /// Bounds of the interval, in seconds.
 const INTERVALS: core::ops::RangeInclusive<u64> = 1..=120;
-/// Largest number of errors of the connection in a row.
+/// Largest number of errors of the connection or of the server in a row.
 const MAX_FAILURES: u8 = 5;
 
 /// The state of polling.
@@ -103,7 +103,7 @@ impl Flow {
                 poll.interval = (poll.interval + 5).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }
-            ErrorKind::Fetch(_) if poll.failures < MAX_FAILURES => {
+            ErrorKind::Fetch(_) | ErrorKind::Status(500..=599) if poll.failures < MAX_FAILURES => {
                 poll.failures += 1;
                 poll.interval = (poll.interval * 2).min(*INTERVALS.end());
                 self.wait_to_poll(poll);

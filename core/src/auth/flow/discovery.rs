@@ -6,7 +6,7 @@ use alloc::string::String;
 
 use super::super::config::{GrantType, ProviderLocation};
 use super::super::document::Defect;
-use super::super::locations;
+use super::super::locations::{self, UrlPolicy};
 use super::super::record::Registration;
 use super::super::resource_metadata::ResourceMetadata;
 use super::super::scope::Scopes;
@@ -175,7 +175,10 @@ impl Flow {
     fn server_found(&mut self, metadata: ServerMetadata) {
         let is_code = matches!(self.config.grant_type(), GrantType::AuthorizationCode);
         let supports_pkce = metadata.supports_pkce;
-        let known = self.record.as_ref().filter(|record| record.registration == Registration::PreRegistered);
+        // A client that a user named is asked for again; the one of the configuration is bound to its issuer.
+        let is_configured = self.config.credentials.is_some();
+        let known = self.record.as_ref();
+        let known = known.filter(|r| is_configured && r.registration == Registration::PreRegistered);
         let moved_from = known
             .filter(|record| record.issuer != metadata.issuer)
             .map(|record| Url::redacted(&record.issuer));
@@ -188,8 +191,26 @@ impl Flow {
             let why = "`code_challenge_methods_supported` does not name S256";
             return self.unsupported(Step::ServerMetadata, why, "AUTH-041");
         }
+        if let Some(why) = self.missing_endpoint() {
+            return self.unsupported(Step::ServerMetadata, why, "RFC 8414, 2");
+        }
         if !self.refresh_after_discovery() {
             self.choose_client();
+        }
+    }
+
+    /// Returns the endpoint that the grant needs and the authorization server lacks: no user is asked in vain.
+    fn missing_endpoint(&self) -> Option<&'static str> {
+        let issuer = self.issuer.as_ref()?;
+        match self.config.grant_type() {
+            _ if issuer.token_endpoint.is_none() => Some("`token_endpoint` is missing"),
+            GrantType::AuthorizationCode if issuer.authorization_endpoint.is_none() => {
+                Some("`authorization_endpoint` is missing")
+            }
+            GrantType::DeviceCode if issuer.device_authorization_endpoint.is_none() => {
+                Some("`device_authorization_endpoint` is missing")
+            }
+            _ => None,
         }
     }
 
@@ -198,10 +219,16 @@ impl Flow {
     /// Looks for the token endpoint of the identity provider.
     pub(super) fn discover_provider(&mut self) {
         let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let (ProviderLocation::TokenEndpoint(url) | ProviderLocation::Issuer(url, _)) = &provider.location;
+        let policy = UrlPolicy { server: url.origin(), http_hosts: &self.config.http_hosts };
+        // The identity token and the credentials of the client would travel in the clear.
+        if let Err(why) = policy.check("the URL of the identity provider", url) {
+            return self.provider_failed(ErrorKind::Invalid(why), "AUTH-061");
+        }
         match &provider.location {
             ProviderLocation::TokenEndpoint(url) => {
                 let url = url.clone();
-                self.provider_ready(url, String::new());
+                self.provider_ready(url, None);
             }
             ProviderLocation::Issuer(url, issuer) => {
                 let issuer = issuer.clone();
@@ -212,10 +239,20 @@ impl Flow {
     }
 
     fn provider_found(&mut self, metadata: ServerMetadata) {
-        match metadata.token_endpoint {
-            Some(url) => self.provider_ready(url, metadata.issuer),
-            None => self.unsupported(Step::TokenExchange, "the identity provider has no token endpoint", ""),
+        match metadata.token_endpoint.clone() {
+            Some(url) => self.provider_ready(url, Some(&metadata)),
+            None => {
+                let why = "the identity provider has no `token_endpoint`";
+                self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+            }
         }
+    }
+
+    /// Ends the flow with an error at the identity provider.
+    pub(super) fn provider_failed(&mut self, kind: ErrorKind, rule: &'static str) {
+        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let server = format!("{}", provider.location.origin());
+        self.end_with(Error::new(Step::TokenExchange, server, kind, rule));
     }
 
     // ---- scopes ----------------------------------------------------------------------------------------------
@@ -233,8 +270,9 @@ impl Flow {
         let is_step_up = matches!(self.trigger, super::Trigger::InsufficientScope { .. });
         let mut scopes = match (&self.config.scopes, challenged) {
             (Some(chosen), Some(challenged)) if is_step_up => {
-                let mut scopes = chosen.clone();
-                scopes.unite(&challenged);
+                // Those of the challenge come first: a full set would otherwise lose them, and be refused for ever.
+                let mut scopes = challenged;
+                scopes.unite(chosen);
                 scopes
             }
             (Some(chosen), _) => chosen.clone(),
@@ -254,7 +292,8 @@ impl Flow {
             issuer.is_some_and(|issuer| issuer.scopes.contains(super::super::scope::OFFLINE_ACCESS));
         // Alone it would replace the scopes that the server grants to a request without any.
         if self.config.offline_access && self.needs_user() && offers_offline && !scopes.is_empty() {
-            scopes.add(super::super::scope::OFFLINE_ACCESS).map_err(|why| Cow::Owned(format!("{why}")))?;
+            // It is a wish: a full set goes without it.
+            let _ = scopes.add(super::super::scope::OFFLINE_ACCESS);
         }
         self.scopes = scopes;
         Ok(())

@@ -61,7 +61,10 @@ pub struct Flow {
     state: State,
     events: VecDeque<Event>,
     deadline: Option<Instant>,
+    /// Requests that count against the bound.
     fetches: u32,
+    /// The id of the last request; polls have their own, too.
+    last_fetch: u32,
     /// The record that is stored, if it fits this client.
     record: Option<TokenRecord>,
     is_locked: bool,
@@ -78,6 +81,8 @@ pub struct Flow {
     nonce: Option<String>,
     /// The identity token or the assertion, until it is presented.
     assertion: Option<Secret>,
+    /// Whether the authorization server no longer knows the client that is stored.
+    forgets_client: bool,
 }
 
 /// A client with its registration.
@@ -94,17 +99,35 @@ enum State {
     Start,
     LoadingRecord,
     LockingRecord,
-    Searching { search: Search, target: SearchTarget, fetch: FetchId },
+    Searching {
+        search: Search,
+        target: SearchTarget,
+        fetch: FetchId,
+    },
     ChoosingServer(Vec<String>),
     LoadingClient,
     AwaitingClient,
-    AwaitingRedirectUri { preferred: Option<String> },
-    Registering { fetch: FetchId, redirect_uri: String },
+    AwaitingRedirectUri {
+        preferred: Option<String>,
+    },
+    Registering {
+        fetch: FetchId,
+        redirect_uri: String,
+    },
     SavingClient,
+    /// The authorization server no longer knows the client; ends with this error.
+    RemovingClient(Error),
     AwaitingKey,
-    AwaitingRedirect { state: String, verifier: Secret },
+    AwaitingRedirect {
+        state: String,
+        verifier: Secret,
+    },
     AwaitingAssertion,
-    Requesting { request: ClientRequest, purpose: Purpose, fetch: Option<FetchId> },
+    Requesting {
+        request: ClientRequest,
+        purpose: Purpose,
+        fetch: Option<FetchId>,
+    },
     WaitingToPoll(DevicePoll),
     SavingTokens(TokenRecord),
     RemovingTokens(AfterRemoval),
@@ -162,6 +185,7 @@ impl Flow {
             events: VecDeque::new(),
             deadline: None,
             fetches: 0,
+            last_fetch: 0,
             record: None,
             is_locked: false,
             resource: None,
@@ -172,6 +196,7 @@ impl Flow {
             dpop: None,
             nonce: None,
             assertion: None,
+            forgets_client: false,
         }
     }
 
@@ -236,7 +261,10 @@ impl Flow {
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
                 RequestOutcome::Success(response) => self.request_succeeded(request, &purpose, &response),
-                RequestOutcome::Refused(kind) => self.request_refused(&request, purpose, kind),
+                RequestOutcome::Refused(kind) => {
+                    self.keep_nonce(&mut request, &purpose);
+                    self.request_refused(&request, purpose, kind);
+                }
             },
             state => self.state = state,
         }
@@ -268,6 +296,7 @@ impl Flow {
         match core::mem::replace(&mut self.state, State::Ended) {
             State::SavingTokens(record) => self.tokens_saved(&record),
             State::SavingClient => self.client_ready(),
+            State::RemovingClient(error) => self.end_with(error),
             State::RemovingTokens(then) => {
                 self.unlock();
                 match then {
@@ -314,6 +343,7 @@ impl Flow {
             | State::RemovingTokens(_)
             | State::LoadingClient
             | State::SavingClient
+            | State::RemovingClient(_)
             | State::Ended => Step::Store,
             State::Searching { target: SearchTarget::Resource, .. } | State::ChoosingServer(_) => {
                 Step::ResourceMetadata
@@ -347,8 +377,9 @@ impl Flow {
         self.events.push_back(event);
     }
 
-    /// Ends the flow with its last event.
+    /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
     fn end(&mut self, event: Event) {
+        self.events.retain(|event| matches!(event, Event::Unlock { .. }));
         self.unlock();
         self.state = State::Ended;
         self.deadline = None;
@@ -427,7 +458,8 @@ impl Flow {
             self.end_with(error);
             return None;
         }
-        let id = FetchId(self.fetches);
+        self.last_fetch = self.last_fetch.wrapping_add(1);
+        let id = FetchId(self.last_fetch);
         let timeout = self.config.fetch_timeout;
         // Whoever sends the request ends it in time; this deadline is for one who does not.
         self.deadline = Some(self.now + timeout + timeout / 4);
@@ -477,7 +509,7 @@ impl Flow {
             RequestStep::Send { url, fields, body } => {
                 if let Purpose::DevicePoll(_) = purpose {
                     // Bounded by the lifetime of the device code.
-                    self.fetches -= 1;
+                    self.fetches = self.fetches.saturating_sub(1);
                 }
                 let is_trusted = matches!(purpose, Purpose::TokenExchange);
                 let step = purpose.step();
@@ -486,6 +518,13 @@ impl Flow {
             }
         };
         self.state = State::Requesting { request, purpose, fetch };
+    }
+
+    /// Keeps the last nonce of the authorization server for the next request.
+    fn keep_nonce(&mut self, request: &mut ClientRequest, purpose: &Purpose) {
+        if !matches!(purpose, Purpose::TokenExchange) {
+            self.nonce = request.take_nonce();
+        }
     }
 
     /// Returns the challenges that started the flow.

@@ -5,7 +5,7 @@ use alloc::format;
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::record::{Registration, TokenRecord};
 use super::super::secret::Secret;
-use super::super::token::AccessToken;
+use super::super::token::{self, AccessToken};
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
@@ -26,7 +26,11 @@ impl Flow {
     /// Reads the stored record; returns false if the flow failed.
     fn read_record(&mut self, value: Option<&Secret>) -> bool {
         self.record = match value.map(TokenRecord::parse).transpose() {
-            Ok(record) => record.filter(|record| self.fits(record)),
+            // Whoever logs out means what is stored, of whatever client it is.
+            Ok(record) => {
+                let is_any = matches!(self.trigger, Trigger::LogOut);
+                record.filter(|record| is_any || self.fits(record))
+            }
             Err(why) => {
                 let why = format!("the stored tokens for this server are damaged: {why}");
                 let error = self.error(Step::Store, ErrorKind::Local(why.into()), "");
@@ -39,15 +43,22 @@ impl Flow {
 
     /// Returns whether a record is of this client and names acceptable endpoints.
     fn fits(&self, record: &TokenRecord) -> bool {
-        let fits_client = match (&self.config.credentials, record.registration) {
-            (Some(client), Registration::PreRegistered) => client.client_id == record.client_id,
-            (None, Registration::PreRegistered) | (Some(_), _) => false,
-            (None, Registration::MetadataDocument) => {
-                self.config.client_metadata.as_deref() == Some(&*record.client_id)
+        self.fits_client(record) && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
+    }
+
+    /// Returns whether a record is of the client of the configuration, or the configuration names none.
+    fn fits_client(&self, record: &TokenRecord) -> bool {
+        match (&self.config.credentials, record.registration) {
+            (Some(client), Registration::PreRegistered) => {
+                client.client_id == record.client_id
+                    && client.issuer.as_ref().is_none_or(|issuer| *issuer == record.issuer) // AUTH-039
             }
-            (None, Registration::Dynamic) => true,
-        };
-        fits_client && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
+            (Some(_), _) => false,
+            (None, Registration::MetadataDocument) => {
+                self.config.client_metadata.as_ref().is_none_or(|url| *url == record.client_id)
+            }
+            (None, Registration::PreRegistered | Registration::Dynamic) => true,
+        }
     }
 
     pub(super) fn record_loaded(&mut self, value: Option<&Secret>) {
@@ -55,7 +66,11 @@ impl Flow {
             return;
         }
         if matches!(self.trigger, Trigger::LogOut) {
-            return self.log_out();
+            return match self.record {
+                // A refresh of another process would store its tokens afterwards.
+                Some(_) => self.lock_record(),
+                None => self.end(Event::NoToken),
+            };
         }
         if matches!(self.trigger, Trigger::LogIn { .. }) {
             return self.discover();
@@ -117,6 +132,9 @@ impl Flow {
         if !self.read_record(value) {
             return;
         }
+        if matches!(self.trigger, Trigger::LogOut) {
+            return self.log_out();
+        }
         if let Some(token) = self.usable_token() {
             return self.end(Event::Authorized(token.into()));
         }
@@ -133,16 +151,18 @@ impl Flow {
     }
 
     /// Returns the client of a record, as it authenticates.
-    fn client_of(&self, record: &TokenRecord) -> Option<Client> {
-        let secret = match record.registration {
-            Registration::PreRegistered => self.config.credentials.as_ref()?.auth.secret(),
+    pub(super) fn client_of(&self, record: &TokenRecord) -> Option<Client> {
+        // Credentials of the configuration are for its own client alone.
+        let configured = self.config.credentials.as_ref().filter(|_| self.fits_client(record));
+        let secret = match (record.registration, configured) {
+            (Registration::PreRegistered, Some(client)) => client.auth.secret(),
             _ => record.client_secret.as_ref(),
         };
         let auth = match (&*record.auth_method, secret) {
             ("none", _) => AuthMethod::None,
             ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
             ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
-            ("private_key_jwt", _) => self.config.credentials.as_ref()?.auth.key()?,
+            ("private_key_jwt", _) => configured?.auth.key()?,
             _ => return None,
         };
         Some(Client { id: record.client_id.clone(), auth })
@@ -176,14 +196,15 @@ impl Flow {
         if record.issuer != issuer.issuer {
             return false;
         }
-        let age = self.unix_secs().saturating_sub(record.issued_at);
-        if age < JUST_ISSUED && !record.was_refreshed {
+        // A clock that was set back says nothing about the age.
+        let is_new = self.unix_secs().checked_sub(record.issued_at).is_some_and(|age| age < JUST_ISSUED);
+        if is_new && !record.was_refreshed {
             let why = "the server refuses a token that its authorization server issued just now";
             self.invalid(Step::Challenge, why, "AUTH-057");
             return true;
         }
         // A token that came by a refresh just now and is refused: a user has to authorize again.
-        if age < JUST_ISSUED || !record.is_refreshable() {
+        if is_new || !record.is_refreshable() {
             return false;
         }
         self.lock_record();
@@ -195,6 +216,7 @@ impl Flow {
         let is_gone = matches!(&kind, ErrorKind::Refused { code, .. }
             if matches!(&**code, "invalid_grant" | "invalid_client" | "unauthorized_client"));
         if is_gone {
+            self.forgets_client = token::is_client_unknown(&kind);
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(AfterRemoval::Authorize);
         }
@@ -233,7 +255,6 @@ pub(super) fn access_token(record: &TokenRecord) -> AccessToken {
     AccessToken {
         token: record.access_token.clone(),
         dpop: record.dpop.clone(),
-        nonce: None,
         renew_at: record.renew_at,
         scopes: record.granted.clone(),
     }

@@ -2,10 +2,11 @@
 
 use super::super::client_request::{Client, ClientRequest};
 use super::super::config::GrantType;
-use super::super::record::{Registration, TokenRecord, url_text};
+use super::super::record::{TokenRecord, url_text};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
-use super::super::token::{Expected, TokenResponse};
+use super::super::server_metadata::ServerMetadata;
+use super::super::token::{self, Expected, TokenResponse};
 use super::refresh::access_token;
 use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
@@ -60,12 +61,21 @@ impl Flow {
     }
 
     /// Exchanges the identity token of the user for an assertion for the authorization server (RFC 8693).
-    pub(super) fn provider_ready(&mut self, endpoint: Url, issuer: String) {
+    ///
+    /// `metadata` is that of the identity provider, if the application named its issuer.
+    pub(super) fn provider_ready(&mut self, endpoint: Url, metadata: Option<&ServerMetadata>) {
         let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
         let Some(id_token) = self.assertion.take() else { return };
-        let Some(auth) = provider.client.auth.method(|method| method == "client_secret_basic", false) else {
-            return self.unsupported(Step::TokenExchange, "the client cannot authenticate", "RFC 8693, 2.1");
+        let supports = |method: &str| {
+            metadata.map_or(method == "client_secret_basic", |found| found.supports_auth(method))
         };
+        let lists_methods = metadata.is_some_and(|found| found.auth_methods.is_some());
+        let Some(auth) = provider.client.auth.method(supports, lists_methods) else {
+            let why = "`token_endpoint_auth_methods_supported` has no method of this client";
+            return self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+        };
+        // The audience of an assertion of the client (RFC 7523, 3).
+        let issuer = metadata.map_or_else(|| url_text(&endpoint), |found| found.issuer.clone());
         let client = Client { id: provider.client.client_id.clone(), auth };
         let audience = self.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
         let request = ClientRequest::new(endpoint, client, issuer)
@@ -99,9 +109,7 @@ impl Flow {
         purpose: &Purpose,
         response: &FetchResponse,
     ) {
-        if !matches!(purpose, Purpose::TokenExchange) {
-            self.nonce = request.take_nonce();
-        }
+        self.keep_nonce(&mut request, purpose);
         let expected = match purpose {
             Purpose::Device => return self.device_authorized(response),
             Purpose::Revocation => return self.remove_tokens(AfterRemoval::End),
@@ -130,8 +138,13 @@ impl Flow {
                 let error = Error::new(step, request.server(), kind, "RFC 7009");
                 self.remove_tokens(AfterRemoval::Fail(error));
             }
-            Purpose::Tokens(_) | Purpose::Device | Purpose::TokenExchange => {
+            Purpose::TokenExchange => {
                 self.end_with(Error::new(step, request.server(), kind, "RFC 6749, 5.2"));
+            }
+            Purpose::Tokens(_) | Purpose::Device => {
+                let is_unknown = token::is_client_unknown(&kind);
+                let error = Error::new(step, request.server(), kind, "RFC 6749, 5.2");
+                self.end_without_client(error, is_unknown);
             }
         }
     }
@@ -148,7 +161,7 @@ impl Flow {
             registration: client.registration,
             client_id: client.client.id.clone(),
             auth_method: client.client.auth.name().into(),
-            client_secret: client.secret.clone().filter(|_| client.registration == Registration::Dynamic),
+            client_secret: client.secret.clone(),
             token_endpoint: issuer.token_endpoint.as_ref().map(url_text).unwrap_or_default(),
             revocation_endpoint: issuer.revocation_endpoint.as_ref().map(url_text),
             requested: self.scopes.clone(),
@@ -189,14 +202,16 @@ impl Flow {
 
     fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse, was_refreshed: bool) {
         let now = self.unix_secs();
+        // A token that is due at once would be renewed without end.
+        let lifetime = tokens.expires_in.map(|lifetime| lifetime.max(1));
         // A public client has to use the key for its refresh token, too (RFC 9449, 5).
         record.dpop = self.dpop.clone().filter(|_| tokens.is_dpop);
         record.access_token = tokens.access_token;
         record.refresh_token = tokens.refresh_token.or(record.refresh_token);
         record.granted = tokens.scopes.unwrap_or(record.granted);
         record.issued_at = now;
-        record.expires_at = tokens.expires_in.map(|lifetime| now.saturating_add(lifetime));
-        record.renew_at = tokens.expires_in.map(|lifetime| {
+        record.expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
+        record.renew_at = lifetime.map(|lifetime| {
             let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
             now.saturating_add(lifetime - margin)
         });

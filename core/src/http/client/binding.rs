@@ -4,17 +4,16 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::attempts::Attempts;
-use super::config::{Config, Credential};
+use super::authorization::Authorization;
+use super::config::Config;
 use super::credentials::Credentials;
-use super::exchange::{
-    Action, Challenge, ExchangeFailure, ExchangeId, ExchangePhase, ExchangePurpose, NextStep,
-};
+use super::exchange::{Action, ExchangeFailure, ExchangeId, ExchangePhase, ExchangePurpose, NextStep};
 use super::exchange_table::{ClientExchange, ExchangeTable, MAX_MESSAGES};
 use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
 use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
-use crate::error::{HttpError, UseError};
+use crate::error::HttpError;
 use crate::head;
 use crate::outbox::Outbox;
 use crate::slab::Key;
@@ -191,94 +190,9 @@ impl Client {
         }
     }
 
-    /// Returns the next challenge if [`Config::handle_challenges`] is set.
-    ///
-    /// There is one challenge at a time, until it is answered.
-    pub fn poll_challenge(&mut self) -> Option<Challenge> {
-        self.credentials.poll_challenge()
-    }
-
-    /// Answers a challenge with a credential.
-    ///
-    /// All held exchanges are sent again with it, and all later ones use it.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] if this exchange has no open challenge.
-    pub fn authorize(
-        &mut self,
-        now: Instant,
-        exchange: ExchangeId,
-        credential: Credential,
-    ) -> Result<(), UseError> {
-        self.tick(now);
-        self.credentials.resolve(exchange)?;
-        self.credentials.replace(credential, self.now);
-        for (mut held, since, answer) in self.exchanges.take_held() {
-            held.retries.credentials += u32::from(answer.is_some());
-            self.resend_held(held, since);
-        }
-        Ok(())
-    }
-
-    /// Answers a challenge without a credential; the held exchanges fail.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] if this exchange has no open challenge.
-    pub fn refuse(&mut self, now: Instant, exchange: ExchangeId) -> Result<(), UseError> {
-        self.tick(now);
-        self.credentials.resolve(exchange)?;
-        self.refuse_held();
-        self.finish_closing();
-        Ok(())
-    }
-
-    /// Answers a challenge with the reason why there is no credential; the held exchanges fail with it.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`] if this exchange has no open challenge.
-    #[cfg(feature = "auth")]
-    pub fn refuse_with(
-        &mut self,
-        now: Instant,
-        exchange: ExchangeId,
-        error: &Arc<crate::auth::Error>,
-    ) -> Result<(), UseError> {
-        self.tick(now);
-        self.credentials.resolve(exchange)?;
-        self.fail_held(error);
-        self.finish_closing();
-        Ok(())
-    }
-
-    /// Returns the next proof to sign, for a credential that is bound to a key.
-    #[cfg(feature = "auth")]
-    pub fn poll_proof(&mut self) -> Option<super::ProofRequest> {
-        self.credentials.proofs.poll()
-    }
-
-    /// Takes the signature of a proof; the request can then be sent.
-    #[cfg(feature = "auth")]
-    pub fn handle_proof(&mut self, now: Instant, exchange: ExchangeId, signature: &[u8]) {
-        self.tick(now);
-        let signed = self.credentials.proofs.sign(exchange, signature);
-        // It may have been cancelled in the meantime.
-        if let Some(request) = signed.filter(|_| self.exchanges.get(exchange.0).is_some()) {
-            self.exchanges.push_request(request);
-        }
-    }
-
-    /// Takes notice that a proof cannot be signed; the exchange fails.
-    #[cfg(feature = "auth")]
-    pub fn fail_proof(&mut self, now: Instant, exchange: ExchangeId, reason: &str) {
-        self.tick(now);
-        self.credentials.proofs.take(exchange);
-        if let Some(x) = self.remove(exchange.0) {
-            self.exchange_failed(x, HttpError::Unreachable { reason: reason.into() });
-            self.finish_closing();
-        }
+    /// Returns the challenges of the server, and the answers to them.
+    pub const fn authorization(&mut self) -> Authorization<'_> {
+        Authorization::of(self)
     }
 
     /// Closes the client: ends all calls and event streams, and ends the session at the server (HTTP-073).
@@ -338,7 +252,7 @@ impl Client {
             ExchangePhase::Draining { .. } => drop(self.abort(key)),
             ExchangePhase::AwaitingCredential { .. } => {
                 self.credentials.clear_challenge();
-                self.refuse_held();
+                self.authorization().refuse_held();
             }
             ExchangePhase::Scheduled(then) => {
                 let Some(x) = self.remove(key) else { return };
@@ -405,75 +319,6 @@ impl Client {
     /// Returns whether the request of an exchange no longer waits for its answer.
     pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
         x.request_id().is_some_and(|id| !self.engine.awaits_response(id))
-    }
-
-    // ---- credentials -----------------------------------------------------------------------------------------
-
-    /// Holds an exchange until there is a credential; returns it if it must fail instead.
-    pub(super) fn hold_for_credential(
-        &mut self,
-        mut x: ClientExchange,
-        answer: Box<crate::HttpResponse>,
-    ) -> Option<ClientExchange> {
-        if x.retries.credentials >= self.config.max_credentials {
-            return Some(x);
-        }
-        if x.credential_generation != self.credentials.generation() {
-            // A newer credential is available already.
-            x.retries.credentials += 1;
-            self.resend(x);
-            return None;
-        }
-        if !self.awaits_credential(&x) {
-            return Some(x);
-        }
-        self.hold(x, Some(answer));
-        None
-    }
-
-    /// Returns whether an exchange may wait for a credential of the application.
-    pub(super) fn awaits_credential(&self, x: &ClientExchange) -> bool {
-        self.config.handles_challenges
-            && !self.is_closing
-            && !matches!(x.purpose(), ExchangePurpose::DeleteSession)
-    }
-
-    /// Holds an exchange until the application answers a challenge. `answer` is the refusal if it was sent.
-    pub(super) fn hold(&mut self, x: ClientExchange, answer: Option<Box<crate::HttpResponse>>) {
-        if let Some(id) = x.request_id() {
-            self.engine.exchanges().pause_request(self.now, id);
-        }
-        // The application may have to ask a user.
-        let due = self.now + self.engine.config().effective_limits().input_timeout;
-        self.exchanges.insert(x.held(self.now, due, answer));
-        self.credentials.raise_challenge(&mut self.exchanges);
-    }
-
-    /// Ends the wait for a credential: refused exchanges fail, others are sent with the one that is due.
-    fn refuse_held(&mut self) {
-        self.credentials.keep_due();
-        for (held, since, answer) in self.exchanges.take_held() {
-            match answer {
-                Some(answer) => self.exchange_failed(held, HttpError::Response(*answer)),
-                None => self.resend_held(held, since),
-            }
-        }
-    }
-
-    /// Fails all exchanges that wait for a credential.
-    #[cfg(feature = "auth")]
-    fn fail_held(&mut self, error: &Arc<crate::auth::Error>) {
-        for (held, ..) in self.exchanges.take_held() {
-            self.exchange_failed(held, HttpError::Authorization(Arc::clone(error)));
-        }
-    }
-
-    fn resend_held(&mut self, held: ClientExchange, since: Instant) {
-        if let Some(id) = held.request_id() {
-            let time = self.now.saturating_duration_since(since);
-            self.engine.exchanges().resume_request(self.now, id, time);
-        }
-        self.resend(held);
     }
 
     // ---- closing ---------------------------------------------------------------------------------------------

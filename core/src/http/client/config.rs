@@ -56,23 +56,23 @@ impl Credential {
 
     /// Creates an access token that is bound to a key (DPoP, RFC 9449).
     ///
-    /// Each request then gets a proof, which the application signs ([`Client::poll_proof`](super::Client)). `nonce` is
-    /// the last nonce of the server, `clock` the time of the proofs, and `secret` comes from a cryptographic source.
+    /// Each request then gets a proof, which the application signs ([`poll_proof`](super::Authorization::poll_proof)). `clock` tells
+    /// the time of the proofs, and `secret` comes from a cryptographic source.
     ///
     /// # Errors
     ///
     /// [`RequestFieldError::Value`] if the token is empty or not visible ASCII.
     #[cfg(feature = "auth")]
     pub fn dpop(
-        token: &crate::auth::AccessToken,
+        token: &crate::auth::Secret,
         key: crate::auth::DpopKey,
         clock: Anchor,
         secret: [u8; 32],
     ) -> Result<Self, RequestFieldError> {
-        let text = token.token.expose();
+        let text = token.expose();
         // The same rules as for a bearer token.
         Self::bearer(text)?;
-        let binding = Binding { token: token.token.clone(), key, nonce: token.nonce.clone(), clock, secret };
+        let binding = Binding { token: token.clone(), key, clock, secret };
         let credential = Self::new(&[b"DPoP ", text.as_bytes()].concat())?;
         Ok(Self { binding: Some(Arc::new(binding)), ..credential })
     }
@@ -207,7 +207,7 @@ impl Config {
         if self.fields.push(name, value) { Ok(self) } else { Err(RequestFieldError::Value) }
     }
 
-    /// Sets the credential of all requests until [`authorize`](super::Client::authorize) replaces it (HTTP-079).
+    /// Sets the credential of all requests until [`authorize`](super::Authorization::authorize) replaces it (HTTP-079).
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);

@@ -94,7 +94,8 @@ impl ExchangeFailure {
 
 /// A request of the server for a credential.
 ///
-/// Answer it with [`Client::authorize`](super::Client::authorize) or [`Client::refuse`](super::Client::refuse).
+/// Answer it with [`Authorization::authorize`](super::Authorization::authorize) or
+/// [`Authorization::refuse`](super::Authorization::refuse).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {

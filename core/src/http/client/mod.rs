@@ -34,6 +34,7 @@
 //!   [`CallOptions::idempotent`](crate::CallOptions) allows to repeat it.
 
 mod attempts;
+mod authorization;
 mod binding;
 mod challenge;
 mod config;
@@ -61,6 +62,7 @@ mod tool_refresh;
 mod tools;
 
 pub use crate::url::{MAX_URL, Origin, Url, UrlError};
+pub use authorization::Authorization;
 pub use binding::Client;
 pub use config::{Config, Credential, ReconnectPolicy, RequestFieldError};
 pub use exchange::{

@@ -18,7 +18,6 @@ use crate::time::{Anchor, Instant};
 pub(super) struct Binding {
     pub(super) token: Secret,
     pub(super) key: DpopKey,
-    pub(super) nonce: Option<String>,
     pub(super) clock: Anchor,
     pub(super) secret: [u8; 32],
 }
@@ -67,7 +66,7 @@ impl Proofs {
     pub(super) fn replace(&mut self, binding: Option<&Arc<Binding>>, now: Instant) {
         self.current = binding.map(|binding| ProofMaker {
             binding: Arc::clone(binding),
-            nonce: binding.nonce.clone(),
+            nonce: None,
             // Two clients that were given the same credential must not make equal proofs.
             entropy: Entropy::new(binding.secret, now.as_micros()),
         });

@@ -154,7 +154,7 @@ impl Client {
         if refused {
             let Some(x) = self.conclude(key) else { return };
             let answer = response_from_head(head);
-            if let Some(x) = self.hold_for_credential(x, Box::new(answer.clone())) {
+            if let Some(x) = self.authorization().hold_refused(x, Box::new(answer.clone())) {
                 self.exchange_failed(x, HttpError::Response(answer));
             }
             return;

@@ -104,9 +104,7 @@ impl Client {
     pub(super) fn submit(&mut self, mut x: ClientExchange) {
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
-        if self.credentials.is_due(self.now) && self.awaits_credential(&x) {
-            return self.hold(x, None);
-        }
+        let Some(x) = self.authorization().hold_due(x) else { return };
         let deadline = match x.purpose() {
             ExchangePurpose::Message { .. }
             | ExchangePurpose::RenewSession

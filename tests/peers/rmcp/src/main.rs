@@ -1,15 +1,19 @@
-//! The official Rust SDK as a peer: the conversations of `../talk.json` as a server and (over HTTP) as a client, and
-//! the steps of `../table.json` as a client.
+//! The official Rust SDK as a peer: the conversations of `../talk.json` as a server and (over HTTP) as a client, the
+//! steps of `../table.json` as a client, and authorization as a protected server and as a client.
 //!
 //!     mcp-interop-rmcp server TALK [--http PORT] [--log FILE] [--time-out MS]
 //!     mcp-interop-rmcp client TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- URL
 //!     mcp-interop-rmcp table TABLE --profile NAME --era modern|legacy --revision R -- SERVER [ARGS...] | URL
+//!     mcp-interop-rmcp auth-server --issuer URL [--scope S] [--port PORT]
+//!     mcp-interop-rmcp auth-client --era modern|legacy [OPTION...] --call NAME[=ARGUMENTS] ... -- URL
 //!
-//! The reports have the format of the peers in `../node`.
+//! The options of `auth-client` are those of `../node/auth-client.mjs`, without `--dpop`. The reports have the format of the peers in `../node`.
 
 // The newest revision deprecates half of the methods used here.
 #![allow(deprecated)]
 
+mod auth_client;
+mod auth_server;
 mod client;
 mod server;
 mod table;
@@ -51,6 +55,11 @@ fn record_event(log: Option<&str>, event: &Value) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
+    match &*words[0] {
+        "auth-server" => return auth_server::serve(PeerArgs { script: Value::Null, args: words }).await,
+        "auth-client" => return auth_client::run(PeerArgs { script: Value::Null, args: words }).await,
+        _ => {}
+    }
     let talk = fs::read(&words[1]).expect("TALK");
     let given = PeerArgs { script: serde_json::from_slice(&talk).expect("JSON"), args: words };
     match &*given.args[0] {

@@ -1,9 +1,10 @@
 //! The scenarios of `auth/`: each connects to a protected server, lists its tools and calls one.
 
+use core::time::Duration;
 use std::env;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
@@ -60,12 +61,12 @@ fn authorizer(scenario: &str) -> Result<Authorizer, Box<dyn core::error::Error>>
         Err(_) => Value::Null,
     };
     let text = |name: &str| context[name].as_str().ok_or_else(|| format!("no `{name}` in the context"));
-    let config = Config::new("mcp-proto conformance")
-        .client_metadata_url(CLIENT_METADATA)?
-        .legacy_fallback(scenario.starts_with("2025-03-26"));
+    let config = Config::new("mcp-proto conformance").legacy_fallback(scenario.starts_with("2025-03-26"));
     let secret = |name: &str| Ok::<_, String>(ClientAuth::Secret(text(name)?.into()));
     let mut key = None;
     let config = match scenario {
+        // The others show how the client registers itself.
+        "basic-cimd" => config.client_metadata_url(CLIENT_METADATA)?,
         "pre-registration" => {
             let client = ClientCredentials::new(text("client_id")?, secret("client_secret")?);
             config.credentials(client.issuer(text("issuer")?))

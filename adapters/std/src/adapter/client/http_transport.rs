@@ -398,15 +398,15 @@ impl ClientTransport for HttpTransport {
         if self.authorization.is_some() {
             return None;
         }
-        self.client.poll_challenge()
+        self.client.authorization().poll_challenge()
     }
 
     fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
         // A user may have taken long. A stale exchange is ignored.
         let now = self.tick();
         let _ = match credential {
-            Some(credential) => self.client.authorize(now, exchange, credential),
-            None => self.client.refuse(now, exchange),
+            Some(credential) => self.client.authorization().authorize(now, exchange, credential),
+            None => self.client.authorization().refuse(now, exchange),
         };
     }
 

@@ -67,10 +67,10 @@ impl Authorization {
     ) -> bool {
         let mut has_output = self.finish_flow(client, clock);
         has_output |= self.start_flow(client, clock, waker);
-        while let Some(proof) = client.poll_proof() {
+        while let Some(proof) = client.authorization().poll_proof() {
             match self.authorizer.sign(&proof.sign) {
-                Ok(signature) => client.handle_proof(clock.now(), proof.exchange, &signature),
-                Err(why) => client.fail_proof(clock.now(), proof.exchange, &why),
+                Ok(signature) => client.authorization().handle_proof(clock.now(), proof.exchange, &signature),
+                Err(why) => client.authorization().fail_proof(clock.now(), proof.exchange, &why),
             }
             has_output = true;
         }
@@ -84,7 +84,7 @@ impl Authorization {
         clock: &Clock,
         mut waker: impl FnMut() -> io::Result<Waker>,
     ) -> bool {
-        let Some(challenge) = client.poll_challenge() else { return false };
+        let Some(challenge) = client.authorization().poll_challenge() else { return false };
         let exchange = challenge.exchange;
         let started = waker().and_then(|waker| self.spawn(challenge, waker));
         if let Err(error) = started {
@@ -151,9 +151,9 @@ impl Authorization {
         let now = clock.now();
         // The challenge may have been withdrawn in the meantime.
         let _ = match outcome.and_then(|token| token.map(|token| self.credential(token, clock)).transpose()) {
-            Ok(Some(credential)) => client.authorize(now, exchange, credential),
-            Ok(None) => client.refuse(now, exchange),
-            Err(error) => client.refuse_with(now, exchange, &Arc::new(error)),
+            Ok(Some(credential)) => client.authorization().authorize(now, exchange, credential),
+            Ok(None) => client.authorization().refuse(now, exchange),
+            Err(error) => client.authorization().fail(now, exchange, &Arc::new(error)),
         };
     }
 
@@ -168,7 +168,7 @@ impl Authorization {
         let credential = match token.dpop.clone() {
             Some(key) => {
                 let secret = crate::entropy::seed().map_err(|error| failed(error.to_string()))?;
-                Credential::dpop(&token, key, anchor, secret)
+                Credential::dpop(&token.token, key, anchor, secret)
             }
             None => Credential::bearer(token.token.expose()),
         };

@@ -1,0 +1,27 @@
+//! Authorization with real peers: an authorization server that nobody here wrote, a scripted browser, and the protected
+//! servers and clients of the official SDKs.
+//!
+//! The peers are in `../peers`. First of all they have to work with each other, so that a later failure is ours.
+
+extern crate alloc;
+
+mod authorization_server;
+mod browser;
+mod flow_driver;
+#[path = "../interop/hosted_server.rs"]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
+mod hosted_server;
+#[path = "../conformance/node.rs"]
+mod node;
+mod oidc_provider;
+mod own_client;
+mod own_flow;
+#[path = "../interop/peers.rs"]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
+mod peers;
+mod protected_servers;
+#[path = "../interop/run.rs"]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
+mod run;
+mod sdk;
+mod sdk_clients;

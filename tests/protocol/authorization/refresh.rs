@@ -1,0 +1,241 @@
+//! Stored tokens: their use, their refresh by one flow at a time, and what follows a refusal.
+
+use mcp_proto::auth::{ErrorKind, FetchFailure, Secret, Step, Trigger};
+use mcp_tests::harness::authorization::{Outcome, Reply, World};
+use serde_json::json;
+
+use super::config;
+
+/// Returns a world with stored tokens.
+fn logged_in() -> World {
+    let mut world = World::new();
+    world.unauthorized(&config()).token();
+    world
+}
+
+#[test]
+fn a_stored_token_is_used_and_renewed_before_it_expires() {
+    let mut world = logged_in();
+    let first = world.run(&config(), Trigger::Connect).token();
+    assert_eq!(world.events, ["load", "authorized"]);
+    world.wait(3_565);
+    assert_eq!(world.run(&config(), Trigger::Connect).token().token, first.token, "not due yet");
+    world.wait(10);
+    let second = world.run(&config(), Trigger::Connect).token();
+    assert_eq!(world.events, ["load", "lock", "fetch", "save", "unlock", "authorized"]);
+    assert_ne!(second.token, first.token);
+    assert_eq!(world.grants("refresh_token")[0].param("resource"), "https://mcp.test/mcp");
+    // A caller that still has the first one gets the second one, without a request.
+    assert_eq!(world.run(&config(), Trigger::Due(first.token)).token().token, second.token);
+    assert!(world.requests.is_empty());
+}
+
+#[test]
+fn nothing_stored_is_no_token_until_a_server_asks() {
+    assert!(matches!(World::new().run(&config(), Trigger::Connect), Outcome::NoToken));
+}
+
+#[test]
+fn short_lifetimes_are_renewed_and_never_without_end() {
+    for (lifetime, is_used_for) in [(0, 0), (1, 0), (10, 7), (100, 79)] {
+        let mut world = World::new();
+        world.issuer().lifetime = Some(lifetime);
+        let token = world.unauthorized(&config()).token();
+        assert!(token.renew_at.is_some_and(|at| at > world.unix_secs()), "{lifetime}");
+        world.wait(is_used_for);
+        assert_eq!(world.run(&config(), Trigger::Connect).token().token, token.token, "{lifetime}");
+        world.wait(2);
+        assert_ne!(world.run(&config(), Trigger::Connect).token().token, token.token, "{lifetime}");
+    }
+}
+
+// covers: AUTH-063
+#[test]
+fn a_rotated_refresh_token_is_stored_before_the_access_token_is_used() {
+    let mut world = logged_in();
+    for _ in 0..5 {
+        world.wait(4_000);
+        world.run(&config(), Trigger::Connect).token();
+        let save = world.events.iter().position(|event| *event == "save");
+        let end = world.events.iter().position(|event| *event == "authorized");
+        assert!(save.is_some() && save < end);
+    }
+}
+
+#[test]
+fn a_refresh_token_that_is_not_rotated_is_kept() {
+    let mut world = World::new();
+    world.issuer().rotates = false;
+    world.unauthorized(&config()).token();
+    for _ in 0..3 {
+        world.wait(4_000);
+        world.run(&config(), Trigger::Connect).token();
+        assert!(world.record().expect("tokens").is_refreshable());
+    }
+}
+
+#[test]
+fn what_another_process_refreshed_meanwhile_is_used() {
+    let mut world = logged_in();
+    let (stale, old) = (world.store.clone(), world.stored_token().expect("a token"));
+    world.wait(4_000);
+    let fresh = world.run(&config(), Trigger::Connect).token();
+    for trigger in [
+        Trigger::Connect,
+        Trigger::Due(old.clone()),
+        Trigger::Unauthorized { challenges: Vec::new(), rejected: Some(old) },
+    ] {
+        world.stored_meanwhile = Some(core::mem::replace(&mut world.store, stale.clone()));
+        assert_eq!(world.run(&config(), trigger).token().token, fresh.token);
+        assert!(world.requests.is_empty(), "one refresh for both");
+        assert_eq!(world.events, ["load", "lock", "unlock", "authorized"]);
+    }
+}
+
+#[test]
+fn a_logout_of_another_process_meanwhile_ends_the_refresh() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    let store = world.store.clone();
+    world.stored_meanwhile = Some(Default::default());
+    assert!(matches!(world.run(&config(), Trigger::Connect), Outcome::NoToken));
+    assert!(world.requests.is_empty());
+    world.store = store;
+    world.stored_meanwhile = Some(Default::default());
+    world.unauthorized(&config()).token();
+    assert!(world.grants("refresh_token").is_empty() && !world.opened.is_empty());
+}
+
+#[test]
+fn a_refused_refresh_token_is_forgotten_and_a_user_asked() {
+    let mut world = logged_in();
+    world.issuer().revoke_all();
+    world.wait(4_000);
+    assert!(matches!(world.run(&config(), Trigger::Connect), Outcome::NoToken), "nobody is asked to connect");
+    assert!(world.record().is_none());
+    let mut world = logged_in();
+    world.issuer().revoke_all();
+    world.wait(4_000);
+    world.unauthorized(&config()).token();
+    assert_eq!((world.grants("refresh_token").len(), world.grants("authorization_code").len()), (1, 1));
+    let mut world = logged_in();
+    world.issuer().revoke_all();
+    world.wait(4_000);
+    assert!(world.unauthorized(&config().interactive(false)).error().is_login_required());
+}
+
+#[test]
+fn trouble_at_the_server_keeps_the_refresh_token() {
+    for reply in [
+        Reply::text(500, "<html>"),
+        Reply::text(503, ""),
+        Reply::text(429, ""),
+        Reply::error("temporarily_unavailable"),
+        Reply::redirect("https://evil.test/"),
+        Reply::Failure(FetchFailure::Unreachable("refused".into())),
+        Reply::Silence,
+        Reply::text(200, "{}"),
+    ] {
+        let mut world = logged_in();
+        // The server did nothing: the token was not rotated.
+        world.issuer().rotates = false;
+        let store = world.store.clone();
+        world.wait(4_000);
+        let shown = format!("{reply:?}");
+        world.alter = Box::new(move |_, answer| *answer = reply.clone());
+        assert_eq!(world.run(&config(), Trigger::Connect).error().step(), Step::Refresh, "{shown}");
+        assert_eq!(world.store, store, "{shown}");
+        world.alter = Box::new(|_, _| {});
+        world.run(&config(), Trigger::Connect).token();
+    }
+}
+
+// covers: AUTH-057
+#[test]
+fn a_server_that_refuses_each_token_is_asked_a_few_times_alone() {
+    let mut world = logged_in();
+    let mut logins = 0;
+    let mut outcomes = Vec::new();
+    for _ in 0..10 {
+        world.wait(1);
+        let outcome = world.unauthorized(&config());
+        logins += world.grants("authorization_code").len();
+        outcomes.push(matches!(outcome, Outcome::Authorized(_)));
+    }
+    assert_eq!(
+        (logins, outcomes),
+        (0, vec![false; 10]),
+        "a token that is new and refused is an error at once"
+    );
+    // An old one is renewed first; then a user logs in; then it is an error.
+    let mut world = logged_in();
+    world.wait(600);
+    let mut kinds = Vec::new();
+    for _ in 0..6 {
+        world.wait(1);
+        let outcome = world.unauthorized(&config());
+        kinds.push((world.grants("refresh_token").len(), world.grants("authorization_code").len()));
+        if let Outcome::Failed(error) = outcome {
+            assert_eq!(error.rule(), "AUTH-057");
+        }
+    }
+    assert_eq!(kinds, [(1, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_lock_the_user_out() {
+    let mut world = logged_in();
+    // The stored tokens are of a day that has not come.
+    let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
+    let mut record: serde_json::Value = serde_json::from_str(&world.store[&key]).expect("JSON");
+    record["issued_at"] = json!(world.unix_secs() + 86_400);
+    record["renew_at"] = json!(world.unix_secs() + 90_000);
+    world.store.insert(key, record.to_string());
+    world.unauthorized(&config()).token();
+    assert_eq!(world.grants("refresh_token").len(), 1);
+}
+
+#[test]
+fn damaged_records_are_named_and_not_overwritten() {
+    for damage in ["", "{", "{}", "[]", "{\"version\":9}", "\u{0}"] {
+        for trigger in [
+            Trigger::Connect,
+            Trigger::LogOut,
+            Trigger::LogIn { challenges: Vec::new() },
+            Trigger::Unauthorized { challenges: Vec::new(), rejected: None },
+        ] {
+            let mut world = logged_in();
+            for value in world.store.values_mut() {
+                *value = damage.into();
+            }
+            let store = world.store.clone();
+            let error = world.run(&config(), trigger).error();
+            assert_eq!(error.step(), Step::Store);
+            assert!(matches!(error.kind(), ErrorKind::Local(_)));
+            assert_eq!(world.store, store, "{damage}");
+        }
+    }
+}
+
+// covers: AUTH-061, SEC-011
+#[test]
+fn a_stored_endpoint_that_is_not_acceptable_is_not_used() {
+    for endpoint in ["http://as.test/token", "https://127.0.0.1/token", "file:///x", ""] {
+        let mut world = logged_in();
+        let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
+        let mut record: serde_json::Value = serde_json::from_str(&world.store[&key]).expect("JSON");
+        record["token_endpoint"] = json!(endpoint);
+        world.store.insert(key, record.to_string());
+        world.wait(4_000);
+        assert!(!matches!(world.run(&config(), Trigger::Connect), Outcome::Authorized(_)));
+        assert!(world.requests.is_empty(), "{endpoint}");
+    }
+}
+
+#[test]
+fn a_token_of_the_application_that_is_refused_leads_to_discovery() {
+    let mut world = World::new();
+    let rejected = Some(Secret::from("a token of the application"));
+    world.run(&config(), Trigger::Unauthorized { challenges: Vec::new(), rejected }).token();
+    assert_eq!(world.grants("authorization_code").len(), 1);
+}
