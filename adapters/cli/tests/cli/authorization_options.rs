@@ -265,7 +265,7 @@ fn failures_name_the_step_the_server_and_the_rule() {
         (
             Behaviour { no_resource_metadata: true, ..base },
             6,
-            &["the protected resource metadata at http://", "HTTP status 404", "--legacy-auth"],
+            &["the protected resource metadata at http://", "(404)", "--legacy-auth"],
         ),
     ];
     for (behaviour, code, wanted) in cases {
