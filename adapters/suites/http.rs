@@ -18,8 +18,9 @@ use std::time::Instant;
 use mcp_blocking::{Client, ClientHandler, Options};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{Challenge, Credential};
-use mcp_proto::http::server::{BearerToken, Config as Http, Denial, ProtectedResource};
+use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, ElicitSchema};
+use mcp_proto::server::Identity;
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet, client,
 };
@@ -261,18 +262,26 @@ impl_handler! {
             let name = name.map(|name| name.as_str().to_owned()).unwrap_or_default();
             cx.complete(&CallToolResult::text(format!("{name} for {principal}")))
         }
-        fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-            assert!(!format!("{token:?}").contains(token.reveal()));
-            match token.reveal() {
-                "good" => Ok("alice".into()),
-                "weak" => Err(Denial::InsufficientScope("greetings".into())),
-                "panic" => panic!("on purpose"),
-                _ => Err(Denial::InvalidToken),
-            }
-        }
         fn head(&self, record: &HeadRecord) {
             self.0.record(record.text.clone());
         }
+    }
+}
+
+/// A server whose requests need the scope `greetings`.
+fn protected() -> Protected {
+    let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
+    protected.scope("greetings").expect("a scope")
+}
+
+/// Accepts one token.
+fn validate(request: &TokenRequest) -> Result<Identity, Denial> {
+    assert!(!format!("{request:?}").contains(request.token.reveal()));
+    match request.token.reveal() {
+        "good" => Ok(Identity::new("alice").scopes("greetings")),
+        "weak" => Ok(Identity::new("alice")),
+        "panic" => panic!("on purpose"),
+        _ => Err(Denial::invalid_token()),
     }
 }
 
@@ -301,10 +310,13 @@ impl ClientHandler for CredentialHandler {
 fn client_retries_challenges_until_handler_accepts_token() {
     with_timeout(|| {
         let heads = NoteLog::default();
-        let http = Http::new().protected(ProtectedResource::new("http://localhost/.well-known/x"));
+        let http = Http::new().protected(protected());
         let recorder = heads.clone();
-        let served =
-            HttpTestServer::with_options(http, || AuthenticatingHandler(recorder), HttpServer::tap_heads);
+        let served = HttpTestServer::with_options(
+            http,
+            || AuthenticatingHandler(recorder),
+            |server| server.tap_heads().validate_tokens(validate),
+        );
         for era in ERAS {
             let notes = NoteLog::default();
             let http = mcp_proto::http::client::Config::new(&served.url()).unwrap().handle_challenges(true);

@@ -212,6 +212,13 @@ impl fmt::Debug for Url {
     }
 }
 
+/// Returns whether a host name, or an IPv6 address in brackets, is this machine: `localhost`, `127.0.0.1`, `[::1]`.
+#[cfg(feature = "http")]
+pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
+    // Other addresses of 127/8 are local too, but host names that look like them need not be.
+    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
+}
+
 /// Returns whether a host is this machine by its name: `localhost`, `127.0.0.0/8`, `::1`, and an IPv6 address that stands
 /// for one of these.
 pub(crate) fn is_loopback(host: &str) -> bool {

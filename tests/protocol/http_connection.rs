@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::http::server::{Config, Connection, Event, ProtectedResource, Server};
+use mcp_proto::http::server::{Config, Connection, Event, Protected, Server};
 use mcp_proto::model::CallToolResult;
-use mcp_proto::server::Event as EngineEvent;
+use mcp_proto::server::{Event as EngineEvent, Identity};
 use mcp_proto::{Capabilities, Capability, Entropy, Instant, Progress, VersionSet, h1, server};
 use mcp_tests::harness::Rng;
 
@@ -51,9 +51,9 @@ impl ConnectionHarness {
                     Event::Server(EngineEvent::Call(call)) if self.answers_calls => self.answer(&call),
                     Event::Server(EngineEvent::Call(call)) => self.calls.push(call),
                     Event::Server(EngineEvent::Cancelled { .. }) => self.cancelled_count += 1,
-                    Event::Token { exchange, token } => {
-                        assert_eq!(token.reveal(), "good");
-                        self.server.grant(self.now, exchange, "alice");
+                    Event::Token { exchange, request } => {
+                        assert_eq!(request.token.reveal(), "good");
+                        self.server.grant(self.now, exchange, Identity::new("alice"));
                         self.connection.drive(self.now, &mut self.server);
                     }
                     _ => {}
@@ -316,7 +316,8 @@ fn connection_without_write_progress_times_out() {
 // covers: HTTP-007
 #[test]
 fn body_is_not_requested_while_token_is_checked() {
-    let http = || Config::new().protected(ProtectedResource::new("https://example.com/.well-known/x"));
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
+    let http = || Config::new().protected(protected.clone());
     let more = "Authorization: Bearer good\r\nExpect: 100-continue\r\n";
     let input = post_request(1, "one", more);
     let head = input.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
@@ -343,7 +344,8 @@ fn body_is_not_requested_while_token_is_checked() {
 
 #[test]
 fn slow_token_check_does_not_count_against_the_body_timeout() {
-    let http = || Config::new().protected(ProtectedResource::new("https://example.com/.well-known/x"));
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
+    let http = || Config::new().protected(protected.clone());
     for expects in ["", "Expect: 100-continue\r\n"] {
         let input = post_request(1, "one", &format!("Authorization: Bearer good\r\n{expects}"));
         let head = input.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;

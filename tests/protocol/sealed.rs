@@ -9,6 +9,7 @@ use mcp_proto::model::{CallToolResult, InputRequest, InputRequests};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{self, Call};
+use mcp_proto::server::{Authorization, Identity};
 use mcp_proto::{Anchor, CallOptions, Capabilities, Capability, Instant, Version, VersionSet};
 use mcp_tests::harness::build::{modern_request_with, to_value};
 use mcp_tests::harness::{Chunker, ServerHarness};
@@ -79,6 +80,10 @@ fn assert_refused(harness: &mut ServerHarness, request: &Value, case: &str) {
     );
 }
 
+fn party(principal: &str) -> Authorization {
+    Authorization::new(Identity::new(principal))
+}
+
 // covers: MRTR-021, MRTR-023, ELIC-035
 #[test]
 fn request_state_is_bound_to_its_principal() {
@@ -86,7 +91,7 @@ fn request_state_is_bound_to_its_principal() {
     let as_principal = |principal: Option<&str>| {
         let mut harness = start_harness(keys(), START_TIME);
         let channel = harness.pipe.channel();
-        harness.pipe.engine().set_principal(channel, principal);
+        harness.pipe.engine().set_authorization(channel, principal.map(party));
         harness
     };
     for principal in principals {
@@ -111,7 +116,7 @@ fn request_state_is_bound_to_its_principal() {
         }
         // A principal that changes on one connection invalidates the state too.
         let channel = harness.pipe.channel();
-        harness.pipe.engine().set_principal(channel, Some("mallory"));
+        harness.pipe.engine().set_authorization(channel, Some(party("mallory")));
         assert_refused(&mut harness, &call_request(3, &retry_params(&state)), "the principal has changed");
     }
 }

@@ -332,6 +332,8 @@ pub(crate) struct CheckArgs {
     pub(crate) stderr: StderrChoice,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
 }
 
 #[derive(Debug, Args)]
@@ -397,6 +399,8 @@ pub(crate) struct ServeArgs {
     pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) http: ServeHttpArgs,
+    #[command(flatten)]
+    pub(crate) protection: ProtectionArgs,
     /// Sets the number of threads that serve HTTP.
     ///
     /// Each thread has its own connections and sessions. Needs --runtime threads, or smol without --everything.
@@ -406,6 +410,28 @@ pub(crate) struct ServeArgs {
     /// Performs one step of the demo wrongly, for tests.
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<TourStep>,
+}
+
+/// Options of a server that requires access tokens.
+#[derive(Args, Debug)]
+pub(crate) struct ProtectionArgs {
+    /// Requires an access token of this authorization server.
+    ///
+    /// ISSUER is its issuer identifier, an https URL (http on this machine). Tokens are JWTs; the keys come from the
+    /// metadata of the authorization server. The server describes itself at
+    /// /.well-known/oauth-protected-resource/PATH, and its challenges name that document.
+    #[arg(long = "protect", value_name = "ISSUER", requires = "address")]
+    pub(crate) issuer: Option<String>,
+    /// Sets the URL for which tokens have to be issued.
+    ///
+    /// This is the URL of the server as clients know it. By default it is that at which the server listens.
+    #[arg(long, value_name = "URL", requires = "issuer")]
+    pub(crate) audience: Option<String>,
+    /// Requires this scope of every token.
+    ///
+    /// May be repeated.
+    #[arg(long, value_name = "SCOPE", requires = "issuer")]
+    pub(crate) require_scope: Vec<String>,
 }
 
 /// HTTP options of `serve` and `bridge`.

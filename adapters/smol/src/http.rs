@@ -21,6 +21,7 @@ use mcp_std::adapter::server as serve;
 use mcp_std::adapter::server::{Handle, RemoteCall, SharedHandler, run_call};
 use mcp_std::adapter::sync::CoalescingWaker;
 use mcp_std::adapter::sync::Inbox;
+use mcp_std::token::TokenValidator;
 use mcp_std::{Error, catch};
 
 use crate::Handler;
@@ -253,6 +254,40 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
         self.inner = self.inner.tls(tls);
+        self
+    }
+
+    /// Sets the validator of access tokens, for a server that is [protected](http::Config::protected). Without one, no
+    /// token is accepted.
+    ///
+    /// What the [validator](mcp_std::token::TokenValidator) cannot decide at once it decides on threads for this purpose,
+    /// at most 8 at a time; 1,024 more tokens may wait. Beyond that, requests get 503. A token is validated at every
+    /// request (SEC-004).
+    ///
+    /// ```no_run
+    /// use mcp_smol::mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
+    /// use mcp_smol::mcp_proto::server::{Config, Identity};
+    /// use mcp_smol::mcp_proto::model::CallToolResult;
+    /// use mcp_smol::{Call, Cx, HttpServer};
+    ///
+    /// let handler = async |cx: &mut Cx, _: &Call| {
+    ///     cx.require_scopes(&["greet"])?;
+    ///     let name = cx.principal().unwrap_or_default();
+    ///     cx.complete(&CallToolResult::text(format!("hello, {name}")))
+    /// };
+    /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
+    /// let http = Http::new().allow_host("tools.example.com").protected(protected);
+    /// let validator = |request: &TokenRequest| match request.token.reveal() {
+    ///     "a-long-random-text" => Ok(Identity::new("alice").scopes("greet")),
+    ///     _ => Err(Denial::invalid_token()),
+    /// };
+    /// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
+    /// mcp_smol::block_on(server.validate_tokens(validator).run())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
+        self.inner = self.inner.validate_tokens(validator);
         self
     }
 

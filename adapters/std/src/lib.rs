@@ -11,6 +11,7 @@
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
+//! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`SharedCache`] is a result cache for
@@ -69,6 +70,8 @@ pub mod process;
 pub mod schema;
 #[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "http")]
+pub mod token;
 
 pub use cache::SharedCache;
 pub use catch::{Panic, catch, catch_async};

@@ -1,11 +1,7 @@
 //! The router of this adapter.
 
 use alloc::boxed::Box;
-#[cfg(feature = "http")]
-use alloc::string::String;
 
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{RawJson, RpcError};
 use mcp_std::Error;
@@ -106,11 +102,6 @@ impl Handler for Router {
 
     fn failed(&self, call: &Call, failure: &HandlerFailure) {
         self.handle_failure(call, failure);
-    }
-
-    #[cfg(feature = "http")]
-    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-        Self::verify_token(self, token)
     }
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {

@@ -1,13 +1,9 @@
 //! The handler of a server's calls, for several threads.
 
-#[cfg(feature = "http")]
-use alloc::string::String;
 use alloc::sync::Arc;
 
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
@@ -74,19 +70,6 @@ pub trait Handler: Send + Sync + 'static {
         let _ = record;
     }
 
-    /// Verifies the bearer token of a request and returns its principal: see [`serve::Handler::verify_token`].
-    ///
-    /// It runs on the loop's thread. If verification needs another service, cache its answers or verify locally.
-    ///
-    /// # Errors
-    ///
-    /// The denial that the client receives.
-    #[cfg(feature = "http")]
-    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-        let _ = token;
-        Err(Denial::InvalidToken)
-    }
-
     /// Calls `visit` with the name and the input schema of each tool: see [`serve::Handler::for_each_tool`].
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
         let _ = visit;
@@ -144,10 +127,6 @@ impl<H: Handler> serve::Handler for SharedHandler<H> {
     }
 
     #[cfg(feature = "http")]
-    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
-        self.0.verify_token(token)
-    }
-
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
         self.0.for_each_tool(visit);
     }

@@ -267,6 +267,8 @@ pub use mcp_std::process::{Program, Stderr};
 pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
+#[cfg(feature = "http")]
+pub use mcp_std::token;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
 pub use server::{Server, serve, serve_stdio};
 

@@ -6,6 +6,8 @@ extern crate alloc;
 
 #[path = "../../suites/crowds.rs"]
 mod crowds;
+#[path = "../../suites/protected.rs"]
+mod protected;
 #[path = "../../suites/http.rs"]
 mod suite;
 mod support;

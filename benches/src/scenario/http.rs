@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 use core::hint::black_box;
 use core::time::Duration;
 
-use mcp_proto::http::server::{Config, Connection, Event, Server};
+use mcp_proto::http::server::{Config, Connection, Event, Protected, Server};
 use mcp_proto::model::CallToolResult;
-use mcp_proto::server::Call;
+use mcp_proto::server::{Call, Identity};
 use mcp_proto::{Entropy, Instant, h1, server};
 
 use super::memory::{Footprint, heap_growth};
@@ -15,6 +15,9 @@ use super::{EchoArguments, Scenario, TEXT, TIME_STEP, advance};
 use crate::heap;
 use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra};
 
+/// The token of requests to a protected server, as long as those of a validator that looks them up.
+const TOKEN: &str = "mF_9.B5f-4.1JqM8s2vL0xQkPzR7tW3yUaEoIhGdNcVbXjKlMnOpQrStUvWxYz";
+
 /// An HTTP server with one connection, driven like an adapter.
 #[derive(Debug)]
 struct HttpEcho {
@@ -22,13 +25,17 @@ struct HttpEcho {
     connection: Connection,
     now: Instant,
     out: Vec<u8>,
+    /// The identity of every token.
+    identity: Arc<Identity>,
 }
 
 impl HttpEcho {
-    fn new() -> Self {
+    fn new(http: Config) -> Self {
         let now = Instant::from_micros(1);
-        let server = Server::new(config(), Arc::new(Config::new()), Entropy::new([7; 32], 0));
-        Self { server, connection: Connection::new(now, h1::HttpLimits::default()), now, out: Vec::new() }
+        let server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
+        let connection = Connection::new(now, h1::HttpLimits::default());
+        let identity = Arc::new(Identity::new("alice").scopes("tools:use"));
+        Self { server, connection, now, out: Vec::new(), identity }
     }
 
     /// Passes in bytes, answers the calls, and takes the output.
@@ -36,8 +43,14 @@ impl HttpEcho {
         self.connection.handle_input(self.now, bytes);
         self.connection.drive(self.now, &mut self.server);
         while let Some(event) = self.server.poll_event(self.now) {
-            if let Event::Server(server::Event::Call(call)) = event {
-                self.answer(&call);
+            match event {
+                Event::Server(server::Event::Call(call)) => self.answer(&call),
+                Event::Token { exchange, request } => {
+                    assert_eq!(request.token.reveal(), TOKEN, "the token");
+                    self.server.grant(self.now, exchange, self.identity.clone());
+                    self.connection.drive(self.now, &mut self.server);
+                }
+                _ => {}
             }
         }
         while self.server.poll_ready(self.now).is_some() {
@@ -66,12 +79,12 @@ impl HttpEcho {
         self.server.engine().complete(self.now, call.id(), &result).expect("an open call");
     }
 
-    /// Opens a session and returns its id.
-    fn session(&mut self) -> String {
-        let answer = String::from_utf8(self.exchange(&post("", INITIALIZE)).to_vec()).expect("text");
+    /// Opens a session with these further fields and returns its id.
+    fn session(&mut self, fields: &str) -> String {
+        let answer = String::from_utf8(self.exchange(&post(fields, INITIALIZE)).to_vec()).expect("text");
         let (_, rest) = answer.split_once("Mcp-Session-Id: ").expect("a session");
         let id = rest.split_once("\r\n").expect("a line").0.to_owned();
-        let field = format!("Mcp-Session-Id: {id}\r\n");
+        let field = format!("{fields}Mcp-Session-Id: {id}\r\n");
         let taken = self.exchange(&post(&field, INITIALIZED));
         assert!(taken.starts_with(b"HTTP/1.1 202 "), "accepted");
         id
@@ -103,11 +116,33 @@ impl HttpCall {
     /// Returns the scenario in its steady state, after a few calls.
     #[must_use]
     pub fn new(era: WireEra) -> Self {
-        let mut scenario = HttpEcho::new();
+        Self::with_fields(era, Config::new(), "")
+    }
+
+    /// Returns the scenario of a protected server, to which each request brings a token.
+    #[must_use]
+    pub fn protected(era: WireEra) -> Self {
+        let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com");
+        let protected = protected.and_then(|protected| protected.scope("tools:use")).expect("valid");
+        Self::with_fields(
+            era,
+            Config::new().protected(protected),
+            &format!("Authorization: Bearer {TOKEN}\r\n"),
+        )
+    }
+
+    /// Returns the scenario of an open server, to which each request brings a token that it ignores.
+    #[must_use]
+    pub fn ignored_token(era: WireEra) -> Self {
+        Self::with_fields(era, Config::new(), &format!("Authorization: Bearer {TOKEN}\r\n"))
+    }
+
+    fn with_fields(era: WireEra, http: Config, more: &str) -> Self {
+        let mut scenario = HttpEcho::new(http);
         let request = RequestLine::new(era, TEXT);
         let fields = match era {
             WireEra::Legacy => {
-                format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {}\r\n", scenario.session())
+                format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {}\r\n", scenario.session(more))
             }
             WireEra::Modern => {
                 "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n".to_owned()
@@ -115,7 +150,7 @@ impl HttpCall {
         };
         let line = request.line();
         let body = line.len() - 1;
-        let bytes = post(&fields, &line[..body]);
+        let bytes = post(&format!("{more}{fields}"), &line[..body]);
         let mut call = Self { echo: scenario, request, bytes, body };
         for _ in 0..100 {
             call.run_once();
@@ -139,13 +174,13 @@ impl Scenario for HttpCall {
 #[must_use]
 pub fn sessions(streams: bool, n: usize) -> Footprint {
     let http = Config::new().max_sessions(n + 10, n + 10).max_exchanges(2 * n + 10);
-    let mut scenario = HttpEcho::new();
+    let mut scenario = HttpEcho::new(Config::new());
     scenario.server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
     let mut request = RequestLine::new(WireEra::Legacy, TEXT);
     let mut connections = Vec::with_capacity(n);
     let before = heap::snapshot().live;
     for _ in 0..n {
-        let id = scenario.session();
+        let id = scenario.session("");
         let field = format!("Mcp-Session-Id: {id}\r\n");
         let line = request.advance();
         let body = line[..line.len() - 1].to_vec();

@@ -83,6 +83,8 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "core" => Box::new(CoreCall::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
         "http" => Box::new(HttpCall::new(era)),
+        "http-token" => Box::new(HttpCall::protected(era)),
+        "http-ignored-token" => Box::new(HttpCall::ignored_token(era)),
         "talk" => Box::new(InputRoundTrip::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),

@@ -61,6 +61,41 @@ pub struct FetchResponse {
     pub body: Vec<u8>,
 }
 
+impl FetchPolicy {
+    /// Creates the policy of a request to a target that the application named.
+    #[must_use]
+    pub const fn new(timeout: Duration, max_body: usize) -> Self {
+        Self { timeout, max_body, reachable_from: None }
+    }
+
+    /// Permits only addresses that a server at this origin may refer to (SEC-011).
+    #[must_use]
+    pub fn reachable_from(mut self, origin: Origin) -> Self {
+        self.reachable_from = Some(origin);
+        self
+    }
+}
+
+impl Fetch {
+    /// Creates a `GET` outside of a flow, for JSON.
+    #[must_use]
+    pub fn get(url: Url, policy: FetchPolicy) -> Self {
+        let mut fields = Fields::new();
+        fields.push("Accept", b"application/json");
+        Self { id: FetchId(0), method: "GET", url, fields, body: Vec::new(), policy }
+    }
+
+    /// Creates a `POST` of a form outside of a flow, whose answer is JSON.
+    #[must_use]
+    pub fn post_form(url: Url, form: &str, policy: FetchPolicy) -> Self {
+        let mut post = Self::get(url, policy);
+        post.method = "POST";
+        post.fields.push("Content-Type", b"application/x-www-form-urlencoded");
+        post.body = form.as_bytes().to_vec();
+        post
+    }
+}
+
 impl FetchResponse {
     /// Returns the value of a field that is there once, as text.
     pub(super) fn field(&self, name: &str) -> Option<&str> {

@@ -11,9 +11,9 @@ use bytes::Bytes;
 
 use super::input::FuzzInput;
 use crate::head::{BodySize, FieldLine, RequestHead};
-use crate::http::server::{Config, Denial, Event, ExchangeId, ProtectedResource, Server};
+use crate::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Server};
 use crate::model::{ElicitParams, ElicitSchema, InputRequest};
-use crate::server::{self, Call, InputRequired};
+use crate::server::{self, Call, Identity, InputRequired};
 use crate::slab::Key;
 use crate::{
     Capabilities, Capability, Change, Diagnostic, Entropy, Instant, Limits, Progress, RequestId, RpcError,
@@ -43,7 +43,12 @@ pub fn http_server_ops(data: &[u8]) {
         .cors(flags & 4 != 0)
         .http_sse("/sse", "/post");
     if flags & 8 != 0 {
-        http = http.protected(ProtectedResource::new("https://x/meta").scope("a"));
+        let protected = Protected::new("https://x/mcp", "https://y").and_then(|p| p.scope("a"));
+        let dpop = if flags & 16 != 0 { Dpop::Accepted } else { Dpop::Off };
+        match protected {
+            Ok(protected) => http = http.protected(protected.dpop(dpop)),
+            Err(error) => panic!("{error}"),
+        }
     }
     let server = Server::new(Arc::new(config), Arc::new(http), Entropy::new([1; 32], 0));
     let mut run = HttpServerRun {
@@ -129,9 +134,12 @@ impl HttpServerRun {
                 let (granted, principal) = (choices.boolean(), if choices.boolean() { "a" } else { "b" });
                 if let Some(x) = self.held.pop() {
                     if granted {
-                        self.server.grant(self.now, x, principal);
+                        let scopes = if choices.byte() % 8 == 0 { "b" } else { "a b" };
+                        let lifetime = Duration::from_secs(u64::from(choices.byte()));
+                        let identity = Identity::new(principal).scopes(scopes).valid_for(lifetime);
+                        self.server.grant(self.now, x, identity);
                     } else {
-                        self.server.deny(self.now, x, &Denial::InvalidToken);
+                        self.server.deny(self.now, x, &Denial::invalid_token());
                     }
                     self.body(x, choices);
                 } else {
@@ -317,7 +325,11 @@ impl HttpServerRun {
         let call = self.calls.swap_remove(index);
         let engine = self.server.engine();
         // A cancelled call is stale, so the answer is refused.
-        let _ = match choices.below(4) {
+        let _ = match choices.below(5) {
+            4 => match call.require_scopes(&["c"]) {
+                Err(error) => engine.fail(self.now, call.id(), &error),
+                Ok(()) => engine.complete(self.now, call.id(), &crate::model::CallToolResult::text("open")),
+            },
             0 => engine.fail(self.now, call.id(), &RpcError::method_not_found("x")),
             1 => {
                 let mut input_required = InputRequired::new();

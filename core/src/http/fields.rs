@@ -72,9 +72,11 @@ pub(crate) const JSON_AND_EVENT_STREAM: &str = "application/json, text/event-str
 /// The query parameter that names an HTTP+SSE session (HTTPSSE-009).
 pub(crate) const HTTP_SSE_SESSION: &str = "sessionId";
 /// The request fields that pages of other origins may send (CORS); `Mcp-Param-*` fields of tools are added to them.
-pub(crate) const CORS_REQUEST_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
+pub(crate) const CORS_REQUEST_HEADERS: &str = "Accept, Authorization, Content-Type, DPoP, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
+/// The request fields that pages of other origins may send for the metadata of a resource (CORS).
+pub(crate) const CORS_METADATA_REQUEST_HEADERS: &str = "Accept, Content-Type, MCP-Protocol-Version";
 /// The response fields that pages of other origins may read (CORS).
-pub(crate) const CORS_EXPOSED_HEADERS: &str = "Mcp-Session-Id, WWW-Authenticate";
+pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate";
 
 /// Returns whether the value of a field must not be shown, because its name suggests a secret (SEC-019).
 pub(crate) fn is_secret(name: &str) -> bool {
@@ -92,6 +94,7 @@ pub(crate) enum KnownField {
     Authorization,
     ContentEncoding,
     ContentType,
+    Dpop,
     Host,
     LastEventId,
     Method,
@@ -112,6 +115,7 @@ impl KnownField {
         let is = |known: &str| name == known || name.eq_ignore_case(known);
         match name.len() {
             4 if is(HOST) => Some(Self::Host),
+            4 if is(DPOP) => Some(Self::Dpop),
             6 if is(ACCEPT) => Some(Self::Accept),
             6 if is(ORIGIN) => Some(Self::Origin),
             8 if is(NAME) => Some(Self::Name),

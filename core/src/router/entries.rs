@@ -77,6 +77,8 @@ pub(super) struct Registration<H, X> {
     pub(super) extra: X,
     /// Scope of the hooks that observe its calls.
     pub(super) scope: usize,
+    /// Scopes that the token of a call needs.
+    pub(super) required_scopes: Vec<Box<str>>,
 }
 
 /// A visible entry, borrowed.
@@ -85,6 +87,7 @@ pub(super) struct EntryRef<'a, T, H, X> {
     pub(super) handler: &'a H,
     pub(super) extra: &'a X,
     pub(super) scope: usize,
+    pub(super) required_scopes: &'a [Box<str>],
 }
 
 /// All entries of one kind.
@@ -136,8 +139,11 @@ impl<T, H, X> Entries<T, H, X> {
             }
         };
         let old = self.take_registration(key);
-        let (old, scope) = old.map_or((None, ROOT_SCOPE), |old| (Some(old.extra), old.scope));
-        self.set_registration(key, Registration { handler, extra: extra(old), scope });
+        let (old, scope, required_scopes) = match old {
+            Some(old) => (Some(old.extra), old.scope, old.required_scopes),
+            None => (None, ROOT_SCOPE, Vec::new()),
+        };
+        self.set_registration(key, Registration { handler, extra: extra(old), scope, required_scopes });
         (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
@@ -191,11 +197,13 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&self.catalog.items.get(key)?.item, &mut registration.extra))
     }
 
-    /// Returns the item with this name, hidden or not, to be changed.
-    pub(super) fn item_mut(&mut self, name: &str) -> Option<&mut T> {
-        let item = self.catalog.items.get_mut(*self.keys.get(name)?)?;
+    /// Returns the item with this name, hidden or not, to be changed, and the scopes that its calls need.
+    pub(super) fn item_mut(&mut self, name: &str) -> Option<(&mut T, &mut Vec<Box<str>>)> {
+        let key = *self.keys.get(name)?;
+        let item = self.catalog.items.get_mut(key)?;
+        let registration = self.registrations.get_mut(key.slot as usize)?.as_mut()?;
         self.catalog.generation += 1;
-        Some(&mut item.item)
+        Some((&mut item.item, &mut registration.required_scopes))
     }
 
     /// Returns the visible entry with this name.
@@ -216,6 +224,7 @@ impl<T, H, X> Entries<T, H, X> {
             handler: &registration.handler,
             extra: &registration.extra,
             scope: registration.scope,
+            required_scopes: &registration.required_scopes,
         })
     }
 

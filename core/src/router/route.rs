@@ -1,6 +1,7 @@
 //! Routing: finds the entry that a call addresses, and its handler.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -216,6 +217,8 @@ impl Serialize for RouterAnswer<'_> {
 struct Resolution<'a, H> {
     subject: Subject<'a>,
     scope: usize,
+    /// Scopes that the token of the call needs.
+    required_scopes: &'a [Box<str>],
     action: RouteAction<'a, H>,
 }
 
@@ -227,11 +230,16 @@ enum RouteAction<'a, H> {
 
 impl<'a, H> Resolution<'a, H> {
     const fn refuse(error: RpcError) -> Self {
-        Self { subject: Subject::Unknown, scope: ROOT_SCOPE, action: RouteAction::Refuse(error) }
+        Self {
+            subject: Subject::Unknown,
+            scope: ROOT_SCOPE,
+            required_scopes: &[],
+            action: RouteAction::Refuse(error),
+        }
     }
 
     const fn list(kind: EntryKind, action: RouteAction<'a, H>) -> Self {
-        Self { subject: Subject::List(kind), scope: ROOT_SCOPE, action }
+        Self { subject: Subject::List(kind), scope: ROOT_SCOPE, required_scopes: &[], action }
     }
 }
 
@@ -266,6 +274,10 @@ impl<H, M: Hook> Router<H, M> {
         let context = HookContext { call, subject: found.subject, scope: found.scope };
         if let Err(error) = self.scopes.before_call(&context) {
             return Route::Refuse(error);
+        }
+        if let Err(error) = call.require_scopes(found.required_scopes) {
+            self.finish(context, HookOutcome::Failed(&error));
+            return Route::Refuse(error); // AUTH-054
         }
         match check_arguments(found.action) {
             RouteAction::Handle(handler, target) => Route::Handle(RoutedCall { handler, target, context }),
@@ -333,6 +345,7 @@ impl<H, M: Hook> Router<H, M> {
         Resolution {
             subject: Subject::Tool(&tool.name),
             scope: entry.scope,
+            required_scopes: entry.required_scopes,
             action: RouteAction::Handle(entry.handler, target),
         }
     }
@@ -356,6 +369,7 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution {
                 subject,
                 scope: entry.scope,
+                required_scopes: entry.required_scopes,
                 action: RouteAction::Handle(entry.handler, target),
             };
         }
@@ -375,7 +389,12 @@ impl<H, M: Hook> Router<H, M> {
                 }
             };
             let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Resolution { subject, scope: entry.scope, action };
+            return Resolution {
+                subject,
+                scope: entry.scope,
+                required_scopes: entry.required_scopes,
+                action,
+            };
         }
         // RES-015, RES-016, RES-017
         Resolution::refuse(RpcError::resource_not_found(&uri))
@@ -396,7 +415,12 @@ impl<H, M: Hook> Router<H, M> {
             }
             Err(error) => RouteAction::Refuse(error),
         };
-        Resolution { subject: Subject::Prompt(&prompt.name), scope: entry.scope, action }
+        Resolution {
+            subject: Subject::Prompt(&prompt.name),
+            scope: entry.scope,
+            required_scopes: entry.required_scopes,
+            action,
+        }
     }
 
     fn resolve_completion<'a>(&'a self, call: &'a Call) -> Resolution<'a, H> {
@@ -405,11 +429,17 @@ impl<H, M: Hook> Router<H, M> {
             Err(error) => return Resolution::refuse(error),
         };
         let argument = &*params.argument.name;
-        let (subject, scope, completions, known) = match &params.reference {
+        let (subject, scope, required_scopes, completions, known) = match &params.reference {
             CompletionReference::Prompt(prompt) => match self.prompts.find(&prompt.name) {
                 Some(entry) => {
                     let known = entry.item.arguments.iter().any(|a| a.name == argument);
-                    (Subject::Completion(&entry.item.name), entry.scope, &**entry.extra, known)
+                    (
+                        Subject::Completion(&entry.item.name),
+                        entry.scope,
+                        entry.required_scopes,
+                        &**entry.extra,
+                        known,
+                    )
                 }
                 // COMP-007
                 None => return refuse_reference("prompt", &prompt.name),
@@ -418,13 +448,13 @@ impl<H, M: Hook> Router<H, M> {
                 Some(entry) => {
                     let known = entry.extra.template.variables().any(|name| name == argument);
                     let subject = Subject::Completion(&entry.item.uri_template);
-                    (subject, entry.scope, &*entry.extra.completions, known)
+                    (subject, entry.scope, entry.required_scopes, &*entry.extra.completions, known)
                 }
                 None if comparison_key(&family.uri, MAX_URI)
                     .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
                 {
                     // The resource exists and has no variables, so there are no suggestions.
-                    (Subject::Unknown, ROOT_SCOPE, &[][..], true)
+                    (Subject::Unknown, ROOT_SCOPE, &[][..], &[][..], true)
                 }
                 None => return refuse_reference("resource template", &family.uri),
             },
@@ -445,7 +475,8 @@ impl<H, M: Hook> Router<H, M> {
                 RouteAction::Refuse(RpcError::invalid_params(message))
             }
         };
-        Resolution { subject, scope, action }
+        // Suggestions reveal what the entry holds.
+        Resolution { subject, scope, required_scopes, action }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Changes to a registered tool that leave its schema and its handler alone.
 
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::hooks::Hook;
 use super::registry::Router;
+use crate::methods::EntryKind;
 use crate::model::{Icon, Tool, ToolAnnotations};
 use crate::raw::RawJson;
 
@@ -29,7 +32,7 @@ use crate::raw::RawJson;
 #[derive(Debug)]
 pub struct ToolEntry<'r> {
     /// `None` if the tool is not registered.
-    tool: Option<&'r mut Tool>,
+    tool: Option<(&'r mut Tool, &'r mut Vec<Box<str>>)>,
 }
 
 impl ToolEntry<'_> {
@@ -66,8 +69,21 @@ impl ToolEntry<'_> {
         self.set(|tool| tool.meta = Some(meta))
     }
 
+    /// Adds a scope that the token of a call needs (AUTH-054); see [`Call::require_scopes`].
+    ///
+    /// It is checked after the hooks, and before the arguments. A tool that is registered again under its name keeps
+    /// its scopes.
+    ///
+    /// [`Call::require_scopes`]: crate::server::Call::require_scopes
+    pub fn require_scope(mut self, scope: impl Into<Box<str>>) -> Self {
+        if let Some((_, scopes)) = &mut self.tool {
+            scopes.push(scope.into());
+        }
+        self
+    }
+
     fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
-        if let Some(tool) = self.tool.as_deref_mut() {
+        if let Some((tool, _)) = &mut self.tool {
             change(tool);
         }
         self
@@ -80,5 +96,18 @@ impl<H, M: Hook> Router<H, M> {
     /// If no tool has this name, setting the members has no effect.
     pub fn tool_entry(&mut self, name: &str) -> ToolEntry<'_> {
         ToolEntry { tool: self.tools.item_mut(name) }
+    }
+
+    /// Adds a scope that the token of each call of an entry needs; otherwise as [`ToolEntry::require_scope`].
+    ///
+    /// Returns whether there is an entry with this name, URI or URI template.
+    pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
+        let scopes = match kind {
+            EntryKind::Tool => self.tools.item_mut(name).map(|(_, scopes)| scopes),
+            EntryKind::Resource => self.resources.item_mut(name).map(|(_, scopes)| scopes),
+            EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, scopes)| scopes),
+            EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, scopes)| scopes),
+        };
+        scopes.map(|scopes| scopes.push(scope.into())).is_some()
     }
 }

@@ -1,9 +1,11 @@
 //! Error objects of JSON-RPC, and the error codes of the protocol.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::json::{write_int, write_str};
 use crate::raw::RawJson;
@@ -38,7 +40,7 @@ pub mod code {
 ///
 /// Local errors (timeouts, a lost connection) never take this form (ERR-015); they are variants of
 /// [`CallError`](crate::CallError).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (code {code})")]
 #[non_exhaustive]
 pub struct RpcError {
@@ -48,6 +50,8 @@ pub struct RpcError {
     pub message: Cow<'static, str>,
     /// Details: any JSON value.
     pub data: Option<RawJson>,
+    /// Scopes that the token lacks, for a challenge of the transport.
+    pub(crate) required_scopes: Option<Box<str>>,
 }
 
 impl RpcError {
@@ -57,7 +61,7 @@ impl RpcError {
     /// specification defines (ERR-005).
     #[must_use]
     pub fn new(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, required_scopes: None }
     }
 
     /// Sets the details.
@@ -130,6 +134,14 @@ pub(crate) fn clip_to(text: &str, chars: usize) -> Cow<'_, str> {
             Cow::Owned(short)
         }
         None => Cow::Borrowed(text),
+    }
+}
+
+/// Shows the members that are sent.
+impl fmt::Debug for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, message, data, .. } = self;
+        f.debug_struct("RpcError").field("code", code).field("message", message).field("data", data).finish()
     }
 }
 

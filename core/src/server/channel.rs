@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use bytes::Bytes;
 
+use super::authorization::Authorization;
 use super::backlog::WaitingRequests;
 use super::log::SessionLog;
 use super::stream::{ReadyQueue, StreamState};
@@ -27,8 +28,8 @@ pub(super) struct ServerChannel {
     pub(super) listeners: ChannelListeners,
     /// Change notifications in the outbox; created with the first one.
     pub(super) sent_changes: Option<Box<SentChanges>>,
-    /// Authenticated principal of the channel.
-    pub(super) principal: Option<Box<str>>,
+    /// The authenticated party of the channel.
+    pub(super) authorization: Option<Authorization>,
     /// State as a stream of a transport with separate exchanges; default on a byte stream.
     pub(super) stream: StreamState,
 }
@@ -40,7 +41,7 @@ impl ServerChannel {
             session: None,
             listeners: ChannelListeners::new(),
             sent_changes: None,
-            principal: None,
+            authorization: None,
             stream: StreamState::default(),
         }
     }
@@ -51,9 +52,15 @@ pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&Legacy
     endpoint.channels.get(endpoint.root_channel(channel))?.role.session.as_deref()
 }
 
+/// Returns the authenticated party of a channel, or of a stream; that of its session if it has none of its own.
+pub(super) fn authorization(endpoint: &ServerEndpoint, channel: Key) -> Option<&Authorization> {
+    let own = endpoint.channels.get(channel)?.role.authorization.as_ref();
+    own.or_else(|| endpoint.channels.get(endpoint.root_channel(channel))?.role.authorization.as_ref())
+}
+
 /// Returns the authenticated principal of a channel or stream.
 pub(super) fn principal(endpoint: &ServerEndpoint, channel: Key) -> Option<&str> {
-    endpoint.channels.get(endpoint.root_channel(channel))?.role.principal.as_deref()
+    authorization(endpoint, channel).map(Authorization::principal)
 }
 
 /// Records that the request of a stream was refused before it was delivered.

@@ -8,6 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::authorization::Authorization;
 use super::backlog::Backlog;
 use super::changes::Changes;
 use super::channel::{LegacySession, ServerChannel, is_exchange, mark_stream_finished, principal, session};
@@ -88,12 +89,12 @@ impl Engine {
         ChannelId(self.endpoint.open_channel(allows_idless_errors, ServerChannel::new()))
     }
 
-    /// Sets the authenticated principal of a channel.
+    /// Sets the authenticated party of a channel, for the calls that arrive from now on ([`Call::authorization`]).
     ///
-    /// State that is sealed from now on is valid for this principal only, on any channel (MRTR-023, ELIC-035).
-    pub fn set_principal(&mut self, channel: ChannelId, principal: Option<&str>) {
+    /// State that is sealed from now on is valid for its principal only, on any channel (MRTR-023, ELIC-035).
+    pub fn set_authorization(&mut self, channel: ChannelId, authorization: Option<Authorization>) {
         if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
-            c.role.principal = principal.map(Into::into);
+            c.role.authorization = authorization;
         }
     }
 
@@ -338,12 +339,22 @@ impl Engine {
 
     /// Answers a call with an error. The code is that of the call's revision.
     ///
+    /// An error of [`Call::require_scopes`] is answered over HTTP with status 403 and a challenge that names the scopes
+    /// (AUTH-054). Where the response has begun, it is the error alone: in a batch, in an event stream, and over
+    /// HTTP+SSE.
+    ///
     /// # Errors
     ///
     /// [`UseError::Stale`] if the call has ended.
     pub fn fail(&mut self, now: Instant, call: CallId, error: &RpcError) -> Result<(), UseError> {
         self.endpoint.tick(now);
-        let version = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?.version;
+        let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let version = record.version;
+        if let (Some(scopes), None) = (&error.required_scopes, record.batch) {
+            if let Some(c) = self.endpoint.channels.get_mut(record.channel) {
+                c.role.stream.set_required_scopes(scopes);
+            }
+        }
         let record =
             self.endpoint.fail(call.0, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
         self.close_if_finished(record.channel);

@@ -7,6 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::authorization::Authorization;
 use super::retry::RetryContext;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
@@ -113,6 +114,8 @@ pub struct Call {
     pub(super) params: ParamsSpans,
     /// State and input responses, if the call was delivered before.
     pub(super) retry: Option<Box<RetryContext>>,
+    /// The party for which the request acts, as it was when the request arrived.
+    pub(super) authorization: Option<Authorization>,
 }
 
 impl Call {
@@ -126,6 +129,28 @@ impl Call {
     #[must_use]
     pub const fn channel(&self) -> ChannelId {
         self.channel
+    }
+
+    /// Returns the party for which the call is made, if it is authenticated.
+    ///
+    /// It is that of the request, not of the session: the scopes of one session can differ between its requests. A call
+    /// keeps it to its end, also if the token expires meanwhile.
+    #[must_use]
+    pub const fn authorization(&self) -> Option<&Authorization> {
+        self.authorization.as_ref()
+    }
+
+    /// Checks that the token of the request has all these scopes, or broader ones (AUTH-056).
+    ///
+    /// Without authorization there are no scopes to check: on a byte stream, and on a server that is not protected, the
+    /// call is allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error that refuses the call: answer with it ([`Engine::fail`](super::Engine::fail)). It names all scopes that
+    /// the operation needs, so ask for them at once (AUTH-055).
+    pub fn require_scopes<S: AsRef<str>>(&self, scopes: &[S]) -> Result<(), RpcError> {
+        self.authorization.as_ref().map_or(Ok(()), |party| party.require(scopes))
     }
 
     /// Returns the revision of the call. Applications rarely need it.

@@ -169,7 +169,7 @@ impl Exchanges<'_> {
     /// Opens a session: the scope of a client.
     ///
     /// In a legacy revision `initialize` begins it, and request ids are unique in it. For a modern client it only holds
-    /// the principal, which is set with [`Engine::set_principal`]. A modern exchange keeps the principal that the session
+    /// the principal, which is set with [`Engine::set_authorization`]. A modern exchange keeps the principal that the session
     /// has when it is opened.
     ///
     /// The token names the stream for those messages of the session that belong to no exchange; see
@@ -222,9 +222,9 @@ impl Exchanges<'_> {
         let root = session.map(|session| session.0).filter(|_| !is_modern);
         let key = self.open_channel(now, root, token.to_key(), ExchangeBuffers::default());
         if let Some(session) = session.filter(|_| is_modern) {
-            let principal = self.engine.principal(session).map(Into::into);
+            let authorization = channel::authorization(&self.engine.endpoint, session.0).cloned();
             if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
-                c.role.principal = principal;
+                c.role.authorization = authorization;
             }
         }
         self.record_message(now, key, &message);

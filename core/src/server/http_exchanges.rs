@@ -37,6 +37,11 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Takes the scopes for whose lack the request of an exchange was refused.
+    pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<str>> {
+        self.engine.endpoint.channels.get_mut(key)?.role.stream.take_required_scopes()
+    }
+
     /// Takes the message of an exchange with its header fields.
     pub(crate) fn handle_message(
         &mut self,

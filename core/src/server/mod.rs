@@ -1,6 +1,7 @@
 //! The server engine: takes messages, delivers calls, sends answers. It performs no I/O.
 
 mod arguments;
+mod authorization;
 mod backlog;
 mod changes;
 mod channel;
@@ -39,6 +40,9 @@ mod subscriptions;
 mod sums_tests;
 
 pub(crate) use arguments::read_arguments;
+#[cfg(feature = "http")]
+pub(crate) use authorization::ScopePolicy;
+pub use authorization::{Authorization, Identity, Scopes};
 pub use config::Config;
 pub use custom_method::CustomMethod;
 pub use engine::Engine;

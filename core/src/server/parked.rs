@@ -10,7 +10,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::channel::ServerEndpoint;
+use super::channel::{ServerEndpoint, authorization};
 use super::event::{Call, Event};
 use super::retry::{CarriedAnswer, RetryContext};
 use crate::calls::endpoint::EndpointTimer;
@@ -280,7 +280,8 @@ impl ParkedCalls {
         let params = envelope.params;
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
-        Some(Event::Call(Call { id, channel, version, method, frame, params, retry }))
+        let authorization = authorization(endpoint, channel.0).cloned();
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, authorization }))
     }
 
     fn find(&mut self, endpoint: &ServerEndpoint, call: Key) -> Option<Key> {

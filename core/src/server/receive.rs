@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use bytes::Bytes;
 
 use super::backlog::Backlog;
-use super::channel::{is_exchange, mark_request_refused, session};
+use super::channel::{authorization, is_exchange, mark_request_refused, session};
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
@@ -202,7 +202,8 @@ impl Engine {
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let mut call = Call { id, channel, version, method, frame, params, retry: None };
+        let authorization = authorization(&self.endpoint, source.channel).cloned();
+        let mut call = Call { id, channel, version, method, frame, params, retry: None, authorization };
         if version.era() == Era::Modern {
             match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
                 Ok(round) => call.retry = round,

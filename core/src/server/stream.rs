@@ -4,6 +4,7 @@
 //! channel of the session, which owns request ids, peer and subscriptions. Messages about a call are sent on the stream
 //! of the call, and all others on a GET stream of the session.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::slab::Key;
@@ -38,6 +39,8 @@ pub(super) struct StreamState {
     request_cancelled: bool,
     /// Code of the last error response; 0 if there was none.
     last_error_code: i32,
+    /// Scopes that the only request of the stream lacks.
+    required_scopes: Option<Box<str>>,
 }
 
 /// Owners of streams with output, in order.
@@ -160,6 +163,17 @@ impl StreamState {
     /// Returns whether an early cancellation ended the request.
     pub(super) const fn is_cancelled(&self) -> bool {
         self.request_cancelled
+    }
+
+    /// Records that the request was refused because it lacks scopes.
+    pub(super) fn set_required_scopes(&mut self, scopes: &str) {
+        self.required_scopes = Some(scopes.into());
+    }
+
+    /// Takes the scopes for whose lack the request was refused.
+    #[cfg(feature = "http")]
+    pub(super) fn take_required_scopes(&mut self) -> Option<Box<str>> {
+        self.required_scopes.take()
     }
 
     /// Returns the code of the last answer, if it was an error.

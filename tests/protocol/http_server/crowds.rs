@@ -1,6 +1,7 @@
 //! Shares of streams and principals: which stream ends for a new one, and who is refused.
 
-use mcp_proto::http::server::{Config, Event, ExchangeId, ProtectedResource};
+use mcp_proto::http::server::{Config, Event, ExchangeId, Protected};
+use mcp_proto::server::Identity;
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{CALL_FIELDS, ECHO_PARAMS, answer_call, harness, legacy_request, modern_request, open_session};
@@ -126,14 +127,14 @@ fn streams_that_owe_responses_are_not_evicted() {
 /// Sends a request of a principal whose token is valid.
 fn grant(web: &mut HttpServerHarness, principal: &str, x: ExchangeId, body: &str) {
     let Some(Event::Token { exchange, .. }) = web.server.poll_event(web.now) else { panic!("no token") };
-    web.server.grant(web.now, exchange, principal);
+    web.server.grant(web.now, exchange, Identity::new(principal));
     web.send_body(x, body);
 }
 
 // covers: SEC-018
 #[test]
 fn principal_has_a_limit_of_its_own() {
-    let protected = ProtectedResource::new("https://example.com/.well-known/x");
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
     let mut web = harness(Config::new().protected(protected).max_exchanges_per_principal(2));
     let call = |web: &mut HttpServerHarness, principal: &str, id| {
         let fields: Vec<_> = CALL_FIELDS.into_iter().chain([("Authorization", "Bearer good")]).collect();

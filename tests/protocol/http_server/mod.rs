@@ -11,6 +11,7 @@ mod replay;
 mod request_checks;
 mod resumption;
 mod retention;
+mod scopes;
 mod sessions;
 mod sse_2024;
 mod tokens;

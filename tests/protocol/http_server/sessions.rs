@@ -1,7 +1,8 @@
 //! Sessions: idle time, limits per principal, and eviction.
 
 use mcp_proto::http::server::Config;
-use mcp_proto::http::server::{Event, ExchangeId, ProtectedResource};
+use mcp_proto::http::server::{Event, ExchangeId, Protected};
+use mcp_proto::server::Identity;
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, open_session};
@@ -40,7 +41,7 @@ fn send_as(web: &mut HttpServerHarness, principal: &str, fields: &[(&str, &str)]
     let fields: Vec<_> = fields.iter().copied().chain([("Authorization", "Bearer good")]).collect();
     let x = web.post(&fields, body);
     let Some(Event::Token { exchange, .. }) = web.server.poll_event(web.now) else { panic!("no token") };
-    web.server.grant(web.now, exchange, principal);
+    web.server.grant(web.now, exchange, Identity::new(principal));
     web.send_body(x, body);
     x
 }
@@ -48,7 +49,7 @@ fn send_as(web: &mut HttpServerHarness, principal: &str, fields: &[(&str, &str)]
 // covers: SEC-018
 #[test]
 fn principal_beyond_its_session_limit_evicts_only_its_own() {
-    let protected = ProtectedResource::new("https://example.com/.well-known/x");
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
     let mut web = harness(Config::new().protected(protected).max_sessions(10, 3));
     let open = |web: &mut HttpServerHarness, principal: &str| {
         let x = send_as(web, principal, &[], &initialize_request("2025-11-25"));

@@ -1,8 +1,9 @@
-//! Bearer tokens: challenges, decisions of the application, and sessions bound to a principal.
+//! Access tokens: challenges, decisions of the application, and sessions bound to a principal.
 
-use mcp_proto::RawJson;
 use mcp_proto::head::RequestHead;
-use mcp_proto::http::server::{Config, Denial, Event, ExchangeId, ProtectedResource};
+use mcp_proto::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Scheme};
+use mcp_proto::server::{Identity, Scopes};
+use mcp_tests::harness::HttpServerHarness;
 
 use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
@@ -10,30 +11,37 @@ use super::{
 
 const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
 
+pub(super) fn protected() -> Protected {
+    Protected::new("https://mcp.example.com/mcp", "https://login.example.com").expect("valid")
+}
+
 fn protected_config() -> Config {
-    let document = RawJson::new("{\"resource\":\"https://mcp.example.com/mcp\"}").expect("JSON");
-    let protected = ProtectedResource::new(METADATA)
-        .scope("mcp:basic")
-        .serve("/.well-known/oauth-protected-resource/mcp", document);
-    Config::new().protected(protected)
+    Config::new().protected(protected().scope("mcp:basic").expect("a scope"))
+}
+
+/// The identity of a principal with the scopes of every request.
+fn identity(principal: &str) -> Identity {
+    Identity::new(principal).scopes("mcp:basic")
 }
 
 /// Sends a request with a token, and grants or denies it.
 fn post_with_token(
-    web: &mut mcp_tests::harness::HttpServerHarness,
+    web: &mut HttpServerHarness,
     fields: &[(&str, &str)],
     body: &str,
     decision: Result<&str, Denial>,
 ) -> ExchangeId {
     let x = web.post(fields, body);
     match web.server.poll_event(web.now) {
-        Some(Event::Token { exchange, token }) => {
+        Some(Event::Token { exchange, request }) => {
             assert_eq!(exchange, x);
-            assert_eq!(format!("{token:?}"), "BearerToken(…)");
+            assert_eq!((request.scheme, request.method), (Scheme::Bearer, "POST"));
+            assert_eq!(&*request.url, "https://mcp.example.com/mcp", "as clients know it");
+            assert!(format!("{request:?}").contains("AccessToken(…)"));
             assert!(!web.server.wants_body(x), "the body is not read before the token is accepted");
             match decision {
                 Ok(principal) => {
-                    web.server.grant(web.now, x, principal);
+                    web.server.grant(web.now, x, identity(principal));
                     web.send_body(x, body);
                 }
                 Err(denial) => web.server.deny(web.now, x, &denial),
@@ -57,12 +65,18 @@ fn missing_or_denied_token_gets_a_challenge() {
     assert!(web.server.poll_event(web.now).is_none(), "no token to check");
     let with = |token| CALL_FIELDS.into_iter().chain([("Authorization", token)]).collect::<Vec<_>>();
     for (token, denial, status, challenge_part) in [
-        ("Bearer bad", Denial::InvalidToken, 401, "error=\"invalid_token\""),
+        ("Bearer bad", Denial::invalid_token(), 401, "error=\"invalid_token\", scope"),
+        (
+            "Bearer old",
+            Denial::InvalidToken("it has expired".into()),
+            401,
+            "error=\"invalid_token\", error_description=\"it has expired\"",
+        ),
         (
             "bearer weak",
-            Denial::InsufficientScope("mcp:write".into()),
+            Denial::InsufficientScope(Scopes::parse("mcp:basic mcp:write")),
             403,
-            "error=\"insufficient_scope\", scope=\"mcp:write\"",
+            "error=\"insufficient_scope\", scope=\"mcp:basic mcp:write\"",
         ),
     ] {
         let x = post_with_token(
@@ -75,19 +89,25 @@ fn missing_or_denied_token_gets_a_challenge() {
         assert_eq!(reply.status, status);
         assert!(reply.field("www-authenticate").is_some_and(|c| c.contains(challenge_part)), "{reply:?}");
     }
-    for malformed in ["Basic eDp5", "Bearer", "Bearer a b", "Bearer \u{e4}", "Bearer a\"b"] {
+    let malformed = [
+        "Basic eDp5",
+        "Bearer",
+        "Bearer a b",
+        "Bearer \u{e4}",
+        "Bearer a\"b",
+        "Bearer a, Basic b",
+        "Bearer a\tb",
+    ];
+    for malformed in malformed {
         let x = web.post(&with(malformed), &modern_request(1, "tools/call", ECHO_PARAMS));
-        assert_eq!(web.response(x).status, 400, "{malformed}");
+        let reply = web.response(x);
+        assert_eq!(reply.status, 400, "{malformed}");
+        assert!(reply.field("www-authenticate").is_some_and(|c| c.contains("error=\"invalid_request\"")));
     }
     let twice: Vec<_> = with("Bearer a").into_iter().chain([("authorization", "Bearer b")]).collect();
     let x = web.post(&twice, &modern_request(1, "tools/call", ECHO_PARAMS));
     assert_eq!(web.response(x).status, 400);
     assert_eq!(web.server.exchange_count(), 0);
-    let x = web.send_request("GET", "/.well-known/oauth-protected-resource/mcp", &[], "");
-    assert_eq!(
-        (web.response(x).status, web.response(x).field("content-type")),
-        (200, Some("application/json"))
-    );
 }
 
 // covers: SEC-005, HTTP-071
@@ -124,8 +144,8 @@ fn client_can_disconnect_before_the_token_decision() {
     let x = web.server.open(web.now, &head, Some(10));
     assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
     web.server.handle_gone(web.now, x);
-    web.server.grant(web.now, x, "alice");
-    web.server.deny(web.now, x, &Denial::InvalidToken);
+    web.server.grant(web.now, x, identity("alice"));
+    web.server.deny(web.now, x, &Denial::invalid_token());
     assert_eq!(web.server.exchange_count(), 0);
 }
 
@@ -139,7 +159,7 @@ fn token_is_checked_before_content_type_and_accept() {
             &mut web,
             &fields,
             &modern_request(1, "tools/call", ECHO_PARAMS),
-            Err(Denial::InvalidToken),
+            Err(Denial::invalid_token()),
         );
         assert_eq!(web.response(x).status, 401, "{wrong:?}");
         let x =
@@ -150,21 +170,120 @@ fn token_is_checked_before_content_type_and_accept() {
     assert_eq!(web.server.exchange_count(), 0);
 }
 
-// covers: AUTH-004, HTTP-080
+// covers: AUTH-019, AUTH-021, AUTH-060, AUTH-070, HTTP-080
 #[test]
-fn resource_metadata_is_readable_across_origins() {
+fn resource_metadata_is_public_and_readable_across_origins() {
     let path = "/.well-known/oauth-protected-resource/mcp";
-    let mut web = harness(protected_config().allow_origin("https://app.example.com").cors(true));
-    let origin = ("Origin", "https://app.example.com");
-    let x = web.send_request("OPTIONS", path, &[origin], "");
-    let reply = web.response(x);
-    assert_eq!((reply.status, reply.field("access-control-allow-origin")), (204, Some(origin.1)));
-    let x = web.send_request("GET", path, &[origin], "");
-    assert_eq!(web.response(x).field("access-control-allow-origin"), Some(origin.1));
-    for method in ["PUT", "POST", "DELETE"] {
-        let x = web.send_request(method, path, &[], "");
-        assert_eq!((web.response(x).status, web.response(x).field("allow")), (405, Some("GET")), "{method}");
+    for cors in [true, false] {
+        let mut web = harness(protected_config().cors(cors));
+        let origin = ("Origin", "https://inspector.example");
+        let ask = ("Access-Control-Request-Headers", "mcp-protocol-version");
+        let x = web.send_request("OPTIONS", path, &[origin, ask], "");
+        let reply = web.response(x);
+        assert_eq!((reply.status, reply.field("access-control-allow-origin")), (204, Some("*")));
+        assert!(
+            reply
+                .field("access-control-allow-headers")
+                .is_some_and(|all| all.contains("MCP-Protocol-Version"))
+        );
+        let x = web.send_request("GET", path, &[origin], "");
+        let reply = web.response(x);
+        assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
+        assert_eq!(reply.field("access-control-allow-origin"), Some("*"));
+        assert_eq!(reply.field("cache-control"), Some("public, max-age=3600"));
+        let document: serde_json::Value = serde_json::from_str(&reply.body).expect("JSON");
+        assert_eq!(document["resource"], "https://mcp.example.com/mcp");
+        assert_eq!(document["authorization_servers"], serde_json::json!(["https://login.example.com"]));
+        assert_eq!(document["scopes_supported"], serde_json::json!(["mcp:basic"]));
+        for method in ["PUT", "POST", "DELETE"] {
+            let x = web.send_request(method, path, &[], "");
+            let reply = web.response(x);
+            assert_eq!((reply.status, reply.field("allow")), (405, Some("GET")), "{method}");
+        }
+        // A name that a foreign page controls is refused all the same.
+        let x = web.send_request("GET", path, &[("Host", "evil.example")], "");
+        assert_eq!(web.response(x).status, 403);
     }
+    let mut open = harness(Config::new());
+    let x = open.send_request("GET", path, &[], "");
+    assert_eq!(open.response(x).status, 404, "an open server describes no resource");
+}
+
+// covers: AUTH-008, AUTH-070
+#[test]
+fn token_in_the_query_is_no_token_and_nothing_is_revealed() {
+    let mut web = harness(protected_config());
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    let fields: Vec<_> = CALL_FIELDS.into_iter().collect();
+    let x = web.send_request("POST", "/mcp?access_token=good", &fields, &body);
+    let reply = web.response(x);
+    assert_eq!(reply.status, 401);
+    let challenge = reply.field("www-authenticate").expect("a challenge");
+    assert!(!challenge.contains("error="), "there were no credentials: {challenge}");
+    assert!(!reply.body.contains("echo") && !reply.body.contains("2026"), "{}", reply.body);
+    // Whatever the request is, its answer is the same.
+    for (method, body) in [("POST", "not JSON"), ("POST", ""), ("GET", ""), ("DELETE", "")] {
+        let x = web.send_request(method, "/mcp", &[("Mcp-Session-Id", "guess")], body);
+        assert_eq!((web.response(x).status, &web.response(x).body), (401, &web.response(x).body));
+        assert_eq!(web.response(x).field("www-authenticate"), web.response(x).field("www-authenticate"));
+        assert!(web.response(x).body.contains("a good token is needed"), "{method} {body}");
+    }
+    assert!(web.poll_event().is_none());
+    assert_eq!((web.server.exchange_count(), web.server.session_count()), (0, 0));
+}
+
+#[test]
+fn dpop_challenges_follow_rfc_9449() {
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    let mode = |dpop| harness(Config::new().protected(protected().dpop(dpop)));
+    let send = |web: &mut HttpServerHarness, fields: &[(&str, &str)]| {
+        let all: Vec<_> = CALL_FIELDS.into_iter().chain(fields.iter().copied()).collect();
+        web.post(&all, &body)
+    };
+    let challenge = |web: &HttpServerHarness, x| {
+        let reply = web.response(x);
+        (reply.status, reply.field("www-authenticate").unwrap_or_default().to_owned())
+    };
+    // A server without DPoP answers its scheme as if there were no token.
+    let mut off = mode(Dpop::Off);
+    let x = send(&mut off, &[("Authorization", "DPoP a"), ("DPoP", "p")]);
+    assert_eq!(challenge(&off, x), (401, format!("Bearer resource_metadata=\"{METADATA}\"")));
+    // One that requires it refuses bearer tokens.
+    let mut required = mode(Dpop::Required);
+    let x = send(&mut required, &[("Authorization", "Bearer a")]);
+    let (status, text) = challenge(&required, x);
+    assert!(status == 401 && text.starts_with("DPoP error=\"invalid_token\""), "{text}");
+    assert!(text.ends_with("algs=\"ES256\""), "{text}");
+    let mut web = mode(Dpop::Accepted);
+    for proofs in [&[][..], &[("DPoP", "p"), ("dpop", "q")], &[("DPoP", "")], &[("DPoP", "a b")]] {
+        let fields: Vec<_> = [("Authorization", "DPoP a")].iter().chain(proofs).copied().collect();
+        let x = send(&mut web, &fields);
+        let (status, text) = challenge(&web, x);
+        assert!(status == 401 && text.starts_with("DPoP error=\"invalid_dpop_proof\""), "{proofs:?} {text}");
+    }
+    for (denial, error, nonce) in [
+        (Denial::InvalidDpopProof("it is old".into()), "invalid_dpop_proof", None),
+        (Denial::UseDpopNonce("n-1".into()), "use_dpop_nonce", Some("n-1")),
+        (Denial::UseDpopNonce("n\r\nX: y".into()), "use_dpop_nonce", None),
+        (Denial::invalid_token(), "invalid_token", None),
+    ] {
+        let x = send(&mut web, &[("Authorization", "dpop a"), ("DPoP", "p.q.r")]);
+        let Some(Event::Token { request, .. }) = web.server.poll_event(web.now) else { panic!("no token") };
+        assert_eq!(request.scheme, Scheme::Dpop);
+        assert_eq!(request.proof.as_ref().map(|proof| proof.reveal()), Some("p.q.r"));
+        assert!(!format!("{request:?}").contains("p.q.r"));
+        web.server.deny(web.now, x, &denial);
+        web.transmit_all();
+        let (status, text) = challenge(&web, x);
+        assert!(status == 401 && text.starts_with(&format!("DPoP error=\"{error}\"")), "{text}");
+        assert_eq!(web.response(x).field("dpop-nonce"), nonce);
+    }
+    let x = send(&mut web, &[("Authorization", "Bearer a"), ("DPoP", "p")]);
+    web.server.poll_event(web.now).expect("a token");
+    web.server.deny(web.now, x, &Denial::Unavailable);
+    web.transmit_all();
+    assert_eq!(challenge(&web, x), (503, String::new()));
+    assert_eq!(web.response(x).field("retry-after"), Some("1"));
 }
 
 #[test]
@@ -180,7 +299,7 @@ fn delete_authorized_during_shutdown_ends_the_session() {
     }
     web.server.shutdown(web.now, crate::common::secs(1));
     for x in held {
-        web.server.grant(web.now, x, "alice");
+        web.server.grant(web.now, x, identity("alice"));
     }
     web.transmit_all();
     assert_eq!((web.response(held[0]).status, web.response(held[1]).status), (204, 503));

@@ -1,5 +1,6 @@
 //! Authorization of this program at servers over HTTP: from the options to an authorizer.
 
+mod challenge;
 mod failure;
 mod interaction;
 mod options;
@@ -8,14 +9,15 @@ mod store;
 
 use std::io::{self, IsTerminal as _};
 
-use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
+use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord, Trigger};
 use mcp_proto::http::client::{Credential, Url};
-use mcp_std::auth::Authorizer;
+use mcp_std::auth::{Authorizer, Cancellation};
 
-use crate::args::{AuthorizationArgs, LogInArgs, LogOutArgs, RevisionArgs};
-use crate::failure::CommandFailure;
+use crate::args::{AuthorizationArgs, CheckArgs, LogInArgs, LogOutArgs, RevisionArgs};
+use crate::failure::{CommandFailure, Exit};
 use crate::server::{RemoteServer, Server};
-pub(crate) use failure::{authorization_error, http_error, is_refusal, url_text};
+pub(crate) use challenge::learn_challenges;
+pub(crate) use failure::{authorization_error, is_refusal, url_text};
 use interaction::ProbeInteraction;
 use options::ClientOptions;
 pub(crate) use store::ProbeStore;
@@ -69,6 +71,36 @@ pub(crate) fn for_command(
         }
     });
     Ok(Some(authorizer.store(store).interaction(interaction)))
+}
+
+/// Adds a token to the requests of `check`, which makes them itself: the stored one, or one that the user gets now.
+///
+/// # Errors
+///
+/// Fails if an option is wrong, if the authorization fails, or if the token is bound to a key.
+pub(crate) fn for_check(args: &CheckArgs, server: &mut Server) -> Result<(), CommandFailure> {
+    let Some(authorizer) = for_command(&args.authorization, &args.revisions, server)? else { return Ok(()) };
+    let Server::Remote(remote) = &*server else { return Ok(()) };
+    let url = endpoint(remote)?;
+    let run = |trigger| {
+        let outcome = authorizer.run(&url, trigger, &Cancellation::new());
+        outcome.map_err(|error| CommandFailure::from_authorization(&error, &url))
+    };
+    let mut token = run(Trigger::Connect)?;
+    if token.is_none() && (args.authorization.authorize || is_terminal()) {
+        // A server that cannot be connected to is what the checks report.
+        if let Ok(Some(challenges)) = learn_challenges(server, &args.revisions, args.connect_timeout) {
+            token = run(Trigger::Unauthorized { challenges, rejected: None })?;
+        }
+    }
+    let (Some(token), Server::Remote(remote)) = (token, server) else { return Ok(()) };
+    if token.dpop.is_some() {
+        let why = "check cannot use a token that is bound to a key (DPoP)";
+        let hint = format!("`mcp-probe login --dpop never {}` gets another one", url_text(&url));
+        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(hint));
+    }
+    remote.set_bearer(token.token.expose());
+    Ok(())
 }
 
 /// Returns what is stored for the server at `url`.

@@ -101,7 +101,7 @@ fn run_http(
     downstream.set_max_connections(args.http.max_connections);
     #[cfg(feature = "tls")]
     downstream.set_tls(tls);
-    http::report_address(&args.http, Ok(at))?;
+    http::report_address(&args.http, Ok(at), None)?;
     run_bridge(args, Box::new(downstream), upstream, ClientCount::Many, stop_signal)
 }
 

@@ -12,7 +12,7 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
-use mcp_proto::http::fields::CONTENT_TYPE;
+use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
 use mcp_std::Clock;
 use mcp_std::adapter::NetStream;
 use mcp_std::adapter::poll::Selector;
@@ -85,6 +85,17 @@ impl HttpTarget {
         Ok(server)
     }
 
+    pub(super) const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the server for requests without credentials.
+    pub(super) fn without_credentials(&self) -> Self {
+        let mut bare = self.clone();
+        bare.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(AUTHORIZATION));
+        bare
+    }
+
     fn connect(&self, timeout: Duration) -> io::Result<TcpStream> {
         let mut last = ErrorKind::AddrNotAvailable.into();
         for address in &self.addresses {
@@ -121,6 +132,12 @@ impl HttpResponseHead {
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the values of all header fields with a name.
+    pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = move |field: &&(String, String)| field.0.eq_ignore_ascii_case(name);
+        self.fields.iter().filter(named).map(|(_, value)| &**value)
     }
 
     pub(super) fn is_success(&self) -> bool {

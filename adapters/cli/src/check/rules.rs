@@ -124,6 +124,24 @@ rules! {
         "end the processes that the server has started before it ends"
 
     // HTTP.
+    CHALLENGE "challenge" Error ["AUTH-004" "AUTH-020"]
+        "a 401 response has a challenge for `Bearer` or `DPoP`"
+        "add `WWW-Authenticate: Bearer resource_metadata=\"…\"`"
+    CHALLENGE_SCOPE "challenge-scope" Warning ["AUTH-051"]
+        "the challenge of a 401 response names the scopes to ask for"
+        "add `scope=\"…\"` to the challenge"
+    RESOURCE_METADATA "resource-metadata" Error ["AUTH-021"]
+        "a server that requires tokens describes itself: at the URL that its challenge names, or at a well-known one"
+        "serve the document of RFC 9728, and name it by `resource_metadata` in the challenge"
+    RESOURCE_IDENTIFIER "resource-identifier" Error ["AUTH-021" "AUTH-044"]
+        "the `resource` of the document is the URL of the server, or a path above it"
+        "set it to the URL by which clients know the server"
+    AUTHORIZATION_SERVERS "authorization-servers" Error ["AUTH-019"]
+        "the document names at least one authorization server, by an https URL"
+        "list the issuer identifiers in `authorization_servers`"
+    OFFLINE_ACCESS "offline-access" Warning ["AUTH-060"]
+        "neither challenges nor the document name the scope `offline_access`"
+        "leave it out: clients ask for it themselves"
     HTTP_UNANSWERED "http-unanswered" Error ["HTTP-021"]
         "each request is answered with a message in the response to it"
         "answer with a result or an error, even with an error status"

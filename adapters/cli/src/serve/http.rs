@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::io;
 
 use mcp_blocking::Error;
-use mcp_proto::http::server::Config;
+use mcp_proto::http::server::{Config, Protected};
 #[cfg(feature = "tls")]
 use mcp_std::tls::ServerTls;
 
@@ -51,7 +51,7 @@ pub(crate) fn tls(args: &args::ServeHttpArgs) -> Result<Option<ServerTls>, Comma
 }
 
 /// Returns the scheme of the URL.
-const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
+pub(super) const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
     #[cfg(feature = "tls")]
     if args.tls_cert.is_some() {
         return "https";
@@ -84,6 +84,7 @@ pub(crate) fn bind_failure(address: &str, error: &Error) -> CommandFailure {
 pub(crate) fn report_address(
     args: &args::ServeHttpArgs,
     at: io::Result<SocketAddr>,
+    protected: Option<&Protected>,
 ) -> Result<(), CommandFailure> {
     let at = at.map_err(|error| CommandFailure::failed(error.to_string()))?;
     let scheme = url_scheme(args);
@@ -92,13 +93,22 @@ pub(crate) fn report_address(
         session::print_stderr(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
     }
     if !at.ip().to_canonical().is_loopback() {
-        session::print_note(&describe_guards(args, at, scheme == "https"));
+        session::print_note(&describe_guards(args, at, scheme == "https", protected));
     }
     Ok(())
 }
 
 /// Describes what guards a server that other machines can reach, and what does not.
-fn describe_guards(args: &args::ServeHttpArgs, at: SocketAddr, is_encrypted: bool) -> String {
+fn describe_guards(
+    args: &args::ServeHttpArgs,
+    at: SocketAddr,
+    is_encrypted: bool,
+    protected: Option<&Protected>,
+) -> String {
+    let token = match protected {
+        Some(protected) => format!("Requests need a token for {}", protected.resource()),
+        None => "No token is required: everyone who reaches the address can use the server".into(),
+    };
     let added = |values: &[String]| values.iter().map(|value| format!(", {value}")).collect::<String>();
     let tls = if is_encrypted {
         "TLS encrypts the connections"
@@ -107,8 +117,7 @@ fn describe_guards(args: &args::ServeHttpArgs, at: SocketAddr, is_encrypted: boo
     };
     format!(
         "other machines can reach {at}. Requests must name one of these hosts: localhost, 127.0.0.1, [::1]{} (this \
-         stops web pages, not programs). Web pages must come from this machine{}. No token is required: everyone who \
-         reaches the address can use the server. Also, {tls}",
+         stops web pages, not programs). Web pages must come from this machine{}. {token}. Also, {tls}",
         added(&args.allow_host),
         added(&args.allow_origin)
     )

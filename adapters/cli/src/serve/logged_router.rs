@@ -93,13 +93,6 @@ macro_rules! logged_router {
                 $this.log.head(record);
             }
 
-            fn verify_token(
-                &$($mut)? $this,
-                token: &mcp_proto::http::server::BearerToken,
-            ) -> Result<String, mcp_proto::http::server::Denial> {
-                $this.router.verify_token(token)
-            }
-
             fn for_each_tool(&$($mut)? $this, tell: &mut dyn FnMut(&str, &mcp_proto::RawJson)) {
                 $this.router.for_each_tool(tell);
             }

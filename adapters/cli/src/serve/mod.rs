@@ -6,6 +6,7 @@ mod demo;
 mod everything;
 pub(crate) mod http;
 mod logged_router;
+mod protection;
 mod smol;
 mod threads;
 

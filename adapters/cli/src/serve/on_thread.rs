@@ -13,6 +13,7 @@ use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
 use crate::serve::logged_router::ServerLog;
+use crate::serve::protection;
 use crate::stop;
 
 pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
@@ -51,11 +52,16 @@ fn serve_http(
     handler: LoggedRouter,
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
-    let bound = adapter::HttpServer::bind(address, config, http::config(&args.http), handler);
+    let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let (address, protected) = (&*address, http.protected_resource().cloned());
+    let bound = adapter::HttpServer::bind(address, config, http, handler);
     let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;
     #[cfg(feature = "tls")]
     if let Some(tls) = http::tls(&args.http)? {
         server = server.tls(tls);
+    }
+    if let Some(protected) = &protected {
+        server = server.validate_tokens(protection::validator(protected));
     }
     if args.trace {
         server = server.tap_heads();
@@ -66,7 +72,7 @@ fn serve_http(
     let address = server.address();
     server = with_shards(server, args.shards);
     stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);
-    http::report_address(&args.http, address)?;
+    http::report_address(&args.http, address, protected.as_ref())?;
     // Another thread may learn first that a client follows the clock.
     let idle = if clock.is_some() && args.shards > 1 { POLL_INTERVAL } else { IDLE_TIMEOUT };
     while server

@@ -14,6 +14,7 @@ use mcp_smol::{Error, Handle, HttpServer, Router, block_on};
 use super::clock::{ClockResource, POLL_INTERVAL};
 use super::http;
 use super::logged_router::{ServerLog, logged_router};
+use super::protection;
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::stop;
@@ -90,11 +91,16 @@ async fn serve_http(
     sharded: impl FnOnce(HttpServer<LoggedRouter>) -> HttpServer<LoggedRouter>,
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
-    let bound = HttpServer::bind(address, config, http::config(&args.http), handler);
+    let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let (address, protected) = (&*address, http.protected_resource().cloned());
+    let bound = HttpServer::bind(address, config, http, handler);
     let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;
     #[cfg(feature = "tls")]
     if let Some(tls) = http::tls(&args.http)? {
         server = server.tls(tls);
+    }
+    if let Some(protected) = &protected {
+        server = server.validate_tokens(protection::validator(protected));
     }
     if args.trace {
         server = server.tap_heads();
@@ -106,7 +112,7 @@ async fn serve_http(
     let server = sharded(server);
     let handle = server.handle();
     stop::shut_down_on_signal(handle.clone());
-    http::report_address(&args.http, address)?;
+    http::report_address(&args.http, address, protected.as_ref())?;
     future::or(server.run(), announce_ticks(handle, clock))
         .await
         .map_err(|error| CommandFailure::from_serve_error(&error))

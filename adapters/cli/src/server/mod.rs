@@ -258,6 +258,12 @@ impl RemoteServer {
         self.http_hosts.extend_from_slice(hosts);
     }
 
+    /// Adds a bearer token to each request.
+    pub(crate) fn set_bearer(&mut self, token: &str) {
+        let (name, source) = (AUTHORIZATION.to_owned(), "the token".to_owned());
+        self.fields.push(HeaderField { name, value: format!("Bearer {token}"), source });
+    }
+
     /// Returns whether a header field holds a credential.
     pub(crate) fn has_credential(&self) -> bool {
         self.fields.iter().any(|field| field.name.eq_ignore_ascii_case(AUTHORIZATION))

@@ -279,6 +279,28 @@ fn bearer_token_sets_the_stored_one_aside() {
     assert_eq!(server.token_forms().len(), 1);
 }
 
+#[test]
+fn check_uses_the_stored_token_or_gets_one() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let check = ["check", "--era", "modern", "--timeout", "1s", &server.url];
+    user.run(&check).assert_code(1);
+    let tokens = || server.requests("/mcp").iter().filter(|r| r.fields.contains_key("authorization")).count();
+    assert_eq!((tokens(), server.token_forms().len()), (0, 0));
+    let opened = user.run_with_browser(&server, &[&check[..], &["--authorize"]].concat(), |redirect| {
+        assert_eq!(get(redirect).0, 200);
+    });
+    assert_no_secret(&opened);
+    let first = tokens();
+    assert!(first > 0, "{opened}");
+    assert_no_secret(&user.run(&[&check[..], &["--trace"]].concat()));
+    assert!(tokens() > first);
+    assert_eq!(server.token_forms().len(), 1);
+    // Whatever its outcome: a token that is bound to a key cannot be used.
+    let bound = ["login", "--device", "--dpop", "always", &server.url];
+    user.run(&bound).assert_ok();
+    user.run(&check).assert_code(6).assert_stderr(&["bound to a key", "--dpop never"]);
+}
+
 // covers: SEC-019
 #[test]
 fn header_fields_go_to_the_mcp_server_alone() {

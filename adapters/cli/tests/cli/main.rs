@@ -29,6 +29,8 @@ mod input;
 mod listen;
 #[cfg(unix)]
 mod protected_server;
+#[cfg(unix)]
+mod protection;
 mod recording_server;
 mod requests;
 #[cfg(unix)]

@@ -13,7 +13,8 @@ use super::super::scope::OFFLINE_ACCESS;
 use super::super::secret::Secret;
 use super::super::signing::DpopKey;
 use super::super::token::refused;
-use super::{Event, Flow, Purpose, RedirectOutcome, State, is_dpop, owned};
+use super::facts::{Facts, is_dpop};
+use super::{Event, Flow, Purpose, RedirectOutcome, State, owned};
 use crate::Instant;
 use crate::error::authorization::{ErrorKind, Step};
 use crate::url::Url;
@@ -24,29 +25,122 @@ const MAX_QUERY: usize = 16 << 10;
 impl Flow {
     /// Goes on once the client at the authorization server is known.
     pub(super) fn client_ready(&mut self) {
-        if let Err(why) = self.choose_scopes() {
+        if let Err(why) = self.facts.choose_scopes() {
             return self.invalid(Step::Challenge, why, "RFC 6749, 3.3");
         }
-        if matches!(self.config.grant_type(), GrantType::AuthorizationCode) && self.redirect_uri.is_none() {
+        if matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode)
+            && self.facts.redirect_uri.is_none()
+        {
             self.emit(Event::NeedRedirectUri { preferred: None });
             self.state = State::AwaitingRedirectUri { preferred: None };
             return;
         }
-        match self.uses_dpop() {
+        match self.facts.uses_dpop() {
             Ok(true) => {
                 self.state = State::AwaitingKey;
                 self.emit(Event::CreateKey);
             }
             Ok(false) => {
-                self.dpop = None;
+                self.facts.dpop = None;
                 self.request_grant();
             }
             Err(why) => self.unsupported(Step::Token, why, "RFC 9449, 5.1"),
         }
     }
 
+    /// Takes a new key, after [`Event::CreateKey`].
+    pub fn handle_key(&mut self, now: Instant, key: DpopKey) {
+        self.tick(now);
+        if matches!(self.state, State::AwaitingKey) {
+            self.facts.dpop = Some(key);
+            self.request_grant();
+        }
+    }
+
+    fn request_grant(&mut self) {
+        match self.facts.config.grant_type() {
+            GrantType::AuthorizationCode => self.open_browser(),
+            GrantType::DeviceCode => self.request_device_code(),
+            GrantType::ClientCredentials => self.request_for_client(),
+            GrantType::Enterprise(_) | GrantType::Assertion => self.need_assertion(),
+        }
+    }
+
+    fn open_browser(&mut self) {
+        let (state, verifier) = (self.random(), self.random());
+        match self.facts.authorization_url(&state, &verifier) {
+            Ok(url) => {
+                self.deadline = Some(self.now + self.facts.config.login_timeout);
+                self.state = State::AwaitingRedirect { state, verifier: verifier.into() };
+                self.emit(Event::OpenBrowser { url });
+            }
+            Err(kind) => {
+                let error = self.facts.error(Step::Authorization, kind, "RFC 6749, 3.1");
+                self.end_with(error);
+            }
+        }
+    }
+
+    /// Takes the query of a redirect, without its `?`, after [`Event::OpenBrowser`].
+    ///
+    /// A redirect with another `state`, or one of more than 16 KiB, changes nothing (AUTH-045). The first one of this
+    /// flow counts.
+    pub fn handle_redirect(&mut self, now: Instant, query: &str) -> RedirectOutcome {
+        self.tick(now);
+        let State::AwaitingRedirect { state, verifier } = &self.state else {
+            return RedirectOutcome::Foreign;
+        };
+        if query.len() > MAX_QUERY {
+            return RedirectOutcome::Foreign;
+        }
+        let Some(params) = RedirectParams::parse(query, state) else { return RedirectOutcome::Foreign };
+        let verifier = verifier.clone();
+        self.deadline = None;
+        match self.facts.check_redirect(&params) {
+            Ok(code) => {
+                self.redeem(&code, verifier);
+                RedirectOutcome::Accepted
+            }
+            Err((kind, rule)) => {
+                let error = self.facts.error(Step::Authorization, kind, rule);
+                self.end_with(error.clone());
+                RedirectOutcome::Failed(error)
+            }
+        }
+    }
+
+    /// Redeems a code for tokens (AUTH-040, AUTH-043).
+    fn redeem(&mut self, code: &str, verifier: Secret) {
+        let redirect_uri = self.facts.redirect_uri.clone().unwrap_or_default();
+        let Some(request) = self.token_request(Step::Token) else { return };
+        let request = request
+            .param("grant_type", "authorization_code")
+            .param("code", code)
+            .param("redirect_uri", redirect_uri)
+            .param("code_verifier", verifier)
+            .param("resource", self.facts.audience());
+        self.request(request, Purpose::Tokens(Step::Token));
+    }
+
+    /// Starts a request to the token endpoint; `None` if there is none and the flow ended.
+    pub(super) fn token_request(&mut self, step: Step) -> Option<ClientRequest> {
+        let found = self.facts.issuer.as_ref().zip(self.facts.client.as_ref());
+        let found = found.and_then(|(issuer, client)| Some((issuer.token_endpoint.clone()?, issuer, client)));
+        match found {
+            Some((endpoint, issuer, client)) => {
+                Some(ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone()))
+            }
+            None => {
+                self.unsupported(step, "`token_endpoint` is missing", "RFC 8414, 2");
+                None
+            }
+        }
+    }
+}
+
+impl Facts {
     /// Returns whether the tokens are to be bound to a key.
-    fn uses_dpop(&self) -> Result<bool, &'static str> {
+    pub(super) fn uses_dpop(&self) -> Result<bool, &'static str> {
         let offers = self.issuer.as_ref().is_some_and(|issuer| issuer.supports_dpop);
         let asks = self.challenges().iter().any(is_dpop)
             || self.resource.as_ref().is_some_and(|resource| resource.requires_dpop);
@@ -58,41 +152,8 @@ impl Flow {
         }
     }
 
-    /// Takes a new key, after [`Event::CreateKey`].
-    pub fn handle_key(&mut self, now: Instant, key: DpopKey) {
-        self.tick(now);
-        if matches!(self.state, State::AwaitingKey) {
-            self.dpop = Some(key);
-            self.request_grant();
-        }
-    }
-
-    fn request_grant(&mut self) {
-        match self.config.grant_type() {
-            GrantType::AuthorizationCode => self.open_browser(),
-            GrantType::DeviceCode => self.request_device_code(),
-            GrantType::ClientCredentials => self.request_for_client(),
-            GrantType::Enterprise(_) | GrantType::Assertion => self.need_assertion(),
-        }
-    }
-
-    fn open_browser(&mut self) {
-        let (state, verifier) = (self.random(), self.random());
-        match self.authorization_url(&state, &verifier) {
-            Ok(url) => {
-                self.deadline = Some(self.now + self.config.login_timeout);
-                self.state = State::AwaitingRedirect { state, verifier: verifier.into() };
-                self.emit(Event::OpenBrowser { url });
-            }
-            Err(kind) => {
-                let error = self.error(Step::Authorization, kind, "RFC 6749, 3.1");
-                self.end_with(error);
-            }
-        }
-    }
-
     /// Returns the URL of the authorization request (AUTH-040, AUTH-043, AUTH-045).
-    fn authorization_url(&self, state: &str, verifier: &str) -> Result<Url, ErrorKind> {
+    pub(super) fn authorization_url(&self, state: &str, verifier: &str) -> Result<Url, ErrorKind> {
         let endpoint = self.issuer.as_ref().and_then(|issuer| issuer.authorization_endpoint.as_ref());
         let endpoint =
             endpoint.ok_or_else(|| ErrorKind::Unsupported("`authorization_endpoint` is missing".into()))?;
@@ -134,34 +195,6 @@ impl Flow {
         Url::parse(&text).map_err(|why| ErrorKind::Invalid(format!("the URL for the browser: {why}").into()))
     }
 
-    /// Takes the query of a redirect, without its `?`, after [`Event::OpenBrowser`].
-    ///
-    /// A redirect with another `state`, or one of more than 16 KiB, changes nothing (AUTH-045). The first one of this
-    /// flow counts.
-    pub fn handle_redirect(&mut self, now: Instant, query: &str) -> RedirectOutcome {
-        self.tick(now);
-        let State::AwaitingRedirect { state, verifier } = &self.state else {
-            return RedirectOutcome::Foreign;
-        };
-        if query.len() > MAX_QUERY {
-            return RedirectOutcome::Foreign;
-        }
-        let Some(params) = RedirectParams::parse(query, state) else { return RedirectOutcome::Foreign };
-        let verifier = verifier.clone();
-        self.deadline = None;
-        match self.check_redirect(&params) {
-            Ok(code) => {
-                self.redeem(&code, verifier);
-                RedirectOutcome::Accepted
-            }
-            Err((kind, rule)) => {
-                let error = self.error(Step::Authorization, kind, rule);
-                self.end_with(error.clone());
-                RedirectOutcome::Failed(error)
-            }
-        }
-    }
-
     /// Applies RFC 9207 before anything else of a response is looked at (AUTH-047, AUTH-048, AUTH-049).
     fn check_redirect(&self, params: &RedirectParams) -> Result<String, (ErrorKind, &'static str)> {
         let invalid = |why: &'static str, rule| (ErrorKind::Invalid(why.into()), rule);
@@ -184,34 +217,6 @@ impl Flow {
         match &params.code {
             Some(code) if !code.is_empty() => Ok(code.clone()),
             _ => Err(invalid("`code` of the redirect is missing", "RFC 6749, 4.1.2")),
-        }
-    }
-
-    /// Redeems a code for tokens (AUTH-040, AUTH-043).
-    fn redeem(&mut self, code: &str, verifier: Secret) {
-        let redirect_uri = self.redirect_uri.clone().unwrap_or_default();
-        let Some(request) = self.token_request(Step::Token) else { return };
-        let request = request
-            .param("grant_type", "authorization_code")
-            .param("code", code)
-            .param("redirect_uri", redirect_uri)
-            .param("code_verifier", verifier)
-            .param("resource", self.audience());
-        self.request(request, Purpose::Tokens(Step::Token));
-    }
-
-    /// Starts a request to the token endpoint; `None` if there is none and the flow ended.
-    pub(super) fn token_request(&mut self, step: Step) -> Option<ClientRequest> {
-        let found = self.issuer.as_ref().zip(self.client.as_ref());
-        let found = found.and_then(|(issuer, client)| Some((issuer.token_endpoint.clone()?, issuer, client)));
-        match found {
-            Some((endpoint, issuer, client)) => {
-                Some(ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone()))
-            }
-            None => {
-                self.unsupported(step, "`token_endpoint` is missing", "RFC 8414, 2");
-                None
-            }
         }
     }
 }

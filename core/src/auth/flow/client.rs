@@ -13,7 +13,8 @@ use super::super::record::{ClientRecord, Registration};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::super::token;
-use super::{Event, Flow, Registered, State};
+use super::facts::{Facts, Registered};
+use super::{Event, Flow, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
@@ -21,32 +22,34 @@ use crate::head::Fields;
 impl Flow {
     /// Determines the client at the authorization server that was discovered.
     pub(super) fn choose_client(&mut self) {
-        if !self.config.interactive && self.needs_user() {
-            let error = self.error(Step::Authorization, ErrorKind::LoginRequired, "");
+        if !self.facts.config.interactive && self.facts.needs_user() {
+            let error = self.facts.error(Step::Authorization, ErrorKind::LoginRequired, "");
             return self.end_with(error);
         }
-        if let Some(credentials) = self.config.credentials.clone() {
+        if let Some(credentials) = self.facts.config.credentials.clone() {
             return self.use_credentials(&credentials);
         }
-        if let Some(client) = self.named_client() {
-            self.client = Some(client);
+        if let Some(client) = self.facts.named_client() {
+            self.facts.client = Some(client);
             return self.client_ready();
         }
-        let Some(issuer) = &self.issuer else { return };
-        if let Some(url) = self.config.client_metadata.clone().filter(|_| issuer.supports_client_metadata) {
+        let Some(issuer) = &self.facts.issuer else { return };
+        if let Some(url) =
+            self.facts.config.client_metadata.clone().filter(|_| issuer.supports_client_metadata)
+        {
             let client = Client { id: url, auth: AuthMethod::None };
-            self.client =
+            self.facts.client =
                 Some(Registered { client, registration: Registration::MetadataDocument, secret: None });
             return self.client_ready();
         }
         let may_register =
-            !matches!(self.config.grant_type(), GrantType::ClientCredentials | GrantType::Assertion);
-        if issuer.registration_endpoint.is_some() && self.config.dynamic_registration && may_register {
+            !matches!(self.facts.config.grant_type(), GrantType::ClientCredentials | GrantType::Assertion);
+        if issuer.registration_endpoint.is_some() && self.facts.config.dynamic_registration && may_register {
             let key = ClientRecord::key(&issuer.issuer);
             self.state = State::LoadingClient;
             return self.emit(Event::Load { key });
         }
-        if self.config.interactive && may_register {
+        if self.facts.config.interactive && may_register {
             let issuer = issuer.issuer.clone();
             self.state = State::AwaitingClient;
             return self.emit(Event::NeedClient { issuer });
@@ -58,18 +61,6 @@ impl Flow {
         );
     }
 
-    /// Returns the client that a user named earlier for this authorization server.
-    fn named_client(&self) -> Option<Registered> {
-        let record = self.record.as_ref().filter(|r| r.registration == Registration::PreRegistered)?;
-        self.issuer.as_ref().filter(|issuer| issuer.issuer == record.issuer)?; // AUTH-039
-        let client = self.client_of(record)?;
-        Some(Registered {
-            client,
-            registration: Registration::PreRegistered,
-            secret: record.client_secret.clone(),
-        })
-    }
-
     /// Names a client at the authorization server, after [`Event::NeedClient`].
     pub fn set_client(&mut self, now: Instant, credentials: &ClientCredentials) {
         self.tick(now);
@@ -79,7 +70,7 @@ impl Flow {
     }
 
     fn use_credentials(&mut self, credentials: &ClientCredentials) {
-        let Some(issuer) = &self.issuer else { return };
+        let Some(issuer) = &self.facts.issuer else { return };
         if credentials.issuer.as_ref().is_some_and(|other| *other != issuer.issuer) {
             return self.invalid(
                 Step::Registration,
@@ -92,9 +83,10 @@ impl Flow {
             Some(auth) => {
                 let client = Client { id: credentials.client_id.clone(), auth };
                 // The secret of the configuration is there again next time; the one that a user typed is not.
-                let is_configured = self.config.credentials.is_some();
+                let is_configured = self.facts.config.credentials.is_some();
                 let secret = credentials.auth.secret().filter(|_| !is_configured).cloned();
-                self.client = Some(Registered { client, registration: Registration::PreRegistered, secret });
+                self.facts.client =
+                    Some(Registered { client, registration: Registration::PreRegistered, secret });
                 self.client_ready();
             }
             None => {
@@ -111,16 +103,16 @@ impl Flow {
             Ok(record) => record,
             Err(why) => {
                 let why = format!("the stored registration at this server is damaged: {why}");
-                let error = self.error(Step::Store, ErrorKind::Local(why.into()), "");
+                let error = self.facts.error(Step::Store, ErrorKind::Local(why.into()), "");
                 return self.end_with(error);
             }
         };
         let unix_secs = self.unix_secs();
         let is_known = |record: &ClientRecord| record.expires_at.is_none_or(|at| at > unix_secs);
         let record = record.filter(|record| !self.forgets_client && is_known(record));
-        self.client = record.as_ref().map(registered);
-        if !matches!(self.config.grant_type(), GrantType::AuthorizationCode) {
-            return match self.client {
+        self.facts.client = record.as_ref().map(registered);
+        if !matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode) {
+            return match self.facts.client {
                 Some(_) => self.client_ready(),
                 None => self.register(String::new()),
             };
@@ -135,8 +127,8 @@ impl Flow {
         self.tick(now);
         let State::AwaitingRedirectUri { preferred } = &mut self.state else { return };
         let is_registered = preferred.take().is_some_and(|registered| registered == uri);
-        self.redirect_uri = Some(uri.into());
-        let is_dynamic = self.client.as_ref().is_none_or(|c| c.registration == Registration::Dynamic);
+        self.facts.redirect_uri = Some(uri.into());
+        let is_dynamic = self.facts.client.as_ref().is_none_or(|c| c.registration == Registration::Dynamic);
         if is_dynamic && !is_registered {
             // A server may compare redirect URIs byte for byte (AUTH-062).
             return self.register(uri.into());
@@ -145,8 +137,11 @@ impl Flow {
     }
 
     fn register(&mut self, redirect_uri: String) {
-        let Some((issuer, endpoint)) =
-            self.issuer.as_ref().and_then(|issuer| Some((issuer, issuer.registration_endpoint.clone()?)))
+        let Some((issuer, endpoint)) = self
+            .facts
+            .issuer
+            .as_ref()
+            .and_then(|issuer| Some((issuer, issuer.registration_endpoint.clone()?)))
         else {
             return;
         };
@@ -158,15 +153,65 @@ impl Flow {
         let mut fields = Fields::new();
         fields.push("Accept", b"application/json");
         fields.push("Content-Type", b"application/json");
-        let body = self.registration(method, &redirect_uri);
+        let body = self.facts.registration(method, &redirect_uri);
         let Some(fetch) = self.fetch(Step::Registration, "POST", endpoint, fields, body, false) else {
             return;
         };
         self.state = State::Registering { fetch, redirect_uri };
     }
 
+    /// Ends the flow with an error. A registration that the server does not know is forgotten first, so that the next
+    /// flow makes another.
+    pub(super) fn end_without_client(&mut self, error: Error, is_unknown: bool) {
+        let is_dynamic =
+            self.facts.client.as_ref().is_some_and(|client| client.registration == Registration::Dynamic);
+        match &self.facts.issuer {
+            Some(issuer) if is_unknown && is_dynamic => {
+                let key = ClientRecord::key(&issuer.issuer);
+                self.state = State::RemovingClient(error);
+                self.emit(Event::Save { key, value: None });
+            }
+            _ => self.end_with(error),
+        }
+    }
+
+    pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {
+        let record = match response.status {
+            200 | 201 => read_registration(&response.body, redirect_uri).map_err(ErrorKind::Invalid),
+            // AUTH-038: the server says which redirect URI or type it refuses.
+            _ => Err(token::refusal(response)),
+        };
+        match (record, &self.facts.issuer) {
+            (Ok(record), Some(issuer)) => {
+                let key = ClientRecord::key(&issuer.issuer);
+                self.facts.client = Some(registered(&record));
+                self.state = State::SavingClient;
+                self.emit(Event::Save { key, value: Some(record.to_secret()) });
+            }
+            (Err(kind), _) => {
+                let error = self.facts.error(Step::Registration, kind, "RFC 7591");
+                self.end_with(error);
+            }
+            (Ok(_), None) => {}
+        }
+    }
+}
+
+impl Facts {
+    /// Returns the client that a user named earlier for this authorization server.
+    pub(super) fn named_client(&self) -> Option<Registered> {
+        let record = self.record.as_ref().filter(|r| r.registration == Registration::PreRegistered)?;
+        self.issuer.as_ref().filter(|issuer| issuer.issuer == record.issuer)?; // AUTH-039
+        let client = self.client_of(record)?;
+        Some(Registered {
+            client,
+            registration: Registration::PreRegistered,
+            secret: record.client_secret.clone(),
+        })
+    }
+
     /// Returns the metadata of the client for its registration (RFC 7591, 2; AUTH-037, AUTH-059).
-    fn registration(&self, auth_method: &str, redirect_uri: &str) -> String {
+    pub(super) fn registration(&self, auth_method: &str, redirect_uri: &str) -> String {
         let mut body = JsonObject::new();
         body.string("client_name", &self.config.client_name);
         body.optional("client_uri", self.config.client_uri.as_deref());
@@ -186,42 +231,6 @@ impl Flow {
         body.strings("grant_types", grants).strings("response_types", responses.iter().copied());
         body.string("token_endpoint_auth_method", auth_method);
         body.finish()
-    }
-
-    /// Ends the flow with an error. A registration that the server does not know is forgotten first, so that the next
-    /// flow makes another.
-    pub(super) fn end_without_client(&mut self, error: Error, is_unknown: bool) {
-        let is_dynamic =
-            self.client.as_ref().is_some_and(|client| client.registration == Registration::Dynamic);
-        match &self.issuer {
-            Some(issuer) if is_unknown && is_dynamic => {
-                let key = ClientRecord::key(&issuer.issuer);
-                self.state = State::RemovingClient(error);
-                self.emit(Event::Save { key, value: None });
-            }
-            _ => self.end_with(error),
-        }
-    }
-
-    pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {
-        let record = match response.status {
-            200 | 201 => read_registration(&response.body, redirect_uri).map_err(ErrorKind::Invalid),
-            // AUTH-038: the server says which redirect URI or type it refuses.
-            _ => Err(token::refusal(response)),
-        };
-        match (record, &self.issuer) {
-            (Ok(record), Some(issuer)) => {
-                let key = ClientRecord::key(&issuer.issuer);
-                self.client = Some(registered(&record));
-                self.state = State::SavingClient;
-                self.emit(Event::Save { key, value: Some(record.to_secret()) });
-            }
-            (Err(kind), _) => {
-                let error = self.error(Step::Registration, kind, "RFC 7591");
-                self.end_with(error);
-            }
-            (Ok(_), None) => {}
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::super::document::{Defect, Document};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
+use super::facts::Facts;
 use super::{Event, Flow, Purpose, State, UserCode};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
@@ -28,21 +29,23 @@ pub(super) struct DevicePoll {
 
 impl Flow {
     pub(super) fn request_device_code(&mut self) {
-        let endpoint = self.issuer.as_ref().and_then(|issuer| issuer.device_authorization_endpoint.clone());
-        let (Some(endpoint), Some(client), Some(issuer)) = (endpoint, &self.client, &self.issuer) else {
+        let endpoint =
+            self.facts.issuer.as_ref().and_then(|issuer| issuer.device_authorization_endpoint.clone());
+        let (Some(endpoint), Some(client), Some(issuer)) = (endpoint, &self.facts.client, &self.facts.issuer)
+        else {
             let why = "`device_authorization_endpoint` is missing";
             return self.unsupported(Step::DeviceAuthorization, why, "RFC 8628, 4");
         };
         let request = super::ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone())
-            .optional("scope", self.scope_param())
-            .param("resource", self.audience());
+            .optional("scope", self.facts.scope_param())
+            .param("resource", self.facts.audience());
         self.request(request, Purpose::Device);
     }
 
     pub(super) fn device_authorized(&mut self, response: &FetchResponse) {
-        match self.read_user_code(response) {
+        match self.facts.read_user_code(response) {
             Ok((user_code, device_code, interval)) => {
-                let valid = Duration::from_secs(user_code.expires_in).min(self.config.login_timeout);
+                let valid = Duration::from_secs(user_code.expires_in).min(self.facts.config.login_timeout);
                 let poll = DevicePoll {
                     device_code: device_code.into(),
                     interval,
@@ -56,27 +59,10 @@ impl Flow {
         }
     }
 
-    fn read_user_code(&self, response: &FetchResponse) -> Result<(UserCode, String, u64), Defect> {
-        let document = Document::parse(&response.body)?;
-        let url = |name: &str| match document.string(name)? {
-            Some(text) => self.policy().parse(name, &text).map(Some),
-            None => Ok(None),
-        };
-        let user_code = UserCode {
-            user_code: document.required_string("user_code")?,
-            verification_uri: url("verification_uri")?.ok_or("`verification_uri` is missing")?,
-            verification_uri_complete: url("verification_uri_complete")?,
-            expires_in: document.seconds("expires_in")?.ok_or("`expires_in` is missing")?,
-        };
-        let interval = document.seconds("interval")?.unwrap_or(INTERVAL);
-        let interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
-        Ok((user_code, document.required_string("device_code")?, interval))
-    }
-
     fn wait_to_poll(&mut self, poll: DevicePoll) {
         let at = self.now + Duration::from_secs(poll.interval);
         if at > poll.until {
-            let error = self.error(Step::DeviceAuthorization, ErrorKind::TimedOut, "RFC 8628, 3.5");
+            let error = self.facts.error(Step::DeviceAuthorization, ErrorKind::TimedOut, "RFC 8628, 3.5");
             return self.end_with(error);
         }
         self.deadline = Some(at);
@@ -88,7 +74,7 @@ impl Flow {
         let request = request
             .param("grant_type", "urn:ietf:params:oauth:grant-type:device_code")
             .param("device_code", poll.device_code.clone())
-            .param("resource", self.audience());
+            .param("resource", self.facts.audience());
         self.request(request, Purpose::DevicePoll(poll));
     }
 
@@ -110,5 +96,24 @@ impl Flow {
             }
             _ => self.end_with(Error::new(Step::Token, server, kind, "RFC 8628, 3.5")),
         }
+    }
+}
+
+impl Facts {
+    pub(super) fn read_user_code(&self, response: &FetchResponse) -> Result<(UserCode, String, u64), Defect> {
+        let document = Document::parse(&response.body)?;
+        let url = |name: &str| match document.string(name)? {
+            Some(text) => self.policy().parse(name, &text).map(Some),
+            None => Ok(None),
+        };
+        let user_code = UserCode {
+            user_code: document.required_string("user_code")?,
+            verification_uri: url("verification_uri")?.ok_or("`verification_uri` is missing")?,
+            verification_uri_complete: url("verification_uri_complete")?,
+            expires_in: document.seconds("expires_in")?.ok_or("`expires_in` is missing")?,
+        };
+        let interval = document.seconds("interval")?.unwrap_or(INTERVAL);
+        let interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
+        Ok((user_code, document.required_string("device_code")?, interval))
     }
 }

@@ -12,6 +12,7 @@ use super::super::resource_metadata::ResourceMetadata;
 use super::super::scope::Scopes;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;
+use super::facts::Facts;
 use super::{Event, Flow, SearchTarget, State};
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
@@ -23,23 +24,14 @@ const LEGACY_VERSION: &[u8] = b"2025-03-26";
 impl Flow {
     /// Begins with the metadata of the MCP server (AUTH-022, AUTH-023).
     pub(super) fn discover(&mut self) {
-        let search = match self.challenge_param("resource_metadata") {
-            Some(text) => match self.named_metadata(text) {
+        let search = match self.facts.challenge_param("resource_metadata") {
+            Some(text) => match self.facts.named_metadata(text) {
                 Ok(url) => Some(Search::at(Step::ResourceMetadata, url)),
                 Err(why) => return self.invalid(Step::Challenge, why, "SEC-011"),
             },
-            None => Search::new(Step::ResourceMetadata, locations::resource_metadata(&self.server)),
+            None => Search::new(Step::ResourceMetadata, locations::resource_metadata(&self.facts.server)),
         };
         self.search(search, SearchTarget::Resource);
-    }
-
-    /// Checks the URL of the metadata in a challenge: a server speaks for its own origin alone.
-    fn named_metadata(&self, text: &str) -> Result<Url, Defect> {
-        let url = self.policy().parse("resource_metadata", text)?;
-        if url.origin() == self.server.origin() {
-            return Ok(url);
-        }
-        Err(format!("`resource_metadata` is at another origin, {}", url.origin()).into())
     }
 
     /// Starts a search.
@@ -79,7 +71,7 @@ impl Flow {
 
     fn document_found(&mut self, mut search: Search, target: SearchTarget, body: &[u8]) {
         let parsed = match &target {
-            SearchTarget::Resource => match ResourceMetadata::parse(body, &self.server) {
+            SearchTarget::Resource => match ResourceMetadata::parse(body, &self.facts.server) {
                 Ok(resource) => return self.choose_server(resource),
                 Err((why, rule)) => {
                     let error =
@@ -88,11 +80,11 @@ impl Flow {
                 }
             },
             SearchTarget::Server { issuer, .. } | SearchTarget::Provider { issuer } => {
-                ServerMetadata::parse(body, issuer, &self.policy_for(&target))
+                ServerMetadata::parse(body, issuer, &self.facts.policy_for(&target))
             }
         };
         match parsed {
-            Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(metadata),
+            Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(&metadata),
             Ok(metadata) => self.server_found(metadata),
             Err((why, rule)) => {
                 // Another place may have the document of this issuer; this one is not used (AUTH-030).
@@ -104,9 +96,9 @@ impl Flow {
 
     fn document_missing(&mut self, target: &SearchTarget, error: Error) {
         match target {
-            SearchTarget::Resource if self.config.legacy_fallback => self.discover_legacy(),
+            SearchTarget::Resource if self.facts.config.legacy_fallback => self.discover_legacy(),
             SearchTarget::Server { is_legacy: true, .. } => {
-                self.server_found(ServerMetadata::default_endpoints(&self.server)); // AUTH-014
+                self.server_found(ServerMetadata::default_endpoints(&self.facts.server)); // AUTH-014
             }
             _ => self.end_with(error),
         }
@@ -114,8 +106,8 @@ impl Flow {
 
     /// Looks for the metadata of an authorization server at the MCP server (AUTH-013).
     fn discover_legacy(&mut self) {
-        let search = Search::new(Step::ServerMetadata, locations::legacy_server_metadata(&self.server));
-        let issuer = format!("{}", self.server.origin());
+        let search = Search::new(Step::ServerMetadata, locations::legacy_server_metadata(&self.facts.server));
+        let issuer = format!("{}", self.facts.server.origin());
         self.search(search, SearchTarget::Server { issuer, is_legacy: true });
     }
 
@@ -123,19 +115,20 @@ impl Flow {
 
     fn choose_server(&mut self, resource: ResourceMetadata) {
         let issuers = resource.authorization_servers.clone();
-        self.resource = Some(resource);
-        let bound = self.config.credentials.as_ref().and_then(|client| client.issuer.as_ref());
-        if let Some(wanted) = self.config.issuer.as_ref().or(bound) {
+        self.facts.resource = Some(resource);
+        let bound = self.facts.config.credentials.as_ref().and_then(|client| client.issuer.as_ref());
+        if let Some(wanted) = self.facts.config.issuer.as_ref().or(bound) {
             if issuers.contains(wanted) {
                 return self.discover_server(wanted.clone());
             }
             let why = format!("`authorization_servers` does not name {}", Url::redacted(wanted));
             return self.invalid(Step::ResourceMetadata, why, "AUTH-039");
         }
-        let known = self.record.as_ref().map(|record| &record.issuer).filter(|known| issuers.contains(known));
+        let known =
+            self.facts.record.as_ref().map(|record| &record.issuer).filter(|known| issuers.contains(known));
         match (known.cloned(), issuers.first()) {
             (Some(known), _) => self.discover_server(known),
-            (None, Some(_)) if self.config.choose_server && issuers.len() > 1 => {
+            (None, Some(_)) if self.facts.config.choose_server && issuers.len() > 1 => {
                 self.emit(Event::ChooseServer { issuers: issuers.clone() });
                 self.state = State::ChoosingServer(issuers);
             }
@@ -160,7 +153,7 @@ impl Flow {
     }
 
     fn discover_server(&mut self, issuer: String) {
-        let url = match self.policy().parse("authorization_servers", &issuer) {
+        let url = match self.facts.policy().parse("authorization_servers", &issuer) {
             Ok(url) if issuer.contains(['?', '#']) => {
                 let why = format!("the issuer {} has a query or a fragment", url.origin());
                 return self.invalid(Step::ResourceMetadata, why, "RFC 8414, 2");
@@ -173,16 +166,16 @@ impl Flow {
     }
 
     fn server_found(&mut self, metadata: ServerMetadata) {
-        let is_code = matches!(self.config.grant_type(), GrantType::AuthorizationCode);
+        let is_code = matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode);
         let supports_pkce = metadata.supports_pkce;
         // A client that a user named is asked for again; the one of the configuration is bound to its issuer.
-        let is_configured = self.config.credentials.is_some();
-        let known = self.record.as_ref();
+        let is_configured = self.facts.config.credentials.is_some();
+        let known = self.facts.record.as_ref();
         let known = known.filter(|r| is_configured && r.registration == Registration::PreRegistered);
         let moved_from = known
             .filter(|record| record.issuer != metadata.issuer)
             .map(|record| Url::redacted(&record.issuer));
-        self.issuer = Some(metadata);
+        self.facts.issuer = Some(metadata);
         if let Some(issuer) = moved_from {
             let why = format!("the client was registered at {issuer}, which the server no longer uses");
             return self.invalid(Step::Registration, why, "AUTH-039");
@@ -191,7 +184,7 @@ impl Flow {
             let why = "`code_challenge_methods_supported` does not name S256";
             return self.unsupported(Step::ServerMetadata, why, "AUTH-041");
         }
-        if let Some(why) = self.missing_endpoint() {
+        if let Some(why) = self.facts.missing_endpoint() {
             return self.unsupported(Step::ServerMetadata, why, "RFC 8414, 2");
         }
         if !self.refresh_after_discovery() {
@@ -199,28 +192,13 @@ impl Flow {
         }
     }
 
-    /// Returns the endpoint that the grant needs and the authorization server lacks: no user is asked in vain.
-    fn missing_endpoint(&self) -> Option<&'static str> {
-        let issuer = self.issuer.as_ref()?;
-        match self.config.grant_type() {
-            _ if issuer.token_endpoint.is_none() => Some("`token_endpoint` is missing"),
-            GrantType::AuthorizationCode if issuer.authorization_endpoint.is_none() => {
-                Some("`authorization_endpoint` is missing")
-            }
-            GrantType::DeviceCode if issuer.device_authorization_endpoint.is_none() => {
-                Some("`device_authorization_endpoint` is missing")
-            }
-            _ => None,
-        }
-    }
-
     // ---- the identity provider of an enterprise --------------------------------------------------------------
 
     /// Looks for the token endpoint of the identity provider.
     pub(super) fn discover_provider(&mut self) {
-        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
         let (ProviderLocation::TokenEndpoint(url) | ProviderLocation::Issuer(url, _)) = &provider.location;
-        let policy = UrlPolicy { server: url.origin(), http_hosts: &self.config.http_hosts };
+        let policy = UrlPolicy { server: url.origin(), http_hosts: &self.facts.config.http_hosts };
         // The identity token and the credentials of the client would travel in the clear.
         if let Err(why) = policy.check("the URL of the identity provider", url) {
             return self.provider_failed(ErrorKind::Invalid(why), "AUTH-061");
@@ -238,9 +216,9 @@ impl Flow {
         }
     }
 
-    fn provider_found(&mut self, metadata: ServerMetadata) {
+    fn provider_found(&mut self, metadata: &ServerMetadata) {
         match metadata.token_endpoint.clone() {
-            Some(url) => self.provider_ready(url, Some(&metadata)),
+            Some(url) => self.provider_ready(url, Some(metadata)),
             None => {
                 let why = "the identity provider has no `token_endpoint`";
                 self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
@@ -250,12 +228,38 @@ impl Flow {
 
     /// Ends the flow with an error at the identity provider.
     pub(super) fn provider_failed(&mut self, kind: ErrorKind, rule: &'static str) {
-        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
         let server = format!("{}", provider.location.origin());
         self.end_with(Error::new(Step::TokenExchange, server, kind, rule));
     }
 
     // ---- scopes ----------------------------------------------------------------------------------------------
+}
+
+impl Facts {
+    /// Checks the URL of the metadata in a challenge: a server speaks for its own origin alone.
+    pub(super) fn named_metadata(&self, text: &str) -> Result<Url, Defect> {
+        let url = self.policy().parse("resource_metadata", text)?;
+        if url.origin() == self.server.origin() {
+            return Ok(url);
+        }
+        Err(format!("`resource_metadata` is at another origin, {}", url.origin()).into())
+    }
+
+    /// Returns the endpoint that the grant needs and the authorization server lacks: no user is asked in vain.
+    pub(super) fn missing_endpoint(&self) -> Option<&'static str> {
+        let issuer = self.issuer.as_ref()?;
+        match self.config.grant_type() {
+            _ if issuer.token_endpoint.is_none() => Some("`token_endpoint` is missing"),
+            GrantType::AuthorizationCode if issuer.authorization_endpoint.is_none() => {
+                Some("`authorization_endpoint` is missing")
+            }
+            GrantType::DeviceCode if issuer.device_authorization_endpoint.is_none() => {
+                Some("`device_authorization_endpoint` is missing")
+            }
+            _ => None,
+        }
+    }
 
     /// Returns the scopes that the challenge asks for.
     pub(super) fn challenged_scopes(&self) -> Result<Option<Scopes>, Defect> {

@@ -5,6 +5,7 @@ mod client;
 mod device;
 mod discovery;
 mod event;
+mod facts;
 mod refresh;
 mod tokens;
 
@@ -13,27 +14,22 @@ pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use self::device::DevicePoll;
-use super::client_request::{Client, ClientRequest, RequestOutcome, RequestStep};
-use super::config::{Config, GrantType};
+use self::facts::Facts;
+use super::client_request::{ClientRequest, RequestOutcome, RequestStep};
+use super::config::Config;
 use super::jose::base64url;
-use super::locations::{self, UrlPolicy};
-use super::record::{Registration, TokenRecord};
+use super::record::TokenRecord;
 use super::request::{Fetch, FetchId, FetchPolicy, FetchResponse};
-use super::resource_metadata::ResourceMetadata;
-use super::scope::Scopes;
 use super::search::Search;
 use super::secret::Secret;
-use super::server_metadata::ServerMetadata;
-use super::signing::{DpopKey, Signature};
+use super::signing::Signature;
 use crate::entropy::Entropy;
-use crate::error::AuthChallenge;
 use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
 use crate::head::Fields;
 use crate::time::{Anchor, Instant};
@@ -52,9 +48,7 @@ const MAX_FETCHES: u32 = 32;
 /// One question is open at a time. An answer that nobody asked for is ignored. When the flow cannot be given what it asks
 /// for, [`fail`](Self::fail) ends it.
 pub struct Flow {
-    config: Arc<Config>,
-    server: Url,
-    trigger: Trigger,
+    facts: Facts,
     clock: Anchor,
     now: Instant,
     entropy: Entropy,
@@ -65,33 +59,13 @@ pub struct Flow {
     fetches: u32,
     /// The id of the last request; polls have their own, too.
     last_fetch: u32,
-    /// The record that is stored, if it fits this client.
-    record: Option<TokenRecord>,
     is_locked: bool,
-    /// What discovery found.
-    resource: Option<ResourceMetadata>,
-    issuer: Option<ServerMetadata>,
-    /// The client at the authorization server.
-    client: Option<Registered>,
-    redirect_uri: Option<String>,
-    /// The scopes to ask for.
-    scopes: Scopes,
-    dpop: Option<DpopKey>,
     /// The last nonce of the authorization server.
     nonce: Option<String>,
     /// The identity token or the assertion, until it is presented.
     assertion: Option<Secret>,
     /// Whether the authorization server no longer knows the client that is stored.
     forgets_client: bool,
-}
-
-/// A client with its registration.
-#[derive(Clone, Debug)]
-struct Registered {
-    client: Client,
-    registration: Registration,
-    /// The secret of a dynamic registration, for the record.
-    secret: Option<Secret>,
 }
 
 /// What a flow waits for.
@@ -175,9 +149,7 @@ impl Flow {
         entropy: Entropy,
     ) -> Self {
         Self {
-            config,
-            server,
-            trigger,
+            facts: Facts::new(config, server, trigger),
             clock,
             now,
             entropy,
@@ -186,14 +158,7 @@ impl Flow {
             deadline: None,
             fetches: 0,
             last_fetch: 0,
-            record: None,
             is_locked: false,
-            resource: None,
-            issuer: None,
-            client: None,
-            redirect_uri: None,
-            scopes: Scopes::new(),
-            dpop: None,
             nonce: None,
             assertion: None,
             forgets_client: false,
@@ -236,7 +201,7 @@ impl Flow {
             }
             state => {
                 self.state = state;
-                let error = self.error(self.step(), ErrorKind::TimedOut, "");
+                let error = self.facts.error(self.step(), ErrorKind::TimedOut, "");
                 self.end_with(error);
             }
         }
@@ -249,12 +214,12 @@ impl Flow {
             return;
         }
         self.deadline = None;
-        if response.body.len() > self.config.max_document {
+        if response.body.len() > self.facts.config.max_document {
             return self.fetch_failed(FetchFailure::TooLarge);
         }
         match core::mem::replace(&mut self.state, State::Ended) {
             State::Searching { mut search, target, .. } => {
-                let step = search.handle_response(response, &self.policy_for(&target));
+                let step = search.handle_response(response, &self.facts.policy_for(&target));
                 self.continue_search(search, target, step);
             }
             State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
@@ -327,7 +292,7 @@ impl Flow {
     pub fn fail(&mut self, now: Instant, reason: &str) {
         self.tick(now);
         if !matches!(self.state, State::Ended) {
-            let error = self.error(self.step(), ErrorKind::Local(reason.into()), "");
+            let error = self.facts.error(self.step(), ErrorKind::Local(reason.into()), "");
             self.end_with(error);
         }
     }
@@ -392,45 +357,19 @@ impl Flow {
 
     fn unlock(&mut self) {
         if core::mem::take(&mut self.is_locked) {
-            let key = TokenRecord::key(&self.server);
+            let key = TokenRecord::key(&self.facts.server);
             self.emit(Event::Unlock { key });
         }
     }
 
-    /// Creates an error at the server of a step.
-    fn error(&self, step: Step, kind: ErrorKind, rule: &'static str) -> Error {
-        let server = match (step, &self.issuer) {
-            (Step::Store | Step::Challenge | Step::ResourceMetadata, _) | (_, None) => {
-                format!("{}", self.server.origin())
-            }
-            (_, Some(issuer)) => Url::redacted(&issuer.issuer),
-        };
-        Error::new(step, server, kind, rule)
-    }
-
     fn invalid(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
-        let error = self.error(step, ErrorKind::Invalid(why.into()), rule);
+        let error = self.facts.error(step, ErrorKind::Invalid(why.into()), rule);
         self.end_with(error);
     }
 
     fn unsupported(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
-        let error = self.error(step, ErrorKind::Unsupported(why.into()), rule);
+        let error = self.facts.error(step, ErrorKind::Unsupported(why.into()), rule);
         self.end_with(error);
-    }
-
-    fn policy(&self) -> UrlPolicy<'_> {
-        UrlPolicy { server: self.server.origin(), http_hosts: &self.config.http_hosts }
-    }
-
-    /// Returns the policy for a document, of the party that named its place.
-    fn policy_for<'a>(&'a self, target: &'a SearchTarget) -> UrlPolicy<'a> {
-        match (target, self.config.grant_type()) {
-            // The application named the identity provider, wherever it is.
-            (SearchTarget::Provider { .. }, GrantType::Enterprise(provider)) => {
-                UrlPolicy { server: provider.location.origin(), http_hosts: &self.config.http_hosts }
-            }
-            _ => self.policy(),
-        }
     }
 
     /// Returns the id of the request that is open.
@@ -454,19 +393,19 @@ impl Flow {
     ) -> Option<FetchId> {
         self.fetches += 1;
         if self.fetches > MAX_FETCHES {
-            let error = self.error(step, ErrorKind::TooManyRequests, "");
+            let error = self.facts.error(step, ErrorKind::TooManyRequests, "");
             self.end_with(error);
             return None;
         }
         self.last_fetch = self.last_fetch.wrapping_add(1);
         let id = FetchId(self.last_fetch);
-        let timeout = self.config.fetch_timeout;
+        let timeout = self.facts.config.fetch_timeout;
         // Whoever sends the request ends it in time; this deadline is for one who does not.
         self.deadline = Some(self.now + timeout + timeout / 4);
         let policy = FetchPolicy {
             timeout,
-            max_body: self.config.max_document,
-            reachable_from: (!is_trusted).then(|| self.server.origin().clone()),
+            max_body: self.facts.config.max_document,
+            reachable_from: (!is_trusted).then(|| self.facts.server.origin().clone()),
         };
         self.emit(Event::Fetch(Fetch { id, method, url, fields, body: body.into_bytes(), policy }));
         Some(id)
@@ -483,7 +422,7 @@ impl Flow {
                 self.request_refused(&request, purpose, ErrorKind::Fetch(failure));
             }
             _ => {
-                let error = self.error(step, ErrorKind::Fetch(failure), "");
+                let error = self.facts.error(step, ErrorKind::Fetch(failure), "");
                 self.end_with(error);
             }
         }
@@ -493,7 +432,7 @@ impl Flow {
     fn request(&mut self, request: ClientRequest, purpose: Purpose) {
         let request = match purpose {
             Purpose::Revocation | Purpose::TokenExchange | Purpose::Device => request,
-            _ => request.dpop(self.dpop.clone(), self.nonce.take()),
+            _ => request.dpop(self.facts.dpop.clone(), self.nonce.take()),
         };
         self.continue_request(request, purpose);
     }
@@ -526,41 +465,6 @@ impl Flow {
             self.nonce = request.take_nonce();
         }
     }
-
-    /// Returns the challenges that started the flow.
-    fn challenges(&self) -> &[AuthChallenge] {
-        match &self.trigger {
-            Trigger::Unauthorized { challenges, .. }
-            | Trigger::InsufficientScope { challenges, .. }
-            | Trigger::LogIn { challenges } => challenges,
-            Trigger::Connect | Trigger::Due(_) | Trigger::LogOut => &[],
-        }
-    }
-
-    /// Returns a parameter of the challenges for access tokens.
-    fn challenge_param(&self, name: &str) -> Option<&str> {
-        let tokens = self.challenges().iter().filter(|c| c.is_bearer() || is_dpop(c));
-        tokens.filter_map(|challenge| challenge.param(name)).next()
-    }
-
-    /// Returns whether a user has to take part.
-    fn needs_user(&self) -> bool {
-        matches!(self.config.grant_type(), GrantType::AuthorizationCode | GrantType::DeviceCode)
-    }
-
-    /// Returns the audience of the token: the identifier of the MCP server.
-    fn audience(&self) -> String {
-        match &self.resource {
-            Some(resource) => resource.resource.clone(),
-            None => locations::canonical(&self.server),
-        }
-    }
-}
-
-/// Returns whether a challenge asks for a token that is bound to a key.
-fn is_dpop(challenge: &AuthChallenge) -> bool {
-    use crate::ascii::AsciiCaseExt as _;
-    challenge.scheme.eq_ignore_case("dpop")
 }
 
 impl Purpose {
@@ -580,7 +484,7 @@ impl Purpose {
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow")
-            .field("server", &self.server.origin())
+            .field("server", &self.facts.server.origin())
             .field("step", &self.step())
             .field("fetches", &self.fetches)
             .finish_non_exhaustive()

@@ -6,6 +6,7 @@ use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::record::{Registration, TokenRecord};
 use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
+use super::facts::Facts;
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
@@ -16,24 +17,24 @@ const JUST_ISSUED: u64 = 60;
 impl Flow {
     pub(super) fn start(&mut self) {
         // A token for this server would travel in the clear.
-        if let Err(why) = self.policy().check("the URL of the server", &self.server) {
+        if let Err(why) = self.facts.policy().check("the URL of the server", &self.facts.server) {
             return self.invalid(Step::Challenge, why, "AUTH-061");
         }
         self.state = State::LoadingRecord;
-        self.emit(Event::Load { key: TokenRecord::key(&self.server) });
+        self.emit(Event::Load { key: TokenRecord::key(&self.facts.server) });
     }
 
     /// Reads the stored record; returns false if the flow failed.
     fn read_record(&mut self, value: Option<&Secret>) -> bool {
-        self.record = match value.map(TokenRecord::parse).transpose() {
+        self.facts.record = match value.map(TokenRecord::parse).transpose() {
             // Whoever logs out means what is stored, of whatever client it is.
             Ok(record) => {
-                let is_any = matches!(self.trigger, Trigger::LogOut);
-                record.filter(|record| is_any || self.fits(record))
+                let is_any = matches!(self.facts.trigger, Trigger::LogOut);
+                record.filter(|record| is_any || self.facts.fits(record))
             }
             Err(why) => {
                 let why = format!("the stored tokens for this server are damaged: {why}");
-                let error = self.error(Step::Store, ErrorKind::Local(why.into()), "");
+                let error = self.facts.error(Step::Store, ErrorKind::Local(why.into()), "");
                 self.end_with(error);
                 return false;
             }
@@ -41,46 +42,26 @@ impl Flow {
         true
     }
 
-    /// Returns whether a record is of this client and names acceptable endpoints.
-    fn fits(&self, record: &TokenRecord) -> bool {
-        self.fits_client(record) && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
-    }
-
-    /// Returns whether a record is of the client of the configuration, or the configuration names none.
-    fn fits_client(&self, record: &TokenRecord) -> bool {
-        match (&self.config.credentials, record.registration) {
-            (Some(client), Registration::PreRegistered) => {
-                client.client_id == record.client_id
-                    && client.issuer.as_ref().is_none_or(|issuer| *issuer == record.issuer) // AUTH-039
-            }
-            (Some(_), _) => false,
-            (None, Registration::MetadataDocument) => {
-                self.config.client_metadata.as_ref().is_none_or(|url| *url == record.client_id)
-            }
-            (None, Registration::PreRegistered | Registration::Dynamic) => true,
-        }
-    }
-
     pub(super) fn record_loaded(&mut self, value: Option<&Secret>) {
         if !self.read_record(value) {
             return;
         }
-        if matches!(self.trigger, Trigger::LogOut) {
-            return match self.record {
+        if matches!(self.facts.trigger, Trigger::LogOut) {
+            return match self.facts.record {
                 // A refresh of another process would store its tokens afterwards.
                 Some(_) => self.lock_record(),
                 None => self.end(Event::NoToken),
             };
         }
-        if matches!(self.trigger, Trigger::LogIn { .. }) {
+        if matches!(self.facts.trigger, Trigger::LogIn { .. }) {
             return self.discover();
         }
-        if let Some(token) = self.usable_token() {
+        if let Some(token) = self.facts.usable_token(self.unix_secs()) {
             return self.end(Event::Authorized(token.into()));
         }
-        let is_due = self.record.as_ref().is_some_and(|record| record.is_due(self.unix_secs()));
-        let can_refresh = self.record.as_ref().is_some_and(TokenRecord::is_refreshable);
-        match &self.trigger {
+        let is_due = self.facts.record.as_ref().is_some_and(|record| record.is_due(self.unix_secs()));
+        let can_refresh = self.facts.record.as_ref().is_some_and(TokenRecord::is_refreshable);
+        match &self.facts.trigger {
             Trigger::Connect if !(is_due && can_refresh) => self.end(Event::NoToken),
             Trigger::Connect => self.lock_record(),
             Trigger::Due(_) | Trigger::Unauthorized { .. } if is_due && can_refresh => self.lock_record(),
@@ -89,33 +70,15 @@ impl Flow {
         }
     }
 
-    /// Returns the stored token if it is not the one that failed.
-    fn usable_token(&self) -> Option<AccessToken> {
-        let record = self.record.as_ref().filter(|record| !record.is_due(self.unix_secs()))?;
-        let is_other = |failed: &Secret| *failed != record.access_token;
-        let is_usable = match &self.trigger {
-            Trigger::Connect => true,
-            Trigger::Unauthorized { rejected, .. } => rejected.as_ref().is_none_or(is_other),
-            Trigger::Due(token) => is_other(token),
-            // Another flow may have stepped up in the meantime.
-            Trigger::InsufficientScope { rejected, .. } => {
-                let asked = self.challenged_scopes().ok().flatten();
-                is_other(rejected) && asked.is_some_and(|scopes| record.granted.contains_all(&scopes))
-            }
-            Trigger::LogIn { .. } | Trigger::LogOut => false,
-        };
-        is_usable.then(|| access_token(record))
-    }
-
     /// Asks for more scopes, unless the token has what is asked for (AUTH-057).
     fn step_up(&mut self) {
-        let asked = match self.challenged_scopes() {
+        let asked = match self.facts.challenged_scopes() {
             Ok(scopes) => scopes.unwrap_or_default(),
             Err(why) => return self.invalid(Step::Challenge, why, "RFC 6750, 3"),
         };
         // Scopes that were asked for before and not granted would not be granted now either.
-        if self.record.as_ref().is_some_and(|record| record.requested.contains_all(&asked)) {
-            let error = self.error(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
+        if self.facts.record.as_ref().is_some_and(|record| record.requested.contains_all(&asked)) {
+            let error = self.facts.error(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
             return self.end_with(error);
         }
         self.discover();
@@ -123,7 +86,7 @@ impl Flow {
 
     pub(super) fn lock_record(&mut self) {
         self.state = State::LockingRecord;
-        self.emit(Event::Lock { key: TokenRecord::key(&self.server) });
+        self.emit(Event::Lock { key: TokenRecord::key(&self.facts.server) });
     }
 
     /// Goes on with the record as it is under the lock: another process may have refreshed it.
@@ -132,40 +95,22 @@ impl Flow {
         if !self.read_record(value) {
             return;
         }
-        if matches!(self.trigger, Trigger::LogOut) {
+        if matches!(self.facts.trigger, Trigger::LogOut) {
             return self.log_out();
         }
-        if let Some(token) = self.usable_token() {
+        if let Some(token) = self.facts.usable_token(self.unix_secs()) {
             return self.end(Event::Authorized(token.into()));
         }
-        let Some(record) = self.record.clone() else { return self.removed() };
+        let Some(record) = self.facts.record.clone() else { return self.removed() };
         let Some(refresh_token) = record.refresh_token.clone() else { return self.removed() };
         let Ok(endpoint) = Url::parse(&record.token_endpoint) else { return self.removed() };
-        let Some(client) = self.client_of(&record) else { return self.removed() };
-        self.dpop = record.dpop.clone();
+        let Some(client) = self.facts.client_of(&record) else { return self.removed() };
+        self.facts.dpop = record.dpop.clone();
         let request = ClientRequest::new(endpoint, client, record.issuer.clone())
             .param("grant_type", "refresh_token")
             .param("refresh_token", refresh_token)
             .param("resource", record.resource);
         self.request(request, Purpose::Refresh);
-    }
-
-    /// Returns the client of a record, as it authenticates.
-    pub(super) fn client_of(&self, record: &TokenRecord) -> Option<Client> {
-        // Credentials of the configuration are for its own client alone.
-        let configured = self.config.credentials.as_ref().filter(|_| self.fits_client(record));
-        let secret = match (record.registration, configured) {
-            (Registration::PreRegistered, Some(client)) => client.auth.secret(),
-            _ => record.client_secret.as_ref(),
-        };
-        let auth = match (&*record.auth_method, secret) {
-            ("none", _) => AuthMethod::None,
-            ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
-            ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
-            ("private_key_jwt", _) => configured?.auth.key()?,
-            _ => return None,
-        };
-        Some(Client { id: record.client_id.clone(), auth })
     }
 
     /// Goes on after the tokens were removed, by this flow or by another process.
@@ -176,11 +121,11 @@ impl Flow {
 
     /// Gets another authorization, now that there is nothing to refresh.
     pub(super) fn authorize_again(&mut self) {
-        self.record = None;
-        match self.trigger {
+        self.facts.record = None;
+        match self.facts.trigger {
             Trigger::Connect | Trigger::LogOut => self.end(Event::NoToken),
             // What was discovered is still valid.
-            _ if self.issuer.is_some() => self.choose_client(),
+            _ if self.facts.issuer.is_some() => self.choose_client(),
             _ => self.discover(),
         }
     }
@@ -189,7 +134,7 @@ impl Flow {
     /// fails if it was issued just now.
     pub(super) fn refresh_after_discovery(&mut self) -> bool {
         let (Trigger::Unauthorized { rejected: Some(_), .. }, Some(record), Some(issuer)) =
-            (&self.trigger, &self.record, &self.issuer)
+            (&self.facts.trigger, &self.facts.record, &self.facts.issuer)
         else {
             return false;
         };
@@ -226,17 +171,17 @@ impl Flow {
 
     pub(super) fn remove_tokens(&mut self, then: AfterRemoval) {
         self.state = State::RemovingTokens(then);
-        self.emit(Event::Save { key: TokenRecord::key(&self.server), value: None });
+        self.emit(Event::Save { key: TokenRecord::key(&self.facts.server), value: None });
     }
 
     /// Revokes the stored tokens, then removes them (RFC 7009).
     fn log_out(&mut self) {
-        let Some(record) = self.record.clone() else { return self.end(Event::NoToken) };
+        let Some(record) = self.facts.record.clone() else { return self.end(Event::NoToken) };
         let endpoint = record
             .revocation_endpoint
             .as_deref()
-            .and_then(|url| self.policy().parse("revocation_endpoint", url).ok());
-        let (Some(endpoint), Some(client)) = (endpoint, self.client_of(&record)) else {
+            .and_then(|url| self.facts.policy().parse("revocation_endpoint", url).ok());
+        let (Some(endpoint), Some(client)) = (endpoint, self.facts.client_of(&record)) else {
             return self.remove_tokens(AfterRemoval::End);
         };
         let (token, hint) = match record.refresh_token {
@@ -247,6 +192,64 @@ impl Flow {
             .param("token", token)
             .param("token_type_hint", hint);
         self.request(request, Purpose::Revocation);
+    }
+}
+
+impl Facts {
+    /// Returns whether a record is of this client and names acceptable endpoints.
+    pub(super) fn fits(&self, record: &TokenRecord) -> bool {
+        self.fits_client(record) && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
+    }
+
+    /// Returns whether a record is of the client of the configuration, or the configuration names none.
+    pub(super) fn fits_client(&self, record: &TokenRecord) -> bool {
+        match (&self.config.credentials, record.registration) {
+            (Some(client), Registration::PreRegistered) => {
+                client.client_id == record.client_id
+                    && client.issuer.as_ref().is_none_or(|issuer| *issuer == record.issuer) // AUTH-039
+            }
+            (Some(_), _) => false,
+            (None, Registration::MetadataDocument) => {
+                self.config.client_metadata.as_ref().is_none_or(|url| *url == record.client_id)
+            }
+            (None, Registration::PreRegistered | Registration::Dynamic) => true,
+        }
+    }
+
+    /// Returns the stored token if it is not the one that failed.
+    pub(super) fn usable_token(&self, unix_secs: u64) -> Option<AccessToken> {
+        let record = self.record.as_ref().filter(|record| !record.is_due(unix_secs))?;
+        let is_other = |failed: &Secret| *failed != record.access_token;
+        let is_usable = match &self.trigger {
+            Trigger::Connect => true,
+            Trigger::Unauthorized { rejected, .. } => rejected.as_ref().is_none_or(is_other),
+            Trigger::Due(token) => is_other(token),
+            // Another flow may have stepped up in the meantime.
+            Trigger::InsufficientScope { rejected, .. } => {
+                let asked = self.challenged_scopes().ok().flatten();
+                is_other(rejected) && asked.is_some_and(|scopes| record.granted.contains_all(&scopes))
+            }
+            Trigger::LogIn { .. } | Trigger::LogOut => false,
+        };
+        is_usable.then(|| access_token(record))
+    }
+
+    /// Returns the client of a record, as it authenticates.
+    pub(super) fn client_of(&self, record: &TokenRecord) -> Option<Client> {
+        // Credentials of the configuration are for its own client alone.
+        let configured = self.config.credentials.as_ref().filter(|_| self.fits_client(record));
+        let secret = match (record.registration, configured) {
+            (Registration::PreRegistered, Some(client)) => client.auth.secret(),
+            _ => record.client_secret.as_ref(),
+        };
+        let auth = match (&*record.auth_method, secret) {
+            ("none", _) => AuthMethod::None,
+            ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
+            ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
+            ("private_key_jwt", _) => configured?.auth.key()?,
+            _ => return None,
+        };
+        Some(Client { id: record.client_id.clone(), auth })
     }
 }
 

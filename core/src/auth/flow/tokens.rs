@@ -7,6 +7,7 @@ use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::super::server_metadata::ServerMetadata;
 use super::super::token::{self, Expected, TokenResponse};
+use super::facts::Facts;
 use super::refresh::access_token;
 use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
@@ -27,19 +28,14 @@ impl Flow {
         let Some(request) = self.token_request(Step::Token) else { return };
         let request = request
             .param("grant_type", "client_credentials")
-            .optional("scope", self.scope_param())
-            .param("resource", self.audience());
+            .optional("scope", self.facts.scope_param())
+            .param("resource", self.facts.audience());
         self.request(request, Purpose::Tokens(Step::Token));
     }
 
-    /// Returns the value of `scope`; `None` if none is asked for.
-    pub(super) fn scope_param(&self) -> Option<String> {
-        (!self.scopes.is_empty()).then(|| self.scopes.to_text())
-    }
-
     pub(super) fn need_assertion(&mut self) {
-        let audience = self.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
-        let request = match self.config.grant_type() {
+        let audience = self.facts.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
+        let request = match self.facts.config.grant_type() {
             GrantType::Enterprise(_) => AssertionRequest::IdToken,
             _ => AssertionRequest::Assertion { audience },
         };
@@ -54,7 +50,7 @@ impl Flow {
             return;
         }
         self.assertion = Some(assertion);
-        match self.config.grant_type() {
+        match self.facts.config.grant_type() {
             GrantType::Enterprise(_) => self.discover_provider(),
             _ => self.present_assertion(),
         }
@@ -64,7 +60,7 @@ impl Flow {
     ///
     /// `metadata` is that of the identity provider, if the application named its issuer.
     pub(super) fn provider_ready(&mut self, endpoint: Url, metadata: Option<&ServerMetadata>) {
-        let GrantType::Enterprise(provider) = self.config.grant_type() else { return };
+        let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
         let Some(id_token) = self.assertion.take() else { return };
         let supports = |method: &str| {
             metadata.map_or(method == "client_secret_basic", |found| found.supports_auth(method))
@@ -77,13 +73,13 @@ impl Flow {
         // The audience of an assertion of the client (RFC 7523, 3).
         let issuer = metadata.map_or_else(|| url_text(&endpoint), |found| found.issuer.clone());
         let client = Client { id: provider.client.client_id.clone(), auth };
-        let audience = self.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
+        let audience = self.facts.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
         let request = ClientRequest::new(endpoint, client, issuer)
             .param("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
             .param("requested_token_type", "urn:ietf:params:oauth:token-type:id-jag")
             .param("audience", audience)
-            .param("resource", self.audience())
-            .optional("scope", self.scope_param())
+            .param("resource", self.facts.audience())
+            .optional("scope", self.facts.scope_param())
             .param("subject_token", id_token)
             .param("subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
         self.request(request, Purpose::TokenExchange);
@@ -96,8 +92,8 @@ impl Flow {
         let request = request
             .param("grant_type", JWT_BEARER)
             .param("assertion", assertion)
-            .optional("scope", self.scope_param())
-            .param("resource", self.audience());
+            .optional("scope", self.facts.scope_param())
+            .param("resource", self.facts.audience());
         self.request(request, Purpose::Tokens(Step::Token));
     }
 
@@ -154,9 +150,9 @@ impl Flow {
         if self.lacks_binding(&tokens) {
             return;
         }
-        let (Some(issuer), Some(client)) = (&self.issuer, &self.client) else { return };
+        let (Some(issuer), Some(client)) = (&self.facts.issuer, &self.facts.client) else { return };
         let record = TokenRecord {
-            resource: self.audience(),
+            resource: self.facts.audience(),
             issuer: issuer.issuer.clone(),
             registration: client.registration,
             client_id: client.client.id.clone(),
@@ -164,8 +160,8 @@ impl Flow {
             client_secret: client.secret.clone(),
             token_endpoint: issuer.token_endpoint.as_ref().map(url_text).unwrap_or_default(),
             revocation_endpoint: issuer.revocation_endpoint.as_ref().map(url_text),
-            requested: self.scopes.clone(),
-            granted: self.scopes.clone(),
+            requested: self.facts.scopes.clone(),
+            granted: self.facts.scopes.clone(),
             access_token: Secret::new(""),
             dpop: None,
             refresh_token: None,
@@ -179,7 +175,7 @@ impl Flow {
 
     /// Stores the tokens of a refresh. A server that does not rotate sends no refresh token.
     fn refreshed(&mut self, tokens: TokenResponse) {
-        if let Some(record) = self.record.clone() {
+        if let Some(record) = self.facts.record.clone() {
             if !self.lacks_binding(&tokens) {
                 self.save_tokens(record, tokens, true);
             }
@@ -188,8 +184,8 @@ impl Flow {
 
     /// Returns whether a token is not bound although it has to be; the flow then failed.
     fn lacks_binding(&mut self, tokens: &TokenResponse) -> bool {
-        let must_bind = self.config.dpop == super::super::config::DpopMode::Always;
-        if tokens.is_dpop && self.dpop.is_none() {
+        let must_bind = self.facts.config.dpop == super::super::config::DpopMode::Always;
+        if tokens.is_dpop && self.facts.dpop.is_none() {
             self.invalid(Step::Token, "`token_type` is DPoP, but no key was offered", "RFC 9449, 5");
             return true;
         }
@@ -205,7 +201,7 @@ impl Flow {
         // A token that is due at once would be renewed without end.
         let lifetime = tokens.expires_in.map(|lifetime| lifetime.max(1));
         // A public client has to use the key for its refresh token, too (RFC 9449, 5).
-        record.dpop = self.dpop.clone().filter(|_| tokens.is_dpop);
+        record.dpop = self.facts.dpop.clone().filter(|_| tokens.is_dpop);
         record.access_token = tokens.access_token;
         record.refresh_token = tokens.refresh_token.or(record.refresh_token);
         record.granted = tokens.scopes.unwrap_or(record.granted);
@@ -216,7 +212,7 @@ impl Flow {
             now.saturating_add(lifetime - margin)
         });
         record.was_refreshed = was_refreshed;
-        let (key, value) = (TokenRecord::key(&self.server), Some(record.to_secret()));
+        let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
         self.state = State::SavingTokens(record);
         self.emit(Event::Save { key, value });
     }
@@ -225,5 +221,12 @@ impl Flow {
     pub(super) fn tokens_saved(&mut self, record: &TokenRecord) {
         let token = access_token(record);
         self.end(Event::Authorized(token.into()));
+    }
+}
+
+impl Facts {
+    /// Returns the value of `scope`; `None` if none is asked for.
+    pub(super) fn scope_param(&self) -> Option<String> {
+        (!self.scopes.is_empty()).then(|| self.scopes.to_text())
     }
 }

@@ -15,8 +15,10 @@ const MAX_PARAMS: usize = 16;
 /// Length of the longest field that is parsed, in bytes.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Returns all challenges in these field values, in order.
-pub(crate) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
+/// Returns all challenges in these values of `WWW-Authenticate` fields, in order (RFC 9110, 11.6.1).
+///
+/// A value longer than 8 KiB is skipped, and the rest of a value after a malformed challenge.
+pub fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
     let mut found = Vec::new();
     for value in values {
         if value.len() <= MAX_FIELD {

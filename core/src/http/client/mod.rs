@@ -72,8 +72,7 @@ pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
 #[cfg(feature = "auth")]
 pub use proof::ProofRequest;
 
-#[cfg(any(fuzzing, test))]
-pub(crate) use challenge::parse as parse_challenges;
+pub use challenge::parse as parse_challenges;
 
 /// The media type of messages.
 const JSON: &str = "application/json";

@@ -3,30 +3,18 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::config::{Config, ProtectedResource};
+use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
+use super::protected::Protected;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
-use super::{BearerToken, Event, Server, split_target};
+use super::{Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
-use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::time::Instant;
-
-/// The reason why a token is not accepted (RFC 6750, 3.1).
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Denial {
-    /// The token is unknown, expired, revoked, or for another server: 401.
-    InvalidToken,
-    /// The token is valid but lacks the scope for this request: 403.
-    ///
-    /// Holds the required scopes, separated by spaces.
-    InsufficientScope(String),
-}
 
 impl Server {
     /// Opens an exchange with the head of its request.
@@ -57,15 +45,25 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
         x.cors_enabled = self.config.cors;
         let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
-        let host_refusal = self.config.check_host(&headers).err();
+        let described = self.config.resource_described_at(path);
+        if described.is_some() {
+            // The document is public, and the same for pages of every origin.
+            x.headers.clear_origin();
+            x.cors_enabled = false;
+        }
+        let host_refusal = self.config.check_host(&headers, described.is_some()).err();
         if host_refusal.is_some() {
             // A refused page must not read the refusal either.
             x.headers.clear_origin();
         }
-        let admitted = match host_refusal {
-            Some(refusal) => Err(Some(refusal)),
-            None if is_refused => Err(Some(overloaded("too many connections are open"))),
-            None => self.admit(key, head, &headers, path),
+        let admitted = match (host_refusal, described) {
+            (Some(refusal), _) => Err(Some(refusal)),
+            (None, Some(protected)) => {
+                self.exchanges.serve_metadata(key, head.method, protected);
+                Err(None)
+            }
+            (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
+            (None, None) => self.admit(key, head, &headers, path),
         };
         match admitted {
             Ok(()) => self.begin_request(key, &headers, query, length),
@@ -106,17 +104,13 @@ impl Server {
             self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
             return Err(None);
         }
-        if let Some(document) = self.config.metadata_document(path).cloned() {
-            self.exchanges.answer_with_body(key, 200, document.as_bytes(), Fields::new());
-            return Err(None);
-        }
         if self.exchanges.len() > self.config.max_exchanges {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
         if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        self.check_token(key, headers.token)
+        self.check_token(key, (head.method, path), headers.token, headers.proof)
     }
 
     fn answer_preflight(&mut self, key: Key) {
@@ -132,75 +126,6 @@ impl Server {
         fields.push(fields::ALLOW_HEADERS, names.as_bytes());
         fields.push(fields::MAX_AGE, b"600");
         self.exchanges.answer_empty(key, 204, fields);
-    }
-
-    // ---- tokens ----------------------------------------------------------------------------------------------
-
-    fn check_token(&mut self, key: Key, given: SingleValue<'_>) -> Result<(), Option<Refusal>> {
-        if self.config.protected_resource.is_none() {
-            return Ok(());
-        }
-        let token = match given {
-            SingleValue::Absent => {
-                self.send_challenge(key, 401, None, None);
-                return Err(None);
-            }
-            SingleValue::One(value) => bearer_token(value),
-            SingleValue::Repeated => None,
-        };
-        let Some(token) = token else {
-            self.send_challenge(key, 400, Some("invalid_request"), None);
-            return Err(None);
-        };
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.phase = RequestPhase::Authorizing;
-        }
-        self.events.push_back(Event::Token { exchange: ExchangeId(key), token: BearerToken(token.into()) });
-        Ok(())
-    }
-
-    /// Accepts the token of a request, which then acts for `principal`.
-    pub fn grant(&mut self, now: Instant, exchange: ExchangeId, principal: &str) {
-        self.tick(now);
-        let Some(x) = self.exchanges.get_mut(exchange.0).filter(|x| x.phase == RequestPhase::Authorizing)
-        else {
-            return;
-        };
-        x.phase = RequestPhase::ReceivingBody;
-        if !self.admit_principal(exchange.0, principal) {
-            return self
-                .exchanges
-                .refuse(exchange.0, &overloaded("too many requests of this principal are in work"));
-        }
-        self.proceed(exchange.0);
-    }
-
-    /// Refuses a request because of its token.
-    pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
-        self.tick(now);
-        if self.exchanges.get(exchange.0).is_none_or(|x| x.phase != RequestPhase::Authorizing) {
-            return;
-        }
-        match denial {
-            Denial::InvalidToken => self.send_challenge(exchange.0, 401, Some("invalid_token"), None),
-            Denial::InsufficientScope(scope) => {
-                self.send_challenge(exchange.0, 403, Some("insufficient_scope"), Some(scope));
-            }
-        }
-    }
-
-    /// Responds with 401, 403 or 400 and a challenge (AUTH; RFC 6750, 3).
-    fn send_challenge(&mut self, key: Key, status: u16, error: Option<&str>, scope: Option<&str>) {
-        let Some(protected) = &self.config.protected_resource else { return };
-        let text = protected.challenge(error, scope);
-        let mut fields = Fields::new();
-        fields.push(fields::WWW_AUTHENTICATE, text.as_bytes());
-        let reason = match status {
-            401 => "a good token is needed",
-            403 => "the token does not allow this",
-            _ => "the `Authorization` field is not one bearer token",
-        };
-        self.exchanges.refuse_with(key, &Refusal::new(status, reason), fields);
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -219,7 +144,7 @@ impl Server {
     }
 
     /// Continues an admitted exchange.
-    fn proceed(&mut self, key: Key) {
+    pub(super) fn proceed(&mut self, key: Key) {
         let Some(x) = self
             .exchanges
             .get_mut(key)
@@ -275,21 +200,22 @@ impl Config {
         }
     }
 
-    /// Returns the metadata document that is served at a path.
-    fn metadata_document(&self, path: &str) -> Option<&RawJson> {
-        let (at, document) = self.protected_resource.as_ref()?.metadata.as_ref()?;
-        (at == path).then_some(document)
+    /// Returns the resource whose metadata document is served at a path.
+    fn resource_described_at(&self, path: &str) -> Option<&Protected> {
+        self.protected.as_ref().filter(|protected| protected.is_metadata_path(path, &self.path))
     }
 
     /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
-    fn check_host(&self, headers: &AdmissionHeaders<'_>) -> Result<(), Refusal> {
+    ///
+    /// A public document is for pages of every origin.
+    fn check_host(&self, headers: &AdmissionHeaders<'_>, is_public: bool) -> Result<(), Refusal> {
         if self.any_origin_and_host {
             return Ok(());
         }
         if !matches!(headers.host, SingleValue::One(host) if self.allows_host(host)) {
             return Err(Refusal::new(403, "the host is not one that this server answers to"));
         }
-        if headers.is_origin_denied {
+        if headers.is_origin_denied && !is_public {
             return Err(Refusal::new(403, "pages of this origin are not let in"));
         }
         Ok(())
@@ -303,30 +229,8 @@ impl Config {
         match &self.http_sse_paths {
             Some((stream, _)) if stream == path => Some(&["GET"]),
             Some((_, post)) if post == path => Some(&["POST"]),
-            _ => self.metadata_document(path).map(|_| &["GET"][..]),
+            _ => None,
         }
-    }
-}
-
-impl ProtectedResource {
-    /// Returns a challenge (RFC 6750, 3).
-    fn challenge(&self, error: Option<&str>, scope: Option<&str>) -> String {
-        let mut text = String::from("Bearer");
-        let mut comma = " ";
-        let mut add = |name: &str, value: &str| {
-            let clean: String =
-                value.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
-            text.push_str(&format!("{comma}{name}=\"{clean}\""));
-            comma = ", ";
-        };
-        if let Some(error) = error {
-            add("error", error);
-        }
-        if let Some(scope) = scope.or(self.scope.as_deref()) {
-            add("scope", scope);
-        }
-        add("resource_metadata", &self.metadata_url);
-        text
     }
 }
 
@@ -352,7 +256,7 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
 
 /// A field that must occur at most once.
 #[derive(Clone, Copy, Default)]
-enum SingleValue<'a> {
+pub(super) enum SingleValue<'a> {
     #[default]
     Absent,
     One(&'a [u8]),
@@ -372,6 +276,7 @@ struct AdmissionHeaders<'a> {
     /// The origin is not allowed.
     is_origin_denied: bool,
     token: SingleValue<'a>,
+    proof: SingleValue<'a>,
     content_type: SingleValue<'a>,
     /// The body has a content coding.
     is_encoded: bool,
@@ -387,6 +292,7 @@ impl<'a> AdmissionHeaders<'a> {
                 None => {}
                 Some(KnownField::Host) => headers.host.add(value),
                 Some(KnownField::Authorization) => headers.token.add(value),
+                Some(KnownField::Dpop) => headers.proof.add(value),
                 Some(KnownField::ContentType) => headers.content_type.add(value),
                 Some(KnownField::ContentEncoding) => {
                     headers.is_encoded |= !value.trim_ascii().eq_ignore_case(b"identity");
@@ -471,13 +377,4 @@ impl AcceptedTypes {
             }
         }
     }
-}
-
-/// Returns the token of `Bearer …` (RFC 6750, 2.1).
-fn bearer_token(value: &[u8]) -> Option<&str> {
-    let text = core::str::from_utf8(value).ok()?;
-    let (scheme, token) = text.split_once(' ')?;
-    let token = token.trim_matches(' ');
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b);
-    (scheme.eq_ignore_case("bearer") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
 }

@@ -4,8 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::protected::Protected;
 use crate::ascii::AsciiCaseExt as _;
-use crate::raw::RawJson;
+use crate::url::is_loopback_name;
 
 /// The configuration of a server over HTTP.
 ///
@@ -38,39 +39,7 @@ pub struct Config {
     pub(super) max_streams_per_session: usize,
     pub(super) max_get_streams_per_session: usize,
     pub(super) http_sse_paths: Option<(String, String)>,
-    pub(super) protected_resource: Option<ProtectedResource>,
-}
-
-/// The challenge of a protected server to requests without a valid token (AUTH; RFC 6750, RFC 9728).
-///
-/// The application validates tokens: see [`Event::Token`](super::Event::Token).
-#[derive(Clone, Debug)]
-pub struct ProtectedResource {
-    pub(super) metadata_url: String,
-    pub(super) metadata: Option<(String, RawJson)>,
-    pub(super) scope: Option<String>,
-}
-
-impl ProtectedResource {
-    /// Creates a protected resource; `metadata_url` is the URL of its metadata document.
-    #[must_use]
-    pub fn new(metadata_url: impl Into<String>) -> Self {
-        Self { metadata_url: metadata_url.into(), metadata: None, scope: None }
-    }
-
-    /// Also serves the metadata document at `path` (`/.well-known/oauth-protected-resource/mcp` for `/mcp`).
-    #[must_use]
-    pub fn serve(mut self, path: impl Into<String>, document: RawJson) -> Self {
-        self.metadata = Some((path.into(), document));
-        self
-    }
-
-    /// Sets the scopes in the challenge, separated by spaces.
-    #[must_use]
-    pub fn scope(mut self, scope: impl Into<String>) -> Self {
-        self.scope = Some(scope.into());
-        self
-    }
+    pub(super) protected: Option<Protected>,
 }
 
 impl Default for Config {
@@ -94,7 +63,7 @@ impl Default for Config {
             max_streams_per_session: 64,
             max_get_streams_per_session: 4,
             http_sse_paths: None,
-            protected_resource: None,
+            protected: None,
         }
     }
 }
@@ -280,11 +249,17 @@ impl Config {
         self
     }
 
-    /// Requires a bearer token that the application accepts (HTTP-007).
+    /// Requires a token that the application accepts, and describes where to get one (HTTP-007).
     #[must_use]
-    pub fn protected(mut self, protected: ProtectedResource) -> Self {
-        self.protected_resource = Some(protected);
+    pub fn protected(mut self, protected: Protected) -> Self {
+        self.protected = Some(protected);
         self
+    }
+
+    /// Returns the protected resource that the server is, if it requires tokens.
+    #[must_use]
+    pub const fn protected_resource(&self) -> Option<&Protected> {
+        self.protected.as_ref()
     }
 
     /// Returns the path of the endpoint.
@@ -295,7 +270,7 @@ impl Config {
 
     /// Returns whether a `Host` is allowed; not called if the check is disabled.
     pub(super) fn allows_host(&self, host: &[u8]) -> bool {
-        is_loopback(strip_port(host))
+        is_loopback_name(strip_port(host))
             || self.hosts.iter().any(|known| {
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
                 let is = |host: &[u8]| known.as_bytes().eq_ignore_case(host);
@@ -306,7 +281,7 @@ impl Config {
     /// Returns whether an `Origin` is allowed; not called if the check is disabled.
     pub(super) fn allows_origin(&self, origin: &[u8]) -> bool {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        authority.is_some_and(|a| is_loopback(strip_port(a)))
+        authority.is_some_and(|a| is_loopback_name(strip_port(a)))
             || self.origins.iter().any(|known| known.as_bytes().eq_ignore_case(origin))
     }
 }
@@ -321,11 +296,6 @@ fn strip_port(authority: &[u8]) -> &[u8] {
     let digits = port.get(1..).unwrap_or_default();
     let is_port = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     if is_port { name } else { b"" }
-}
-
-fn is_loopback(name: &[u8]) -> bool {
-    // Other addresses of 127/8 are local too, but host names that look like them need not be.
-    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
 }
 
 #[cfg(test)]

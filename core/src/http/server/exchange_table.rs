@@ -2,12 +2,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::events::{write_entry, write_event_head};
 use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
 use super::get_streams::{UnwrittenEvent, UnwrittenEvents};
+use super::protected::{Protected, Scheme};
 use super::refusal::{Refusal, no_session};
 use super::replay::ReplayEntry;
 use super::request_headers::RequestHeaders;
@@ -17,7 +19,7 @@ use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::rpc::encode;
-use crate::server::ExchangeBuffers;
+use crate::server::{Authorization, ExchangeBuffers};
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
@@ -61,7 +63,11 @@ pub(super) struct ServerExchange {
     pub(super) unwritten: Option<Box<UnwrittenEvents>>,
     /// Time at which output was sent last, or at which the request was complete.
     pub(super) idle_since: Instant,
-    principal: Option<Box<str>>,
+    /// The scheme in which the token was presented.
+    pub(super) scheme: Option<Scheme>,
+    /// Time at which the token expires; a stream without an end of its own ends then.
+    pub(super) expires: Option<Instant>,
+    authorization: Option<Authorization>,
     place: SessionPlace,
     /// The exchange is in the index of its session.
     is_indexed: bool,
@@ -138,7 +144,9 @@ impl ServerExchange {
             client_gone: false,
             unwritten: None,
             idle_since: now,
-            principal: None,
+            authorization: None,
+            scheme: None,
+            expires: None,
             place: SessionPlace::default(),
             is_indexed: false,
             links: TreeLinks::default(),
@@ -150,7 +158,17 @@ impl ServerExchange {
 
     /// Returns the party for which the request acts, if it is authenticated.
     pub(super) fn principal(&self) -> Option<&str> {
-        self.principal.as_deref()
+        self.authorization.as_ref().map(Authorization::principal)
+    }
+
+    /// Returns the authenticated party of the request.
+    pub(super) const fn authorization(&self) -> Option<&Authorization> {
+        self.authorization.as_ref()
+    }
+
+    /// Returns whether it is a stream without an end of its own.
+    pub(super) const fn is_open_ended(&self) -> bool {
+        self.is_open_ended
     }
 
     pub(super) const fn place(&self) -> SessionPlace {
@@ -210,8 +228,8 @@ impl SpareBuffers {
     /// Larger buffers are not kept.
     const MAX_CAPACITY: usize = 4 << 10;
 
-    /// Takes the memory of a closed exchange. Returns its principal.
-    fn reclaim(&mut self, x: ServerExchange) -> Option<Box<str>> {
+    /// Takes the memory of a closed exchange. Returns its party.
+    fn reclaim(&mut self, x: ServerExchange) -> Option<Authorization> {
         let mut header_buffer = x.headers.into_buffer();
         header_buffer.clear();
         let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
@@ -225,7 +243,7 @@ impl SpareBuffers {
         {
             *self = Self::default();
         }
-        x.principal
+        x.authorization
     }
 }
 
@@ -246,7 +264,7 @@ pub(super) struct ExchangeTable {
     /// Those that may end for another one, the quietest one first.
     quietest: List,
     /// Number of exchanges of each principal.
-    principals: BTreeMap<Box<str>, usize>,
+    principals: BTreeMap<Arc<str>, usize>,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.
     spare: SpareBuffers,
@@ -305,8 +323,8 @@ impl ExchangeTable {
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
         self.set_open_ended(key, false);
         let Some(x) = self.slab.remove(key) else { return };
-        if let Some(principal) = self.spare.reclaim(x) {
-            self.release_principal(&principal);
+        if let Some(authorization) = self.spare.reclaim(x) {
+            self.release_principal(authorization.principal());
         }
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
@@ -403,6 +421,36 @@ impl ExchangeTable {
         self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
     }
 
+    /// Returns whether a request waits for the decision about its token.
+    pub(super) fn is_authorizing(&self, key: Key) -> bool {
+        self.get(key).is_some_and(|x| x.phase == RequestPhase::Authorizing)
+    }
+
+    /// Answers a request for the metadata document of a resource, without a token (AUTH-021, AUTH-070).
+    ///
+    /// Clients in browsers read it from other origins, with `MCP-Protocol-Version` (AUTH-015).
+    pub(super) fn serve_metadata(&mut self, key: Key, method: &str, protected: &Protected) {
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW_ORIGIN, b"*");
+        match method {
+            "GET" => {
+                fields.push(fields::CACHE_CONTROL, b"public, max-age=3600");
+                self.answer_with_body(key, 200, protected.metadata().as_bytes(), fields);
+            }
+            "OPTIONS" => {
+                fields.push(fields::ALLOW_METHODS, b"GET");
+                fields.push(fields::ALLOW_HEADERS, fields::CORS_METADATA_REQUEST_HEADERS.as_bytes());
+                fields.push(fields::MAX_AGE, b"600");
+                self.answer_empty(key, 204, fields);
+            }
+            _ => {
+                fields.push(fields::ALLOW, b"GET");
+                let refusal = Refusal::new(405, "the description of a resource can only be read");
+                self.refuse_with(key, &refusal, fields);
+            }
+        }
+    }
+
     // ---- shares ----------------------------------------------------------------------------------------------
 
     /// Sets the largest number of streams without an end of their own.
@@ -455,10 +503,10 @@ impl ExchangeTable {
     }
 
     /// Sets the party for which an exchange acts, once.
-    pub(super) fn set_principal(&mut self, key: Key, principal: &str) {
-        if let Some(x) = self.slab.get_mut(key).filter(|x| x.principal.is_none()) {
-            x.principal = Some(principal.into());
-            *self.principals.entry(principal.into()).or_default() += 1;
+    pub(super) fn set_authorization(&mut self, key: Key, authorization: Authorization) {
+        if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
+            *self.principals.entry(authorization.identity().shared_principal().clone()).or_default() += 1;
+            x.authorization = Some(authorization);
         }
     }
 
@@ -547,9 +595,11 @@ impl ExchangeTable {
 
     // ---- time ------------------------------------------------------------------------------------------------
 
-    /// Sets the time at which an exchange is to be checked.
+    /// Sets the time at which an exchange is to be checked; at the latest when its token expires.
     pub(super) fn schedule_check(&mut self, at: Instant, key: Key) {
         let Self { checks, slab, .. } = self;
+        let expires = slab.get(key).filter(|x| x.is_open_ended).and_then(|x| x.expires);
+        let at = expires.map_or(at, |expires| at.min(expires));
         checks.arm(at, key);
         checks.sweep(slab.len(), |_, key| slab.get(key).is_some_and(ServerExchange::is_live));
     }
@@ -649,6 +699,10 @@ mod tests {
         }
     }
 
+    fn party(principal: &str) -> Authorization {
+        Authorization::new(crate::server::Identity::new(principal))
+    }
+
     #[test]
     fn table_equals_a_walk_after_every_step() {
         let (mut session, mut keys, mut random) = (Session::new(), Vec::new(), 5_u32);
@@ -665,7 +719,7 @@ mod tests {
                 }
                 (2, Some(key)) => table.mark_ready(key),
                 (3, Some(key)) => table.set_open_ended(key, at % 3 > 0),
-                (4, Some(key)) => table.set_principal(key, PRINCIPALS[at % 2]),
+                (4, Some(key)) => table.set_authorization(key, party(PRINCIPALS[at % 2])),
                 (5, Some(key)) => table.record_activity(key),
                 // Of the exchanges with one number at most one is the call.
                 (6, Some(key)) => session.set_place(key, (at % 7) as u32, false),
@@ -716,7 +770,7 @@ mod tests {
         assert_eq!(table.quietest(None), Some(keys[0]));
         table.record_activity(keys[0]);
         assert_eq!(table.quietest(None), Some(keys[2]), "the stream of HTTP+SSE is its session");
-        table.set_principal(keys[0], "alice");
+        table.set_authorization(keys[0], party("alice"));
         assert_eq!((table.quietest(Some("alice")), table.quietest(Some("bob"))), (Some(keys[0]), None));
     }
 

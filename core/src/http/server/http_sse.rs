@@ -21,12 +21,13 @@ impl Server {
     /// Opens the event stream; its first event is the path for messages (HTTPSSE-002).
     pub(super) fn open_http_sse(&mut self, key: Key) {
         let Some((_, messages)) = self.config.http_sse_paths.clone() else { return };
-        let principal: Option<Box<str>> = self.exchanges.get(key).and_then(|x| x.principal()).map(Into::into);
+        let authorization = self.exchanges.get(key).and_then(|x| x.authorization()).cloned();
+        let principal: Option<Box<str>> = authorization.as_ref().map(|party| party.principal().into());
         if !self.make_room_for_session(principal.as_deref()) {
             return self.exchanges.refuse(key, &overloaded("too many sessions"));
         }
         let channel = self.engine.open_channel(self.now);
-        self.engine.set_principal(channel, principal.as_deref());
+        self.engine.set_authorization(channel, authorization);
         self.engine.exchanges().set_owner(channel.0, Some(key));
         let session = self.begin_session(channel.0, principal);
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
@@ -80,6 +81,10 @@ impl Server {
             _ => None,
         };
         if let Some(x) = self.exchanges.get_mut(key) {
+            if let Some(authorization) = x.authorization() {
+                // Its scopes can differ from those of the stream.
+                self.engine.set_authorization(channel, Some(authorization.clone()));
+            }
             // The end of this exchange must not end the session.
             x.set_session(None);
         }

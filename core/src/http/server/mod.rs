@@ -23,6 +23,7 @@ mod exchange_table;
 mod get_streams;
 mod http_sse;
 mod post;
+mod protected;
 mod refusal;
 mod replay;
 mod request_headers;
@@ -30,11 +31,13 @@ mod response;
 mod resumption;
 mod session;
 mod shares;
+mod token;
 
-pub use admission::Denial;
-pub use config::{Config, ProtectedResource};
+pub use config::Config;
 pub use connection::{Admission, Connection};
 pub use exchange::{ExchangeId, Response};
+pub use protected::{Dpop, Protected, ProtectedError, Scheme};
+pub use token::{AccessToken, Denial, TokenRequest};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -64,34 +67,16 @@ use crate::time::Instant;
 pub enum Event {
     /// An event of the engine, as on every transport.
     Server(server::Event),
-    /// A request with a bearer token to validate (AUTH).
+    /// A request with a token to validate (AUTH-009, AUTH-010).
     ///
     /// The exchange waits for [`grant`](Server::grant) or [`deny`](Server::deny). This event occurs only if the server
     /// is [protected](Config::protected).
     Token {
         /// The exchange of the request.
         exchange: ExchangeId,
-        /// The token as received.
-        token: BearerToken,
+        /// The token, and how it was presented.
+        request: TokenRequest,
     },
-}
-
-/// A bearer token; only [`reveal`](Self::reveal) shows it (SEC-019).
-#[derive(Clone, PartialEq, Eq)]
-pub struct BearerToken(Box<str>);
-
-impl BearerToken {
-    /// Returns the text of the token.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl core::fmt::Debug for BearerToken {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("BearerToken(…)")
-    }
 }
 
 /// A server over HTTP that speaks all revisions of Streamable HTTP on one path.

@@ -1,7 +1,5 @@
 //! The body of a POST: finds its session and passes it to the engine (HTTP-029, DEC-007).
 
-use alloc::boxed::Box;
-
 use bytes::Bytes;
 
 use super::Server;
@@ -17,6 +15,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
+use crate::server::Authorization;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -261,11 +260,11 @@ impl Server {
     /// Opens the stream of the answer.
     fn open_stream(&mut self, key: Key, route: PostRoute) -> Option<Key> {
         let now = self.now;
-        let principal: Option<Box<str>> = self.exchanges.get(key)?.principal().map(Into::into);
+        let authorization = self.exchanges.get(key)?.authorization().cloned();
         let parent = match route {
             PostRoute::Session(session) => Some(self.sessions.get(session)?.channel),
             PostRoute::Handshake => {
-                if !self.make_room_for_session(principal.as_deref()) {
+                if !self.make_room_for_session(authorization.as_ref().map(Authorization::principal)) {
                     self.exchanges.refuse(key, &overloaded("too many sessions"));
                     return None;
                 }
@@ -275,8 +274,12 @@ impl Server {
         };
         let spare = self.exchanges.get_mut(key).map(|x| core::mem::take(&mut x.spare)).unwrap_or_default();
         let stream = self.engine.exchanges().open_channel(now, parent, key, spare);
-        if principal.is_some() {
-            self.engine.set_principal(ChannelId(parent.unwrap_or(stream)), principal.as_deref());
+        if authorization.is_some() {
+            // The session has the party of its last request, for what happens outside of calls.
+            if let Some(parent) = parent {
+                self.engine.set_authorization(ChannelId(parent), authorization.clone());
+            }
+            self.engine.set_authorization(ChannelId(stream), authorization);
         }
         if let PostRoute::PresumedVersion(version) = route {
             self.engine.exchanges().begin_stateless_session(stream, version);

@@ -75,6 +75,7 @@ impl RequestHeaders {
             | KnownField::Authorization
             | KnownField::ContentEncoding
             | KnownField::ContentType
+            | KnownField::Dpop
             | KnownField::Host => return,
         };
         *slot = match (*slot, append_text(&mut self.buffer, value)) {

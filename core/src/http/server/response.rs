@@ -89,8 +89,10 @@ impl Server {
         let mut fields = x.fields();
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
         self.sessions.push_id(x, &mut fields);
+        let forbidden = self.challenge_call(key, stream, &mut fields);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         let size = BodySize::Exact(x.out.len() as u64);
-        x.respond(status(x, progress), fields, size);
+        x.respond(forbidden.unwrap_or_else(|| status(x, progress)), fields, size);
         self.finish(key);
     }
 
@@ -244,6 +246,14 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone && !x.output_complete) else {
             return;
         };
+        let expires = x.expires.filter(|_| x.is_open_ended());
+        if expires.is_some_and(|at| at <= now) {
+            // Calls end by themselves; this stream would outlive its token.
+            return match (x.kind, x.session()) {
+                (Kind::HttpSse, Some(session)) => self.end_session(session), // HTTPSSE-010
+                _ => self.end_stream(key, self.config.retry),
+            };
+        }
         let next = match x.form {
             _ if x.stream.is_none() => return,
             ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {

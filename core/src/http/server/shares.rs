@@ -1,5 +1,7 @@
 //! The shares of open exchanges that streams and principals may have, and eviction of quiet streams.
 
+use core::time::Duration;
+
 use super::Server;
 use super::events::write_empty_event;
 use super::exchange::Kind;
@@ -51,7 +53,13 @@ impl Server {
     /// (SUB-013). Neither owes a response (HTTP-058). Returns whether there was one.
     fn end_quietest_stream(&mut self, principal: Option<&str>) -> bool {
         let Some(key) = self.exchanges.quietest(principal) else { return false };
-        let Some(x) = self.exchanges.get_mut(key) else { return false };
+        self.end_stream(key, self.config.retry.saturating_mul(CROWDED_RETRY));
+        true
+    }
+
+    /// Ends a GET stream, whose client may come back after `retry`, or a subscription.
+    pub(super) fn end_stream(&mut self, key: Key, retry: Duration) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         match (x.kind, x.stream) {
             (Kind::Post, Some(stream)) => {
                 // Its result is the last message of the stream, which then ends.
@@ -60,22 +68,19 @@ impl Server {
                 self.fill_response(key);
             }
             _ => {
-                let retry = Some(self.config.retry.saturating_mul(CROWDED_RETRY));
-                x.out.write(|out| write_empty_event(out, &EventHead { retry, ..EventHead::default() }));
+                let head = EventHead { retry: Some(retry), ..EventHead::default() };
+                x.out.write(|out| write_empty_event(out, &head));
                 self.finish(key);
             }
         }
-        true
     }
 
-    /// Counts an exchange for its principal. Returns false if the principal has too many and none of its streams can
-    /// end for it.
-    pub(super) fn admit_principal(&mut self, key: Key, principal: &str) -> bool {
+    /// Returns whether a principal may have one more exchange. If it has too many, one of its streams ends for it.
+    pub(super) fn admit_principal(&mut self, principal: &str) -> bool {
         let count = self.exchanges.count_of(principal);
         if count >= self.config.max_exchanges_per_principal && !self.end_quietest_stream(Some(principal)) {
             return false;
         }
-        self.exchanges.set_principal(key, principal);
         true
     }
 }

@@ -1,8 +1,6 @@
 //! The handler of a server's calls, as futures, for adapters on executors.
 
 #[cfg(feature = "http")]
-use alloc::string::String;
-#[cfg(feature = "http")]
 use alloc::sync::Arc;
 use core::future::poll_fn;
 use core::pin::pin;
@@ -10,8 +8,6 @@ use core::task::Poll;
 
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
@@ -90,20 +86,6 @@ pub trait AsyncHandler {
         let _ = record;
     }
 
-    /// Verifies the bearer token of a request and returns its principal.
-    ///
-    /// It runs for each request to an HTTP server that is [protected](mcp_proto::http::server::Config::protected). The
-    /// default denies every token. A token must have been issued for this server (SEC-001).
-    ///
-    /// # Errors
-    ///
-    /// The denial that the client receives.
-    #[cfg(feature = "http")]
-    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-        let _ = token;
-        Err(Denial::InvalidToken)
-    }
-
     /// Calls `visit` with the name and the input schema of each tool.
     ///
     /// An HTTP server calls this when it starts, and after a call has published a change of the tools. It uses the
@@ -177,10 +159,6 @@ impl<H: AsyncHandler> Handler for SharedHandler<H> {
 
     fn head(&mut self, record: &HeadRecord) {
         self.0.head(record);
-    }
-
-    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
-        self.0.verify_token(token)
     }
 
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {

@@ -1,13 +1,8 @@
 //! The handler of a server.
 
-#[cfg(feature = "http")]
-use alloc::string::String;
-
 use crate::Panic;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::router::{Failure, InvalidToolOutput};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
@@ -75,20 +70,6 @@ pub trait Handler {
     #[cfg(feature = "http")]
     fn head(&mut self, record: &HeadRecord) {
         let _ = record;
-    }
-
-    /// Verifies the token of a request and returns its principal.
-    ///
-    /// It is called for each request to an HTTP server that is [protected](mcp_proto::http::server::Config::protected).
-    /// The default accepts no token. A token must have been issued for this server (SEC-001).
-    ///
-    /// # Errors
-    ///
-    /// The denial that is sent to the client.
-    #[cfg(feature = "http")]
-    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
-        let _ = token;
-        Err(Denial::InvalidToken)
     }
 
     /// Calls `visit` with the name and the input schema of each tool.

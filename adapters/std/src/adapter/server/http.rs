@@ -3,6 +3,7 @@
 mod event_loop;
 mod shards;
 mod state;
+mod token_workers;
 
 pub use self::shards::Shard;
 
@@ -20,6 +21,7 @@ use mcp_proto::server::{Config, Engine};
 use mcp_proto::{Change, Instant};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
+use self::token_workers::TokenWorkers;
 use super::dispatcher::CommandSender;
 use super::handle::Handle;
 use super::handler::Handler;
@@ -29,6 +31,7 @@ use super::stream::CallRunner;
 use crate::Error;
 use crate::adapter::sync::ErasedBox;
 use crate::io::Listener;
+use crate::token::TokenValidator;
 
 /// An HTTP server on one thread: all connections, their event streams, and the handlers.
 ///
@@ -159,6 +162,39 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn tls(mut self, tls: impl Into<crate::tls::ServerTls>) -> Self {
         self.inner.state.connections.tls = Some(tls.into());
+        self
+    }
+
+    /// Sets the validator of access tokens, for a server that is
+    /// [protected](mcp_proto::http::server::Config::protected). Without one, no token is accepted.
+    ///
+    /// What the validator cannot decide at once it decides on threads for this purpose, at most 8 at a time; 1,024 more
+    /// tokens may wait. Beyond that, requests get 503. A token is validated at every request (SEC-004).
+    ///
+    /// ```no_run
+    /// use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
+    /// use mcp_proto::{model::CallToolResult, server::{Call, Config, Identity}};
+    /// use mcp_std::adapter::server::{Cx, HttpServer};
+    ///
+    /// let handler = |cx: &mut Cx<'_>, _: &Call| {
+    ///     cx.require_scopes(&["greet"])?;
+    ///     let name = cx.principal().unwrap_or_default();
+    ///     cx.complete(&CallToolResult::text(format!("hello, {name}")))
+    /// };
+    /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
+    /// let http = Http::new().allow_host("tools.example.com").protected(protected);
+    /// let validator = |request: &TokenRequest| match request.token.reveal() {
+    ///     "a-long-random-text" => Ok(Identity::new("alice").scopes("greet")),
+    ///     _ => Err(Denial::invalid_token()),
+    /// };
+    /// HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?
+    ///     .validate_tokens(validator)
+    ///     .run()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
+        self.inner.tokens = Some(TokenWorkers::new(validator));
         self
     }
 

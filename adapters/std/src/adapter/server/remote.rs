@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +70,6 @@ pub enum EncodedResult {
 pub struct ActiveCall {
     call: Call,
     peer: Peer,
-    principal: Option<String>,
     /// Whether the transport supports `poll_later`.
     supports_poll_later: bool,
     /// Index of its slot in the [`Dispatcher`](super::Dispatcher).
@@ -94,7 +92,6 @@ impl ActiveCall {
         let engine = server_loop.engine();
         Self {
             peer: engine.peer(&call),
-            principal: engine.principal(call.channel()).map(String::from),
             supports_poll_later: server_loop.supports_poll_later(),
             slot,
             cancelled: AtomicBool::new(false),
@@ -193,10 +190,6 @@ impl RemoteCall {
 
     pub(super) fn peer(&self) -> Peer {
         self.running.peer.clone()
-    }
-
-    pub(super) fn principal(&self) -> Option<&str> {
-        self.running.principal.as_deref()
     }
 
     pub(super) fn supports_poll_later(&self) -> bool {

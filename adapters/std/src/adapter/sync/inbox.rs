@@ -75,6 +75,12 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Returns whether a waker is registered.
+    #[must_use]
+    pub fn has_waker(&self) -> bool {
+        self.0.lock().waker.is_some()
+    }
+
     /// Moves all items into `queue` in the order of sending, and returns whether there were any.
     pub fn take(&self, queue: &mut VecDeque<T>) -> bool {
         if !self.0.has_items.swap(false, Ordering::AcqRel) {

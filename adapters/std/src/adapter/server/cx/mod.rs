@@ -10,7 +10,9 @@ use core::fmt::Debug;
 use core::time::Duration;
 
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::server::{Call, CancelReason, Engine, Event, InputRequired, Peer, PreparedResult};
+use mcp_proto::server::{
+    Authorization, Call, CancelReason, Engine, Event, InputRequired, Peer, PreparedResult, Scopes,
+};
 use mcp_proto::{
     CallId, Change, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError,
 };
@@ -304,15 +306,49 @@ impl<B: RunningCall> CallCx<B> {
         }
     }
 
+    /// Returns the party on whose behalf the call is made: its principal and its scopes. `None` without authorization:
+    /// on byte streams, and on servers that are not protected.
+    pub fn authorization(&self) -> Option<&Authorization> {
+        self.0.call().authorization()
+    }
+
     /// Returns the principal on whose behalf the call is made, if it is authenticated.
-    pub fn principal(&mut self) -> Option<String> {
-        let CallParts { backend, call, .. } = self.0.parts();
-        match backend {
-            Backend::Local(server_loop, _) => {
-                server_loop.engine().principal(call.channel()).map(String::from)
-            }
-            Backend::Remote(remote) => remote.principal().map(String::from),
-        }
+    pub fn principal(&self) -> Option<String> {
+        self.authorization().map(|party| party.principal().into())
+    }
+
+    /// Returns the scopes of the token with which the call was made, if it is authenticated.
+    pub fn scopes(&self) -> Option<&Scopes> {
+        self.authorization().map(Authorization::scopes)
+    }
+
+    /// Returns whether the token of the call has a scope, or one that includes it. Without authorization there is none.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.authorization().is_some_and(|party| party.has_scope(scope))
+    }
+
+    /// Checks that the token of the call has all these scopes, or broader ones; without authorization it needs none.
+    ///
+    /// Ask for all scopes of the operation at once, before anything has an effect. The client then gets a token with
+    /// them and repeats the call.
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// fn delete(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    ///     cx.require_scopes(&["files:read", "files:write"])?;
+    ///     Ok("deleted".into())
+    /// }
+    /// # let _ = delete;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error that refuses the call: return it from the handler. Over HTTP the response is then 403 with a challenge,
+    /// unless it has begun, for example with [`progress`](Self::progress)
+    /// ([`Engine::fail`](mcp_proto::server::Engine::fail)).
+    pub fn require_scopes<S: AsRef<str>>(&self, scopes: &[S]) -> Result<(), RpcError> {
+        self.0.call().require_scopes(scopes)
     }
 
     /// Runs a command of the engine that has no method here, for example a notification of the application.

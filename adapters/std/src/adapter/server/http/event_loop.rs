@@ -5,12 +5,14 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::task::Waker;
 
-use mcp_proto::http::server::{self as http, Denial};
+use mcp_proto::http::server::{self as http, Denial, ExchangeId, TokenRequest};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Entropy, Instant};
 
+use super::shards::ShardMessage;
 use super::state::State;
+use super::token_workers::{TokenOutcome, TokenWorkers};
 use crate::adapter::server::connections::Connections;
 use crate::adapter::server::dispatcher::Dispatcher;
 use crate::adapter::server::handler::Handler;
@@ -26,6 +28,7 @@ pub(super) struct HttpLoop {
     pub(super) state: State,
     pub(super) dispatcher: Dispatcher,
     pub(super) remote_runner: RemoteRunner,
+    pub(super) tokens: Option<TokenWorkers>,
     /// Ends a wait of the loop.
     waker: Option<Waker>,
     /// Whether the last turn ended before all work was done.
@@ -59,6 +62,7 @@ impl HttpLoop {
             state,
             dispatcher: Dispatcher::new(1),
             remote_runner: RemoteRunner(None),
+            tokens: None,
             waker: None,
             has_more_work: false,
         })
@@ -176,7 +180,7 @@ impl HttpLoop {
                 // A schema that cannot be used is not checked. It was reported at the start.
                 let _ = handler.register_tools(&mut self.state);
             }
-            progressed |= self.authenticate(handler);
+            progressed |= self.validate_tokens();
             progressed |= self.state.write();
             self.dispatch_tap(handler);
             if !progressed {
@@ -211,21 +215,33 @@ impl HttpLoop {
         }
     }
 
-    /// Passes received tokens to the handler for verification. Returns whether there were any.
-    fn authenticate(&mut self, handler: &mut dyn LoopHandler) -> bool {
+    /// Decides about received tokens, or has them decided about. Returns whether there were any.
+    fn validate_tokens(&mut self) -> bool {
         let mut any = false;
-        while let Some((exchange, token)) = self.state.pending_tokens.pop_front() {
+        while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
             any = true;
-            let outcome = catch(|| handler.as_handler().verify_token(&token));
-            let (now, server) = (self.state.connections.tick(), &mut self.state.server);
-            match outcome {
-                Ok(Ok(principal)) => server.grant(now, exchange, &principal),
-                Ok(Err(denial)) => server.deny(now, exchange, &denial),
-                Err(_) => server.deny(now, exchange, &Denial::InvalidToken),
+            if let Some(outcome) = self.validate_token(exchange, request) {
+                self.state.apply_token_outcome(exchange, outcome);
             }
-            self.state.connections.drive(server, exchange);
         }
         any
+    }
+
+    /// Returns the decision about a token, or `None` if it arrives later.
+    fn validate_token(&mut self, exchange: ExchangeId, request: TokenRequest) -> Option<TokenOutcome> {
+        let Some(tokens) = self.tokens.clone() else { return Some(Err(Denial::invalid_token())) };
+        if let Some(outcome) = tokens.validate_now(&request) {
+            return Some(outcome);
+        }
+        if !self.state.shard_inbox.has_waker() {
+            let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
+            self.state.shard_inbox.register(&waker);
+        }
+        let sender = self.state.shard_inbox.sender();
+        // Bounded by the tokens that wait. The loop may have ended.
+        let reply =
+            Box::new(move |outcome| _ = sender.send_unbounded(ShardMessage::Token(exchange, outcome)));
+        tokens.submit(request, reply).err().map(Err)
     }
 
     fn dispatch_tap(&mut self, handler: &mut dyn LoopHandler) {

@@ -4,11 +4,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
+use mcp_proto::http::server::ExchangeId;
 use mcp_proto::{Change, Entropy};
 
 use super::HttpServer;
 use super::event_loop::HttpLoop;
 use super::state::State;
+use super::token_workers::TokenOutcome;
 use crate::adapter::server::Cores;
 use crate::adapter::server::change_set::ChangeSet;
 use crate::adapter::server::connection::MigratedConnection;
@@ -30,6 +32,8 @@ pub(super) enum ShardMessage {
     Shutdown(Duration),
     /// A connection waits for a permit, and one shard should release one.
     EvictOne,
+    /// A token was decided about. Not from another shard, but from a thread of the validator.
+    Token(ExchangeId, TokenOutcome),
 }
 
 impl ShardMessage {
@@ -114,6 +118,7 @@ impl HttpLoop {
             state.bound_streams();
             let mut other = Self::new(state);
             other.dispatcher.set_max_running(self.dispatcher.max_running());
+            other.tokens.clone_from(&self.tokens);
             others.push(other);
         }
         self.state.server.set_shard(0, all);
@@ -142,6 +147,7 @@ impl State {
                 ShardMessage::Connection(connection) => self.connections.adopt(&mut self.server, connection),
                 ShardMessage::Changed(changes) => self.publish_changes(&changes),
                 ShardMessage::Shutdown(grace) => self.begin_shutdown(grace),
+                ShardMessage::Token(exchange, outcome) => self.apply_token_outcome(exchange, outcome),
                 ShardMessage::EvictOne => self.connections.evict_for_first_shard(&mut self.server),
             }
         }

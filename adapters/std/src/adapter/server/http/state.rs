@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
-use mcp_proto::http::server::{self as http, BearerToken, ExchangeId};
+use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant};
 
 use super::shards::{MAX_SHARD_MESSAGES, ShardMessage};
+use super::token_workers::TokenOutcome;
 use crate::adapter::server::change_set::ChangeSet;
 use crate::adapter::server::connections::Connections;
 use crate::adapter::server::handler::Handler;
@@ -31,8 +32,8 @@ pub(super) struct State {
     pub(super) shard_inbox: Inbox<ShardMessage>,
     pub(super) shard_senders: Vec<Sender<ShardMessage>>,
     pub(super) shard_messages: VecDeque<ShardMessage>,
-    /// Exchanges whose tokens wait for verification; at most one per connection.
-    pub(super) pending_tokens: VecDeque<(ExchangeId, BearerToken)>,
+    /// Exchanges whose tokens wait for validation; at most one per connection.
+    pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,
@@ -89,10 +90,22 @@ impl State {
         loop {
             match self.server.poll_event(now)? {
                 http::Event::Server(event) => return Some(event),
-                http::Event::Token { exchange, token } => self.pending_tokens.push_back((exchange, token)),
+                http::Event::Token { exchange, request } => {
+                    self.pending_tokens.push_back((exchange, request))
+                }
                 _ => {}
             }
         }
+    }
+
+    /// Lets a request whose token was decided about go on.
+    pub(super) fn apply_token_outcome(&mut self, exchange: ExchangeId, outcome: TokenOutcome) {
+        let (now, server) = (self.connections.tick(), &mut self.server);
+        match outcome {
+            Ok(identity) => server.grant(now, exchange, identity),
+            Err(denial) => server.deny(now, exchange, &denial),
+        }
+        self.connections.drive(server, exchange);
     }
 
     /// Returns whether to read while a handler runs on this thread.

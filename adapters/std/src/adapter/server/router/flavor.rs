@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 #[cfg(feature = "http")]
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -11,7 +10,6 @@ use core::pin::Pin;
 
 use mcp_proto::RpcError;
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::router::{CallTarget, Hook};
 use mcp_proto::server::Call;
 
@@ -36,9 +34,6 @@ pub trait Flavor: Sized + 'static {
     type OnInterest: Clone + Deref<Target: Fn(&str, bool)>;
     /// Callback for failures of handlers, with details that the client does not get.
     type OnFailure: Clone + Deref<Target: Fn(&Call, &HandlerFailure)>;
-    /// Callback that maps a bearer token to its principal.
-    #[cfg(feature = "http")]
-    type Authenticate: Clone + Deref<Target: Fn(&BearerToken) -> Result<String, Denial>>;
     /// Change of the router that is applied between two calls.
     type Update: FnOnce(&mut Router<Self>);
 
@@ -114,8 +109,6 @@ impl<R: 'static> Flavor for Functions<R> {
     type Hook = Rc<dyn Hook>;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
-    #[cfg(feature = "http")]
-    type Authenticate = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -134,8 +127,6 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
     type Hook = Arc<dyn Hook + Send + Sync>;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
-    #[cfg(feature = "http")]
-    type Authenticate = Arc<dyn Fn(&BearerToken) -> Result<String, Denial> + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -155,8 +146,6 @@ impl<R: 'static> Flavor for LocalFutures<R> {
     type Hook = Rc<dyn Hook>;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
-    #[cfg(feature = "http")]
-    type Authenticate = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -180,8 +169,6 @@ impl<R: 'static> Flavor for SendFutures<R> {
     type Hook = Arc<dyn Hook + Send + Sync>;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
-    #[cfg(feature = "http")]
-    type Authenticate = Arc<dyn Fn(&BearerToken) -> Result<String, Denial> + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {

@@ -2,13 +2,9 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-#[cfg(feature = "http")]
-use alloc::string::String;
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
 
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{RawJson, RpcError};
 
@@ -39,19 +35,6 @@ impl<F: Flavor> Router<F> {
     /// Reports a failure to the author of the handlers; see [`Handler::failed`].
     pub fn handle_failure(&self, call: &Call, failure: &HandlerFailure) {
         self.state.load().report_failure(call, failure);
-    }
-
-    /// Verifies the token of a request; see [`Handler::verify_token`].
-    ///
-    /// # Errors
-    ///
-    /// The denial that is sent to the client.
-    #[cfg(feature = "http")]
-    pub fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-        match &self.state.load().authenticate {
-            Some(authenticate) => authenticate(token),
-            None => Err(Denial::InvalidToken),
-        }
     }
 
     /// Visits the name and the input schema of each tool; see [`Handler::for_each_tool`].
@@ -102,11 +85,6 @@ impl<R: 'static> Handler for Router<Functions<R>> {
         self.handle_failure(call, failure);
     }
 
-    #[cfg(feature = "http")]
-    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
-        Self::verify_token(self, token)
-    }
-
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
         Self::for_each_tool(self, visit);
     }
@@ -126,11 +104,6 @@ impl<F: FutureFlavor> AsyncHandler for Router<F> {
 
     fn failed(&self, call: &Call, failure: &HandlerFailure) {
         self.handle_failure(call, failure);
-    }
-
-    #[cfg(feature = "http")]
-    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
-        Self::verify_token(self, token)
     }
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {

@@ -134,8 +134,6 @@ struct RouterState<F: Flavor> {
     fallback: Option<F::Fallback>,
     on_interest: Option<F::OnInterest>,
     on_failure: Option<F::OnFailure>,
-    #[cfg(feature = "http")]
-    authenticate: Option<F::Authenticate>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
 }
@@ -149,8 +147,6 @@ impl<F: Flavor> Clone for RouterState<F> {
             fallback: self.fallback.clone(),
             on_interest: self.on_interest.clone(),
             on_failure: self.on_failure.clone(),
-            #[cfg(feature = "http")]
-            authenticate: self.authenticate.clone(),
             is_serving: self.is_serving,
         }
     }
@@ -182,8 +178,6 @@ impl<F: Flavor> Router<F> {
             fallback: None,
             on_interest: None,
             on_failure: None,
-            #[cfg(feature = "http")]
-            authenticate: None,
             is_serving: false,
         };
         Self::from_state(Arc::new(state), ChangeQueue::default())

@@ -2,13 +2,9 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-#[cfg(feature = "http")]
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 
-#[cfg(feature = "http")]
-use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::router::Hook;
 use mcp_proto::server::Call;
 use mcp_proto::{Capability, RpcError};
@@ -76,19 +72,6 @@ macro_rules! callbacks {
         ) -> &mut Self {
             self.state_mut().on_failure =
                 Some($callback!(on_failure, |call: &Call, failure: &HandlerFailure|));
-            self
-        }
-
-        /// Sets the check of the tokens that requests carry, for a server that is
-        /// [protected](mcp_proto::http::server::Config::protected); see
-        /// [`Handler::verify_token`](crate::adapter::server::Handler::verify_token).
-        #[cfg(feature = "http")]
-        pub fn authenticate(
-            &mut self,
-            authenticate: impl $Callback(&BearerToken) -> Result<String, Denial> + 'static
-                $($callback_bounds)*,
-        ) -> &mut Self {
-            self.state_mut().authenticate = Some($callback!(authenticate, |token: &BearerToken|));
             self
         }
     };

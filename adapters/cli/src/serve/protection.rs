@@ -1,0 +1,60 @@
+//! The option `--protect`: the demonstration server requires access tokens.
+
+use alloc::borrow::Cow;
+use std::net::{TcpListener, ToSocketAddrs as _};
+
+use mcp_proto::http::server::{Config, Protected, ProtectedError};
+use mcp_std::auth::HttpFetcher;
+use mcp_std::token::JwtValidator;
+
+use super::http;
+use crate::args;
+use crate::failure::CommandFailure;
+
+/// Adds the protection to the configuration, if there is one. Also returns the address to listen at.
+///
+/// Tokens are issued for a URL, so a port that the system chooses has to be known before the server listens.
+///
+/// # Errors
+///
+/// Fails if an option is not valid, or if the address cannot be bound.
+pub(super) fn apply<'a>(
+    args: &args::ServeArgs,
+    config: Config,
+    address: &'a str,
+) -> Result<(Config, Cow<'a, str>), CommandFailure> {
+    let args::ProtectionArgs { issuer, audience, require_scope } = &args.protection;
+    let Some(issuer) = issuer else { return Ok((config, address.into())) };
+    let (audience, address) = match audience {
+        Some(audience) => (audience.clone(), Cow::Borrowed(address)),
+        None => {
+            let address = with_port(address)?;
+            (format!("{}://{address}{}", http::url_scheme(&args.http), args.http.path), address)
+        }
+    };
+    let protected = describe(&audience, issuer, require_scope).map_err(|error| {
+        CommandFailure::usage(format!("--protect, --audience and --require-scope: {error}"))
+    })?;
+    Ok((config.protected(protected), address))
+}
+
+fn describe(audience: &str, issuer: &str, scopes: &[String]) -> Result<Protected, ProtectedError> {
+    let protected = Protected::new(audience, issuer)?.resource_name("mcp-probe serve");
+    scopes.iter().try_fold(protected, |protected, scope| protected.scope(scope))
+}
+
+/// Returns the validator of the tokens.
+pub(super) fn validator(protected: &Protected) -> JwtValidator {
+    JwtValidator::new(protected, HttpFetcher::new())
+}
+
+/// Returns the address with a port that is free now, if it leaves the choice to the system.
+fn with_port(address: &str) -> Result<Cow<'_, str>, CommandFailure> {
+    let leaves_choice = address.to_socket_addrs().is_ok_and(|mut all| all.any(|one| one.port() == 0));
+    let (Some((host, _)), true) = (address.rsplit_once(':'), leaves_choice) else {
+        return Ok(address.into());
+    };
+    let bound = TcpListener::bind(address).and_then(|listener| listener.local_addr());
+    let bound = bound.map_err(|error| http::bind_failure(address, &error.into()))?;
+    Ok(format!("{host}:{}", bound.port()).into())
+}

@@ -1,0 +1,268 @@
+//! Access tokens that are JWTs (RFC 9068), validated by the keys of their issuer.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_proto::http::client::{Url, UrlError};
+use mcp_proto::http::server::{Denial, Protected, TokenRequest};
+use mcp_proto::server::Identity;
+use serde_json::{Map, Value};
+
+use super::TokenValidator;
+use super::dpop::DpopVerifier;
+use super::issuer::{Issuer, Lookup};
+use super::jose::{Algorithm, Jws, numeric_date};
+use crate::auth::Fetcher;
+
+/// The claims of a token.
+pub(super) type Claims = Map<String, Value>;
+
+/// A validator of access tokens that are JWTs (RFC 9068).
+///
+/// The keys come from the metadata of the authorization servers of a [`Protected`] resource. They are fetched with the
+/// first token, again after an hour, and for a token with an unknown key, at most every 30 seconds. While the
+/// authorization server cannot be reached, known keys are used for a day; without keys requests get 503.
+///
+/// A token has to have a signature by an allowed algorithm, the issuer (`iss`), this resource as audience (`aud`;
+/// AUTH-010, SEC-007) and an expiration (`exp`). `nbf`, `typ` and the binding to a key (`cnf.jkt`) are checked where they
+/// are there. Times may differ by 60 seconds.
+///
+/// The principal is `sub`, or `client_id` if there is none; of several issuers, with that of the token before it
+/// (`https://login.example.com alice`). The scopes are those of `scope` or `scp`.
+///
+/// ```no_run
+/// use mcp_proto::http::server::{Config as Http, Protected};
+/// use mcp_proto::{model::CallToolResult, server::{Call, Config}};
+/// use mcp_std::adapter::server::{Cx, HttpServer};
+/// use mcp_std::{auth::HttpFetcher, token::JwtValidator};
+///
+/// let handler = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+/// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
+/// let validator = JwtValidator::new(&protected, HttpFetcher::new());
+/// let http = Http::new().allow_host("tools.example.com").protected(protected);
+/// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
+/// server.validate_tokens(validator).run()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct JwtValidator {
+    issuers: Vec<Issuer>,
+    audiences: Vec<String>,
+    algorithms: Vec<Algorithm>,
+    skew: u64,
+    requires_type: bool,
+    fetcher: Box<dyn Fetcher>,
+    dpop: DpopVerifier,
+    /// Returns the Unix time in seconds.
+    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl JwtValidator {
+    /// Creates a validator of the tokens for a resource.
+    pub fn new(protected: &Protected, fetcher: impl Fetcher + 'static) -> Self {
+        Self {
+            issuers: protected.issuers().map(|issuer| Issuer::new(issuer, None)).collect(),
+            audiences: Vec::from([protected.resource().into()]),
+            algorithms: Algorithm::ALL.to_vec(),
+            skew: 60,
+            requires_type: false,
+            fetcher: Box::new(fetcher),
+            dpop: DpopVerifier::default(),
+            clock: Arc::new(unix_time),
+        }
+    }
+
+    /// Accepts another audience in addition to the identifier of the resource.
+    ///
+    /// It must stand for this server alone, for example a name that an authorization server without resource indicators
+    /// has given to it.
+    #[must_use]
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.audiences.push(audience.into());
+        self
+    }
+
+    /// Sets the algorithms that are allowed (default: RSA, RSA-PSS, ECDSA and Ed25519).
+    #[must_use]
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// Sets by how much clocks may differ (default 60 s; seconds are rounded down; at most 5 min).
+    #[must_use]
+    pub fn clock_skew(mut self, skew: Duration) -> Self {
+        self.skew = skew.as_secs().min(300);
+        self
+    }
+
+    /// Accepts only tokens of the type `at+jwt` (RFC 9068, 4). By default `JWT` and none are accepted, too.
+    #[must_use]
+    pub const fn require_type(mut self) -> Self {
+        self.requires_type = true;
+        self
+    }
+
+    /// Sets the URL of the keys of an issuer, which then needs no metadata. No effect for an unknown issuer.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] if it is not a URL.
+    pub fn keys_url(mut self, issuer: &str, url: &str) -> Result<Self, UrlError> {
+        let url = Url::parse(url)?;
+        for known in self.issuers.iter_mut().filter(|known| known.identifier() == issuer) {
+            *known = Issuer::new(issuer, Some(url.clone()));
+        }
+        Ok(self)
+    }
+
+    /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Decides about a token, or returns the issuer whose keys have to be fetched first.
+    fn decide(&self, request: &TokenRequest, now: u64) -> Result<Result<Arc<Identity>, Denial>, &Issuer> {
+        let invalid = |why: &'static str| Ok(Err(Denial::InvalidToken(why.into())));
+        let Some(jws) = Jws::parse(request.token.reveal()) else {
+            return invalid("the token is not a JWT with an accepted signature");
+        };
+        if !self.algorithms.contains(&jws.algorithm) || !self.accepts_type(jws.header("typ")) {
+            return invalid("the type or the algorithm of the token is not accepted");
+        }
+        let Some(issuer) =
+            jws.issuer().and_then(|issuer| self.issuers.iter().find(|i| i.identifier() == issuer))
+        else {
+            return invalid("the token has another issuer");
+        };
+        let Lookup::Found(keys) = issuer.find(jws.header("kid"), jws.algorithm, now) else {
+            return Err(issuer);
+        };
+        let Some(claims) = keys.iter().find_map(|key| jws.verify(key)) else {
+            return invalid("the signature of the token does not fit");
+        };
+        Ok(self.check_claims(request, issuer, &claims, now))
+    }
+
+    fn accepts_type(&self, kind: Option<&str>) -> bool {
+        match kind.map(|kind| kind.strip_prefix("application/").unwrap_or(kind)) {
+            Some(kind) if kind.eq_ignore_ascii_case("at+jwt") => true,
+            Some(kind) => !self.requires_type && kind.eq_ignore_ascii_case("jwt"),
+            None => !self.requires_type,
+        }
+    }
+
+    fn check_claims(
+        &self,
+        request: &TokenRequest,
+        issuer: &Issuer,
+        claims: &Claims,
+        now: u64,
+    ) -> Result<Arc<Identity>, Denial> {
+        let invalid = |why: &'static str| Denial::InvalidToken(why.into());
+        // AUTH-010, SEC-007
+        if !has_audience(claims, &self.audiences) {
+            return Err(invalid("the token is for another server"));
+        }
+        let expires =
+            claims.get("exp").and_then(numeric_date).ok_or_else(|| invalid("the token never expires"))?;
+        let remaining = expires.saturating_add(self.skew).checked_sub(now).filter(|seconds| *seconds > 0);
+        let remaining = remaining.ok_or_else(|| invalid("the token has expired"))?;
+        if let Some(begins) = claims.get("nbf") {
+            let begins = numeric_date(begins).ok_or_else(|| invalid("`nbf` is not a time"))?;
+            if begins > now.saturating_add(self.skew) {
+                return Err(invalid("the token is not valid yet"));
+            }
+        }
+        let subject = ["sub", "client_id"].iter().find_map(|name| claims.get(*name)?.as_str());
+        let subject = subject.filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or_else(|| invalid("the token names nobody"))?;
+        self.dpop.check(request, thumbprint(claims)?, now)?;
+        let principal = match &*self.issuers {
+            [_] => subject.into(),
+            _ => format!("{} {subject}", issuer.identifier()),
+        };
+        let identity = Identity::new(principal).scopes(&scopes(claims));
+        Ok(Arc::new(identity.valid_for(Duration::from_secs(remaining))))
+    }
+}
+
+impl Jws<'_> {
+    /// Returns the issuer that the payload claims, to find the keys by which that is verified.
+    fn issuer(&self) -> Option<String> {
+        let payload = self.unverified()?;
+        payload.get("iss")?.as_str().map(Into::into)
+    }
+}
+
+impl TokenValidator for JwtValidator {
+    fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial> {
+        let now = (self.clock)();
+        let issuer = match self.decide(request, now) {
+            Ok(decision) => return decision,
+            Err(issuer) => issuer,
+        };
+        if !issuer.refresh(&*self.fetcher, now) {
+            return Err(Denial::Unavailable);
+        }
+        // The keys are there, and too new to be fetched again.
+        self.decide(request, now).unwrap_or(Err(Denial::Unavailable))
+    }
+
+    fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
+        self.decide(request, (self.clock)()).ok()
+    }
+}
+
+impl fmt::Debug for JwtValidator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtValidator")
+            .field("issuers", &self.issuers.iter().map(Issuer::identifier).collect::<Vec<_>>())
+            .field("audiences", &self.audiences)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the Unix time of the system in seconds.
+pub(super) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns whether one of these audiences is among those of a token.
+pub(super) fn has_audience(claims: &Claims, audiences: &[String]) -> bool {
+    let is_own = |value: &Value| value.as_str().is_some_and(|name| audiences.iter().any(|own| own == name));
+    match claims.get("aud") {
+        Some(Value::Array(all)) => all.iter().any(is_own),
+        Some(one) => is_own(one),
+        None => false,
+    }
+}
+
+/// Returns the scopes of a token, separated by spaces.
+pub(super) fn scopes(claims: &Claims) -> String {
+    match claims.get("scope").or_else(|| claims.get("scp")) {
+        Some(Value::String(scopes)) => scopes.clone(),
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        _ => String::new(),
+    }
+}
+
+/// Returns the thumbprint of the key to which a token is bound.
+///
+/// # Errors
+///
+/// The denial of a token with a binding that is not known here: its bearer cannot be checked.
+pub(super) fn thumbprint(claims: &Claims) -> Result<Option<&str>, Denial> {
+    let Some(binding) = claims.get("cnf") else { return Ok(None) };
+    match binding.get("jkt").and_then(Value::as_str) {
+        Some(thumbprint) => Ok(Some(thumbprint)),
+        None => Err(Denial::InvalidToken("the token is bound in a way that is not known here".into())),
+    }
+}

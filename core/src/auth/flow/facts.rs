@@ -1,0 +1,124 @@
+//! What a flow knows: its configuration, its trigger, what was stored, and what it found out.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use super::super::client_request::Client;
+use super::super::config::{Config, GrantType};
+use super::super::locations::{self, UrlPolicy};
+use super::super::record::{Registration, TokenRecord};
+use super::super::resource_metadata::ResourceMetadata;
+use super::super::scope::Scopes;
+use super::super::secret::Secret;
+use super::super::server_metadata::ServerMetadata;
+use super::super::signing::DpopKey;
+use super::{SearchTarget, Trigger};
+use crate::error::AuthChallenge;
+use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::url::Url;
+
+/// The knowledge of a flow. It decides nothing about the order of steps.
+pub(super) struct Facts {
+    pub(super) config: Arc<Config>,
+    pub(super) server: Url,
+    pub(super) trigger: Trigger,
+    /// The record that is stored, if it fits this client.
+    pub(super) record: Option<TokenRecord>,
+    /// What discovery found.
+    pub(super) resource: Option<ResourceMetadata>,
+    pub(super) issuer: Option<ServerMetadata>,
+    /// The client at the authorization server.
+    pub(super) client: Option<Registered>,
+    pub(super) redirect_uri: Option<String>,
+    /// The scopes to ask for.
+    pub(super) scopes: Scopes,
+    pub(super) dpop: Option<DpopKey>,
+}
+
+/// A client with its registration.
+#[derive(Clone, Debug)]
+pub(super) struct Registered {
+    pub(super) client: Client,
+    pub(super) registration: Registration,
+    /// The secret of a dynamic registration, for the record.
+    pub(super) secret: Option<Secret>,
+}
+
+impl Facts {
+    pub(super) const fn new(config: Arc<Config>, server: Url, trigger: Trigger) -> Self {
+        Self {
+            config,
+            server,
+            trigger,
+            record: None,
+            resource: None,
+            issuer: None,
+            client: None,
+            redirect_uri: None,
+            scopes: Scopes::new(),
+            dpop: None,
+        }
+    }
+
+    /// Creates an error at the server of a step.
+    pub(super) fn error(&self, step: Step, kind: ErrorKind, rule: &'static str) -> Error {
+        let server = match (step, &self.issuer) {
+            (Step::Store | Step::Challenge | Step::ResourceMetadata, _) | (_, None) => {
+                format!("{}", self.server.origin())
+            }
+            (_, Some(issuer)) => Url::redacted(&issuer.issuer),
+        };
+        Error::new(step, server, kind, rule)
+    }
+
+    pub(super) fn policy(&self) -> UrlPolicy<'_> {
+        UrlPolicy { server: self.server.origin(), http_hosts: &self.config.http_hosts }
+    }
+
+    /// Returns the policy for a document, of the party that named its place.
+    pub(super) fn policy_for<'a>(&'a self, target: &'a SearchTarget) -> UrlPolicy<'a> {
+        match (target, self.config.grant_type()) {
+            // The application named the identity provider, wherever it is.
+            (SearchTarget::Provider { .. }, GrantType::Enterprise(provider)) => {
+                UrlPolicy { server: provider.location.origin(), http_hosts: &self.config.http_hosts }
+            }
+            _ => self.policy(),
+        }
+    }
+
+    /// Returns the challenges that started the flow.
+    pub(super) fn challenges(&self) -> &[AuthChallenge] {
+        match &self.trigger {
+            Trigger::Unauthorized { challenges, .. }
+            | Trigger::InsufficientScope { challenges, .. }
+            | Trigger::LogIn { challenges } => challenges,
+            Trigger::Connect | Trigger::Due(_) | Trigger::LogOut => &[],
+        }
+    }
+
+    /// Returns a parameter of the challenges for access tokens.
+    pub(super) fn challenge_param(&self, name: &str) -> Option<&str> {
+        let tokens = self.challenges().iter().filter(|c| c.is_bearer() || is_dpop(c));
+        tokens.filter_map(|challenge| challenge.param(name)).next()
+    }
+
+    /// Returns whether a user has to take part.
+    pub(super) fn needs_user(&self) -> bool {
+        matches!(self.config.grant_type(), GrantType::AuthorizationCode | GrantType::DeviceCode)
+    }
+
+    /// Returns the audience of the token: the identifier of the MCP server.
+    pub(super) fn audience(&self) -> String {
+        match &self.resource {
+            Some(resource) => resource.resource.clone(),
+            None => locations::canonical(&self.server),
+        }
+    }
+}
+
+/// Returns whether a challenge asks for a token that is bound to a key.
+pub(super) fn is_dpop(challenge: &AuthChallenge) -> bool {
+    use crate::ascii::AsciiCaseExt as _;
+    challenge.scheme.eq_ignore_case("dpop")
+}

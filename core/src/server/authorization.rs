@@ -1,0 +1,286 @@
+//! The party for which a request acts, and its scopes.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use crate::json::write_str;
+use crate::raw::RawJson;
+use crate::rpc::RpcError;
+
+/// A set of scopes, in the order in which they were added (RFC 6749, 3.3).
+///
+/// ```
+/// use mcp_proto::server::Scopes;
+/// let scopes = Scopes::parse("files:read files:write files:read");
+/// assert!(scopes.contains("files:write") && !scopes.contains("files"));
+/// assert_eq!(scopes.as_str(), "files:read files:write");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(Box<str>);
+
+impl Scopes {
+    /// Reads scopes that are separated by spaces. What is not a scope token is left out.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        text.split(' ').collect()
+    }
+
+    /// Returns whether a text is a scope token: printable ASCII without spaces, quotes and backslashes.
+    #[must_use]
+    pub fn is_token(text: &str) -> bool {
+        !text.is_empty() && text.bytes().all(|b| matches!(b, b'!' | b'#'..=b'[' | b']'..=b'~'))
+    }
+
+    /// Returns the scopes, separated by spaces.
+    #[must_use]
+    pub const fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the scopes one by one.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split(' ').filter(|scope| !scope.is_empty())
+    }
+
+    /// Returns whether a scope is among them, letter by letter.
+    #[must_use]
+    pub fn contains(&self, scope: &str) -> bool {
+        !scope.is_empty()
+            && (*self.0 == *scope
+                || self.0.as_bytes().split(|b| *b == b' ').any(|own| own == scope.as_bytes()))
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Collects scopes. Repeated ones and what is not a scope token are left out.
+impl<S: AsRef<str>> FromIterator<S> for Scopes {
+    fn from_iter<I: IntoIterator<Item = S>>(scopes: I) -> Self {
+        let mut text = String::new();
+        for scope in scopes {
+            let scope = scope.as_ref();
+            if Self::is_token(scope) && !text.split(' ').any(|own| own == scope) {
+                if !text.is_empty() {
+                    text.push(' ');
+                }
+                text.push_str(scope);
+            }
+        }
+        Self(text.into())
+    }
+}
+
+/// The meaning of a valid access token: for whom its bearer acts, and what it may do.
+///
+/// ```
+/// use mcp_proto::server::Identity;
+/// let identity = Identity::new("alice").scopes("files:read files:write");
+/// assert_eq!(identity.principal(), "alice");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    principal: Arc<str>,
+    scopes: Scopes,
+    lifetime: Option<Duration>,
+}
+
+impl Identity {
+    /// Creates the identity of a principal without scopes.
+    ///
+    /// The name is compared byte for byte: sessions, sealed state and shares belong to it (SEC-005). With several
+    /// issuers it must also say which issuer named the principal.
+    #[must_use]
+    pub fn new(principal: impl Into<Arc<str>>) -> Self {
+        Self { principal: principal.into(), scopes: Scopes::default(), lifetime: None }
+    }
+
+    /// Sets the scopes that were granted, separated by spaces.
+    #[must_use]
+    pub fn scopes(mut self, scopes: &str) -> Self {
+        self.scopes = Scopes::parse(scopes);
+        self
+    }
+
+    /// Sets the time for which the token is still valid (default: no end is known).
+    ///
+    /// Every request is checked on its own. A stream without an end of its own (GET, subscription, HTTP+SSE) ends with
+    /// the token with which it was opened; a call that began continues.
+    #[must_use]
+    pub const fn valid_for(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+
+    /// Returns the principal.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) const fn shared_principal(&self) -> &Arc<str> {
+        &self.principal
+    }
+
+    /// Returns the scopes that were granted.
+    #[must_use]
+    pub const fn granted(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    /// Returns the time for which the token was still valid when it was checked.
+    #[must_use]
+    pub const fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+}
+
+/// Decides whether a scope includes another one.
+type Implies = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
+/// The scopes that every request needs, and which scopes include others.
+#[derive(Clone, Default)]
+pub(crate) struct ScopePolicy {
+    pub(crate) required: Scopes,
+    pub(crate) implies: Option<Implies>,
+}
+
+impl fmt::Debug for ScopePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopePolicy")
+            .field("required", &self.required)
+            .field("implies", &self.implies.is_some())
+            .finish()
+    }
+}
+
+/// The identity of a request, with the scope hierarchy of its server. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    identity: Arc<Identity>,
+    policy: Option<Arc<ScopePolicy>>,
+}
+
+impl Authorization {
+    /// Creates an authorization in which no scope includes another one.
+    #[must_use]
+    pub fn new(identity: impl Into<Arc<Identity>>) -> Self {
+        Self { identity: identity.into(), policy: None }
+    }
+
+    /// Returns whether the scopes were granted that every request needs.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_required_scopes(&self) -> bool {
+        let required = self.policy.as_ref().map(|policy| &policy.required);
+        // Mostly a token has just these.
+        required.is_none_or(|required| {
+            required == self.scopes() || required.iter().all(|scope| self.has_scope(scope))
+        })
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn with_policy(identity: Arc<Identity>, policy: Arc<ScopePolicy>) -> Self {
+        Self { identity, policy: Some(policy) }
+    }
+
+    /// Returns the principal.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        self.identity.principal()
+    }
+
+    /// Returns the scopes that were granted.
+    #[must_use]
+    pub fn scopes(&self) -> &Scopes {
+        &self.identity.scopes
+    }
+
+    /// Returns the identity.
+    #[must_use]
+    pub const fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Returns whether a scope was granted, or one that includes it (AUTH-056).
+    #[must_use]
+    pub fn has_scope(&self, scope: &str) -> bool {
+        let implies = self.policy.as_ref().and_then(|policy| policy.implies.as_ref());
+        self.scopes().contains(scope)
+            || implies.is_some_and(|implies| self.scopes().iter().any(|own| implies(own, scope)))
+    }
+
+    /// Checks that all these scopes were granted.
+    ///
+    /// # Errors
+    ///
+    /// An error that refuses the call; [`Engine::fail`](super::Engine::fail) describes its answer. It names all scopes
+    /// that the operation needs, with those that every request needs (AUTH-055).
+    pub fn require<S: AsRef<str>>(&self, scopes: &[S]) -> Result<(), RpcError> {
+        if scopes.iter().all(|scope| self.has_scope(scope.as_ref())) {
+            return Ok(());
+        }
+        let base = self.policy.iter().flat_map(|policy| policy.required.iter());
+        let needed: Scopes = base.chain(scopes.iter().map(AsRef::as_ref)).collect();
+        Err(insufficient_scope(&needed))
+    }
+}
+
+/// Returns the error for a call that needs these scopes.
+fn insufficient_scope(scopes: &Scopes) -> RpcError {
+    let mut data: Vec<u8> = b"{\"requiredScopes\":[".to_vec();
+    for (at, scope) in scopes.iter().enumerate() {
+        if at > 0 {
+            data.push(b',');
+        }
+        write_str(&mut data, scope);
+    }
+    data.extend_from_slice(b"]}");
+    let message = format!("insufficient scope: the token has to have `{}`", scopes.as_str());
+    let error = RpcError::invalid_request(message).with_data(RawJson::trusted(data.into()));
+    RpcError { required_scopes: Some(scopes.0.clone()), ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_hold_scope_tokens_only() {
+        let scopes = Scopes::parse(" a  b\"c d\\e a \u{e9} x\ny [z] ");
+        assert_eq!(scopes.as_str(), "a [z]");
+        assert_eq!(scopes.iter().collect::<Vec<_>>(), ["a", "[z]"]);
+        assert!(!scopes.contains("") && Scopes::parse("").is_empty());
+    }
+
+    // covers: AUTH-055, AUTH-056
+    #[test]
+    fn broader_scope_satisfies_and_refusal_names_all_scopes() {
+        let policy = ScopePolicy {
+            required: Scopes::parse("base"),
+            implies: Some(Arc::new(|broad, narrow| {
+                narrow.strip_prefix(broad).is_some_and(|rest| rest.starts_with(':'))
+            })),
+        };
+        let identity = Arc::new(Identity::new("alice").scopes("base files"));
+        let plain = Authorization::new(identity.clone());
+        assert!(!plain.has_scope("files:read"));
+        let authorization = Authorization { identity, policy: Some(Arc::new(policy)) };
+        assert!(authorization.has_scope("files:read") && !authorization.has_scope("filesystem"));
+        assert_eq!(authorization.require(&["files:read", "base"]), Ok(()));
+        let error = authorization.require(&["files:read", "mail", "bad\"scope"]).expect_err("not granted");
+        assert_eq!(error.required_scopes.as_deref(), Some("base files:read mail"));
+        assert_eq!(
+            error.data.as_ref().map(RawJson::as_str),
+            Some(r#"{"requiredScopes":["base","files:read","mail"]}"#)
+        );
+    }
+}

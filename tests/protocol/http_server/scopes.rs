@@ -1,0 +1,210 @@
+//! Scopes: those of every request, those of one call, and streams that end with their token.
+
+use core::time::Duration;
+
+use mcp_proto::http::server::{Config, Event, ExchangeId};
+use mcp_proto::server::{Call, Event as EngineEvent, Identity};
+use mcp_proto::{Progress, Version};
+use mcp_tests::harness::HttpServerHarness;
+use serde_json::json;
+
+use super::tokens::protected;
+use super::{
+    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
+};
+use crate::common::secs;
+
+const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
+const TOKEN: (&str, &str) = ("Authorization", "Bearer good");
+
+fn scoped_config() -> Config {
+    let protected = protected().scope("base").expect("a scope");
+    Config::new()
+        .protected(protected.implies(|broad, narrow| broad == "files" && narrow.starts_with("files:")))
+}
+
+/// Sends a request whose token has this identity.
+fn send(
+    web: &mut HttpServerHarness,
+    (method, target): (&str, &str),
+    fields: &[(&str, &str)],
+    body: &str,
+    identity: Identity,
+) -> ExchangeId {
+    let fields: Vec<_> = fields.iter().copied().chain([TOKEN]).collect();
+    let x = web.send_request(method, target, &fields, body);
+    let Some(Event::Token { exchange, .. }) = web.server.poll_event(web.now) else { panic!("no token") };
+    web.server.grant(web.now, exchange, identity);
+    if method == "POST" {
+        web.send_body(x, body);
+    }
+    web.transmit_all();
+    x
+}
+
+fn call_with(web: &mut HttpServerHarness, scopes: &str) -> ExchangeId {
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    send(web, ("POST", "/mcp"), &CALL_FIELDS, &body, Identity::new("alice").scopes(scopes))
+}
+
+/// Refuses a call unless its token has these scopes. Returns whether it was refused.
+fn require(web: &mut HttpServerHarness, call: &Call, scopes: &[&str]) -> bool {
+    let missing = call.require_scopes(scopes).err();
+    if let Some(missing) = &missing {
+        let now = web.now;
+        web.server.engine().fail(now, call.id(), missing).expect("open");
+        web.transmit_all();
+    }
+    missing.is_some()
+}
+
+// covers: AUTH-005, AUTH-054, AUTH-055
+#[test]
+fn token_without_required_scope_gets_403_before_its_body_is_read() {
+    let mut web = harness(scoped_config());
+    let x = call_with(&mut web, "files");
+    let reply = web.response(x);
+    assert_eq!(reply.status, 403);
+    assert_eq!(
+        reply.field("www-authenticate"),
+        Some(&*format!(
+            "Bearer error=\"insufficient_scope\", scope=\"base\", resource_metadata=\"{METADATA}\""
+        ))
+    );
+    assert!(web.poll_event().is_none());
+}
+
+// covers: AUTH-054, AUTH-055, AUTH-056
+#[test]
+fn call_that_lacks_scopes_gets_403_with_all_of_them() {
+    let mut web = harness(scoped_config());
+    let x = call_with(&mut web, "base files");
+    let call = web.expect_call();
+    let party = call.authorization().expect("a token");
+    assert_eq!((party.principal(), party.scopes().as_str()), ("alice", "base files"));
+    assert!(party.has_scope("files:write") && !party.has_scope("mail"));
+    assert!(!require(&mut web, &call, &["files:write"]), "the broader scope is enough");
+    assert!(require(&mut web, &call, &["files:write", "mail"]));
+    let reply = web.response(x);
+    assert_eq!(reply.status, 403);
+    assert_eq!(
+        reply.field("www-authenticate"),
+        Some(&*format!(
+            "Bearer error=\"insufficient_scope\", scope=\"base files:write mail\", resource_metadata=\"{METADATA}\""
+        ))
+    );
+    let error = &reply.message()["error"];
+    assert_eq!(error["code"], -32600);
+    assert_eq!(error["data"], json!({"requiredScopes": ["base", "files:write", "mail"]}));
+    // The next one starts anew.
+    let x = call_with(&mut web, "base files mail");
+    let call = web.expect_call();
+    assert!(!require(&mut web, &call, &["files:write", "mail"]));
+    answer_call(&mut web, &call);
+    assert_eq!((web.response(x).status, web.response(x).field("www-authenticate")), (200, None));
+}
+
+// covers: AUTH-054
+#[test]
+fn response_that_has_begun_carries_the_error_alone() {
+    let mut web = harness(scoped_config());
+    let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+    let x = send(
+        &mut web,
+        ("POST", "/mcp"),
+        &[],
+        &initialize_request("2025-03-26"),
+        Identity::new("a").scopes("base"),
+    );
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = [("Mcp-Session-Id", &*id)];
+    let identity = || Identity::new("a").scopes("base");
+    let ready = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+    send(&mut web, ("POST", "/mcp"), &named, ready, identity());
+    assert!(matches!(web.poll_event(), Some(EngineEvent::SessionOpened { .. })));
+    // An event stream.
+    let x = send(&mut web, ("POST", "/mcp"), &named, &legacy_request(2, "tools/call", &params), identity());
+    let call = web.expect_call();
+    web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    web.transmit_all();
+    assert!(require(&mut web, &call, &["mail"]));
+    let reply = web.response(x);
+    assert_eq!((reply.status, reply.is_event_stream()), (200, true));
+    assert_eq!(reply.messages()[1]["error"]["data"]["requiredScopes"], json!(["base", "mail"]));
+    // A batch.
+    let batch =
+        format!("[{},{}]", legacy_request(3, "tools/call", ECHO_PARAMS), legacy_request(4, "ping", ""));
+    let x = send(&mut web, ("POST", "/mcp"), &named, &batch, identity());
+    let call = web.expect_call();
+    assert!(require(&mut web, &call, &["mail"]));
+    assert_eq!((web.response(x).status, web.response(x).field("www-authenticate")), (200, None));
+    assert!(web.response(x).body.contains("requiredScopes") && web.response(x).body.contains("\"result\""));
+    // A single call of the same session, with the scopes of its own token.
+    let x =
+        send(&mut web, ("POST", "/mcp"), &named, &legacy_request(5, "tools/call", ECHO_PARAMS), identity());
+    let call = web.expect_call();
+    assert_eq!(call.version(), Version::V2025_03_26);
+    assert!(require(&mut web, &call, &["mail"]));
+    assert_eq!(web.response(x).status, 403);
+    let stepped_up = Identity::new("a").scopes("base mail");
+    let x =
+        send(&mut web, ("POST", "/mcp"), &named, &legacy_request(6, "tools/call", ECHO_PARAMS), stepped_up);
+    let call = web.expect_call();
+    assert!(!require(&mut web, &call, &["mail"]), "step-up needs no new session");
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+}
+
+// covers: AUTH-054
+#[test]
+fn http_sse_call_has_the_scopes_of_its_own_post() {
+    let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
+    let identity = |scopes| Identity::new("alice").scopes(scopes);
+    let stream = send(&mut web, ("GET", "/sse"), &[], "", identity("base"));
+    let target = web.response(stream).events()[0].data.clone();
+    let post = |web: &mut HttpServerHarness, body: &str, scopes| {
+        let x = send(web, ("POST", &target), &[], body, identity(scopes));
+        assert_eq!(web.response(x).status, 202);
+    };
+    post(&mut web, &initialize_request("2024-11-05"), "base");
+    post(&mut web, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}", "base");
+    assert!(matches!(web.poll_event(), Some(EngineEvent::SessionOpened { .. })));
+    post(&mut web, &legacy_request(2, "tools/call", ECHO_PARAMS), "base mail");
+    post(&mut web, &legacy_request(3, "tools/call", ECHO_PARAMS), "base");
+    let (first, second) = (web.expect_call(), web.expect_call());
+    assert!(!require(&mut web, &first, &["mail"]));
+    assert!(require(&mut web, &second, &["mail"]));
+    let events = web.response(stream).events();
+    assert!(events.last().is_some_and(|event| event.data.contains("requiredScopes")));
+}
+
+// covers: SEC-004
+#[test]
+fn streams_end_with_the_token_that_opened_them() {
+    let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
+    let identity = |seconds| Identity::new("a").scopes("base").valid_for(Duration::from_secs(seconds));
+    let x = send(&mut web, ("POST", "/mcp"), &[], &initialize_request("2025-11-25"), identity(2));
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = [("Mcp-Session-Id", &*id)];
+    let get = send(&mut web, ("GET", "/mcp"), &named, "", identity(3));
+    let sse = send(&mut web, ("GET", "/sse"), &[], "", identity(3));
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen = modern_request(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let listen = send(&mut web, ("POST", "/mcp"), &fields, &listen, identity(3));
+    let call =
+        send(&mut web, ("POST", "/mcp"), &named, &legacy_request(2, "tools/call", ECHO_PARAMS), identity(3));
+    let lasting = send(&mut web, ("GET", "/mcp"), &named, "", Identity::new("a").scopes("base"));
+    let running = web.expect_call();
+    web.advance(secs(2));
+    assert!([get, sse, listen, lasting].iter().all(|x| !web.response(*x).is_complete));
+    web.advance(secs(2));
+    assert!([get, sse, listen].iter().all(|x| web.response(*x).is_complete), "the token has expired");
+    assert!(!web.response(lasting).is_complete, "no end of this token is known");
+    assert!(web.response(listen).messages().last().is_some_and(|m| m["result"].is_object()));
+    assert_eq!(web.server.session_count(), 1, "the session of the expired stream of HTTP+SSE is over");
+    // A call that began is answered, and the session lives with other tokens.
+    answer_call(&mut web, &running);
+    assert_eq!(web.response(call).status, 200);
+    let x = send(&mut web, ("POST", "/mcp"), &named, &legacy_request(3, "ping", ""), identity(5));
+    assert_eq!(web.response(x).status, 200);
+}
