@@ -2,6 +2,7 @@
 
 mod authorization;
 mod help;
+mod login;
 mod parse;
 mod server;
 mod target;
@@ -19,12 +20,12 @@ use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 pub(crate) use authorization::{
     AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg,
-    TokenStoreArgs,
 };
 use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
     LISTEN_HELP, LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, remote_usage, usage,
 };
+pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
@@ -522,54 +523,6 @@ pub(crate) struct BridgeArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) authorization: AuthorizationArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LogInArgs {
-    /// Prints one JSON object instead.
-    ///
-    /// Its members are those of `whoami --json`. It is null if the server asks for no authorization.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) revisions: RevisionArgs,
-    /// Limits the time to wait for each answer of the server.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub(crate) connect_timeout: Duration,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-    #[command(flatten)]
-    pub(crate) login: LoginArgs,
-    #[command(flatten)]
-    pub(crate) grant: GrantArgs,
-    #[command(flatten)]
-    pub(crate) client: OAuthClientArgs,
-    #[command(flatten)]
-    pub(crate) store: TokenStoreArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LogOutArgs {
-    #[command(flatten)]
-    pub(crate) place: ServerPlaceArgs,
-    #[command(flatten)]
-    pub(crate) client: OAuthClientArgs,
-    #[command(flatten)]
-    pub(crate) store: TokenStoreArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WhoamiArgs {
-    /// Prints one JSON object instead.
-    ///
-    /// Its members: resource, issuer, client_id, registration (pre-registered, metadata-document, dynamic), scopes,
-    /// expires_at (Unix time in seconds, or null), refreshable, dpop.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) place: ServerPlaceArgs,
-    #[command(flatten)]
-    pub(crate) store: TokenStoreArgs,
 }
 
 #[derive(Debug, Args)]

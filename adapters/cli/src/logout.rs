@@ -14,10 +14,12 @@ pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
     let url = authorization::endpoint(&remote)?;
     let shown = remote.display_name();
     let store = ProbeStore::open(args.store.token_store.as_deref());
-    let Some(record) = authorization::stored(&store, &url)? else {
+    let record = authorization::stored(&store, &url)?;
+    // A wrong option is reported whether or not there is something to revoke.
+    let authorizer = authorization::for_logout(args, &store, record.as_ref())?;
+    if record.is_none() {
         return print(&format!("nobody is logged in at {shown}\n"));
-    };
-    let authorizer = authorization::for_logout(args, &store, &record)?;
+    }
     let outcome = authorizer.log_out(&url, &Cancellation::new());
     if authorization::stored(&store, &url)?.is_some() {
         // The flow leaves tokens of another client, or for a server that it may not use, where they are.

@@ -135,6 +135,9 @@ one second to finish and the server half a second to end. When the server is gon
 get an error and the exit code is 3. A server at a URL that is unreachable for a while fails only
 the calls of that time.
 
+A server that requires authorization gets the tokens that `mcp-probe login` has stored. They are
+renewed while the bridge runs.
+
 In a client's configuration, for a server over HTTP:
   {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}
 

@@ -72,7 +72,7 @@ impl Interaction for ProbeInteraction {
     }
 }
 
-/// Returns a URL as text. A URL of this type has no control characters.
+/// Returns a URL as text, escaped.
 pub(super) fn address(url: &Url) -> String {
-    format!("{}{}", url.origin(), url.target())
+    escape::line(&format!("{}{}", url.origin(), url.target())).into_owned()
 }

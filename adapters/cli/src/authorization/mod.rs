@@ -147,7 +147,7 @@ pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<A
     Ok(options.authorizer(|config| config).store(store).interaction(interaction))
 }
 
-/// Returns the authorizer of `logout`, as the client of the stored record.
+/// Returns the authorizer of `logout`, as the client of the stored record, if there is one.
 ///
 /// # Errors
 ///
@@ -155,12 +155,15 @@ pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<A
 pub(crate) fn for_logout(
     args: &LogOutArgs,
     store: &ProbeStore,
-    record: &TokenRecord,
+    record: Option<&TokenRecord>,
 ) -> Result<Authorizer, CommandFailure> {
     let options = ClientOptions::new(&args.client, None)?;
     let authorizer = options.authorizer(|config| {
         let config = config.interactive(false);
-        if options.names_client() { config } else { adopt(config, record) }
+        match record.filter(|_| !options.names_client()) {
+            Some(record) => adopt(config, record),
+            None => config,
+        }
     });
     Ok(authorizer.store(store.clone()))
 }

@@ -123,6 +123,7 @@ fn options_of_other_commands_are_checked_alike() {
         (&["whoami", "--", "true"], "servers over HTTP"),
         (&["login"], "no server is given"),
         (&["logout", "--client-secret", "x", url], "--client-id"),
+        (&["logout", "--client-id", "c", "--client-secret", "env:PROBE_UNSET", url], "it is not set"),
     ];
     for (args, wanted) in cases {
         run(args, &[]).assert_code(2).assert_stderr(&[wanted]);
