@@ -143,6 +143,13 @@ impl CommandFailure {
         self
     }
 
+    /// Replaces the message.
+    #[must_use]
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {

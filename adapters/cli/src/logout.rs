@@ -34,8 +34,6 @@ pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
     }
     match outcome {
         Ok(_) => print(&format!("logged out of {shown}\n")),
-        Err(error) => Err(CommandFailure::from_authorization(&error, &url)
-            .with_context("the tokens are forgotten here, but not revoked")
-            .with_hint("they stay valid until they expire, unless the authorization server offers a way to revoke them")),
+        Err(error) => Err(CommandFailure::from_revocation(&error, &url)),
     }
 }

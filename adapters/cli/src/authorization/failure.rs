@@ -51,6 +51,15 @@ impl CommandFailure {
         };
         Self::new(exit, format!("not authorized: {error}")).with_hint(hint(error, url))
     }
+
+    /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.
+    pub(crate) fn from_revocation(error: &auth::Error, url: &Url) -> Self {
+        let hint =
+            "they stay valid until they expire, unless the authorization server offers a page to revoke them";
+        Self::from_authorization(error, url)
+            .with_message(format!("the tokens are forgotten here, but not revoked: {error}"))
+            .with_hint(hint)
+    }
 }
 
 /// Returns what to run after a failure.

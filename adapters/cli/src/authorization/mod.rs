@@ -57,7 +57,7 @@ pub(crate) fn for_command(
         return Ok(None);
     }
     if exposes_tokens(remote)? {
-        // Such a server may well ask for nothing. If it does ask, the hint of that failure says what to do.
+        // Such a server may well ask for nothing. If it does ask, its failure names `login`, which says what to allow.
         return if args.authorize { Err(cleartext_failure(&url)) } else { Ok(None) };
     }
     let store = ProbeStore::open(args.store.token_store.as_deref());
