@@ -179,6 +179,8 @@ mod diagnostic;
 #[cfg(feature = "crypto")]
 mod entropy;
 mod error;
+#[cfg(feature = "http")]
+pub mod fields;
 pub mod frame;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
@@ -199,6 +201,7 @@ pub mod pipe;
 mod raw;
 pub mod router;
 pub mod rpc;
+mod scope;
 #[cfg(feature = "crypto")]
 pub mod seal;
 pub mod server;
@@ -230,6 +233,7 @@ pub use outbox::Outbox;
 pub use raw::{InvalidJson, RawJson};
 pub use rpc::envelope::MalformedMessage;
 pub use rpc::{RequestId, RpcError};
+pub use scope::{ScopeError, Scopes};
 pub use tap::ChannelId;
 pub use time::{Anchor, Instant};
 pub use version::{Era, Version, VersionSet};

@@ -124,21 +124,27 @@ impl ClientRequest {
     }
 
     /// Adds a proof of possession, with the nonce that the server asked for last.
-    pub(super) fn dpop(mut self, key: Option<DpopKey>, nonce: Option<String>) -> Self {
+    pub(super) fn dpop(&mut self, key: Option<DpopKey>, nonce: Option<String>) {
         (self.dpop, self.nonce) = (key, nonce);
-        self
     }
 
     /// Adds a parameter.
-    pub(super) fn param(mut self, name: &'static str, value: impl Into<Secret>) -> Self {
-        self.params.push((name, value.into()));
+    #[inline(never)]
+    pub(super) fn param(&mut self, name: &'static str, value: Secret) -> &mut Self {
+        self.params.push((name, value));
         self
     }
 
+    /// Adds a parameter that is no secret.
+    #[inline(never)]
+    pub(super) fn text(&mut self, name: &'static str, value: &str) -> &mut Self {
+        self.param(name, value.into())
+    }
+
     /// Adds a parameter, if there is a value.
-    pub(super) fn optional(self, name: &'static str, value: Option<String>) -> Self {
+    pub(super) fn optional(&mut self, name: &'static str, value: Option<String>) -> &mut Self {
         match value {
-            Some(value) => self.param(name, value),
+            Some(value) => self.text(name, &value),
             None => self,
         }
     }
@@ -302,8 +308,9 @@ mod tests {
 
     fn request(auth: AuthMethod) -> ClientRequest {
         let url = Url::parse("https://as/token?x=1").expect("a URL");
-        ClientRequest::new(url, Client { id: "a b".into(), auth }, "https://as".into())
-            .param("grant_type", "refresh_token")
+        let mut request = ClientRequest::new(url, Client { id: "a b".into(), auth }, "https://as".into());
+        request.text("grant_type", "refresh_token");
+        request
     }
 
     fn sent(request: &mut ClientRequest) -> (Fields, String) {
@@ -344,7 +351,8 @@ mod tests {
     #[test]
     fn a_nonce_is_used_in_a_new_proof_twice_at_most() {
         let key = DpopKey { private: "k".into(), public: [0; 64] };
-        let mut request = request(AuthMethod::None).dpop(Some(key), None);
+        let mut request = request(AuthMethod::None);
+        request.dpop(Some(key), None);
         let (fields, _) = sent(&mut request);
         let first = value(&fields, "DPoP").expect("a proof");
         let ask = || {

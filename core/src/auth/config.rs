@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::client_request::AuthMethod;
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::Algorithm;
+use crate::meta;
+use crate::scope::Scopes;
 use crate::url::{Origin, Url, UrlError};
 
 /// How a client proves to an authorization server who it is (RFC 6749, 2.3).
@@ -381,8 +382,8 @@ impl Config {
     #[must_use]
     pub fn extensions(&self) -> &'static [&'static str] {
         match self.grant_type() {
-            GrantType::ClientCredentials => &["io.modelcontextprotocol/oauth-client-credentials"],
-            GrantType::Enterprise(_) => &["io.modelcontextprotocol/enterprise-managed-authorization"],
+            GrantType::ClientCredentials => &[meta::OAUTH_CLIENT_CREDENTIALS],
+            GrantType::Enterprise(_) => &[meta::ENTERPRISE_MANAGED_AUTHORIZATION],
             _ => &[],
         }
     }

@@ -5,9 +5,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::scope::Scopes;
 use crate::json::{MAX_DEPTH, Scanner};
 use crate::raw::RawJson;
+use crate::scope::Scopes;
 
 /// What is wrong with a document; it names the member and holds no secret.
 pub(super) type Defect = Cow<'static, str>;
@@ -24,6 +24,7 @@ pub(super) struct Document {
 
 impl Document {
     /// Parses a document; names may not be repeated.
+    #[inline(never)]
     pub(super) fn parse(text: &[u8]) -> Result<Self, Defect> {
         let json = RawJson::new(text.to_vec()).map_err(|_| Cow::Borrowed("it is not valid JSON"))?;
         if !json.is_object() {
@@ -36,17 +37,20 @@ impl Document {
         Ok(Self { json })
     }
 
+    #[inline(never)]
     fn member(&self, name: &str) -> Option<RawJson> {
         self.json.member(name).filter(|value| value.as_bytes() != b"null")
     }
 
     /// Returns a string, if the member is there.
+    #[inline(never)]
     pub(super) fn string(&self, name: &str) -> Result<Option<String>, Defect> {
         let Some(value) = self.member(name) else { return Ok(None) };
         value.string().map(Some).ok_or_else(|| format!("`{name}` is not a string").into())
     }
 
     /// Returns a string that must be there and not be empty.
+    #[inline(never)]
     pub(super) fn required_string(&self, name: &str) -> Result<String, Defect> {
         match self.string(name)? {
             Some(value) if !value.is_empty() => Ok(value),
@@ -55,6 +59,7 @@ impl Document {
     }
 
     /// Returns an array of strings, if the member is there.
+    #[inline(never)]
     pub(super) fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Defect> {
         let Some(value) = self.member(name) else { return Ok(None) };
         let strings: Option<Vec<String>> = value
@@ -65,6 +70,7 @@ impl Document {
     }
 
     /// Returns a boolean; an absent one is false.
+    #[inline(never)]
     pub(super) fn boolean(&self, name: &str) -> Result<bool, Defect> {
         match self.member(name).as_ref().map(RawJson::as_str) {
             Some("true") => Ok(true),
@@ -74,6 +80,7 @@ impl Document {
     }
 
     /// Returns a number of seconds, if the member is there. Some servers write it as a string.
+    #[inline(never)]
     pub(super) fn seconds(&self, name: &str) -> Result<Option<u64>, Defect> {
         let Some(value) = self.member(name) else { return Ok(None) };
         let text = value.string();
@@ -92,11 +99,8 @@ impl Document {
     /// Returns an array of scopes, if the member is there.
     pub(super) fn scopes(&self, name: &str) -> Result<Option<Scopes>, Defect> {
         let Some(list) = self.strings(name)? else { return Ok(None) };
-        let mut scopes = Scopes::new();
-        for scope in &list {
-            scopes.add(scope).map_err(|why| Cow::Owned(format!("`{name}`: {why}")))?;
-        }
-        Ok(Some(scopes))
+        let scopes = Scopes::try_collect(list.iter().map(|scope| &**scope));
+        scopes.map(Some).map_err(|why| format!("`{name}`: {why}").into())
     }
 }
 

@@ -15,6 +15,7 @@ impl Form {
     }
 
     /// Adds a parameter.
+    #[inline(never)]
     pub(super) fn push(&mut self, name: &str, value: &str) {
         if !self.text.is_empty() {
             self.text.push('&');
@@ -31,6 +32,7 @@ impl Form {
 }
 
 /// Appends `text` in the encoding of a form: a space becomes `+`.
+#[inline(never)]
 pub(super) fn encode(out: &mut String, text: &str) {
     const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');

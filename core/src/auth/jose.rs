@@ -10,6 +10,7 @@ use super::signing::Algorithm;
 use crate::json::write_str;
 
 /// Returns the Base64url text of `bytes`, without padding (RFC 7515, 2).
+#[inline(never)]
 pub(crate) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
@@ -29,6 +30,7 @@ impl JsonObject {
         Self { text: alloc::vec![b'{'] }
     }
 
+    #[inline(never)]
     fn name(&mut self, name: &str) {
         if self.text.len() > 1 {
             self.text.push(b',');
@@ -38,6 +40,7 @@ impl JsonObject {
     }
 
     /// Adds a member with a string.
+    #[inline(never)]
     pub(super) fn string(&mut self, name: &str, value: &str) -> &mut Self {
         self.name(name);
         write_str(&mut self.text, value);
@@ -45,6 +48,7 @@ impl JsonObject {
     }
 
     /// Adds a member with a string, if there is one.
+    #[inline(never)]
     pub(super) fn optional(&mut self, name: &str, value: Option<&str>) -> &mut Self {
         match value {
             Some(value) => self.string(name, value),
@@ -53,6 +57,7 @@ impl JsonObject {
     }
 
     /// Adds a member with a number.
+    #[inline(never)]
     pub(super) fn number(&mut self, name: &str, value: u64) -> &mut Self {
         self.raw(name, itoa::Buffer::new().format(value))
     }
@@ -72,6 +77,7 @@ impl JsonObject {
     }
 
     /// Adds a member whose value is JSON text.
+    #[inline(never)]
     pub(super) fn raw(&mut self, name: &str, json: &str) -> &mut Self {
         self.name(name);
         self.text.extend_from_slice(json.as_bytes());

@@ -20,6 +20,7 @@ pub(super) fn path(url: &Url) -> &str {
 }
 
 /// Returns a URL without its query: the value of `htu`, and the name of a server in errors.
+#[inline(never)]
 pub(crate) fn without_query(url: &Url) -> String {
     format!("{}{}", url.origin(), path(url))
 }
@@ -27,6 +28,7 @@ pub(crate) fn without_query(url: &Url) -> String {
 /// Returns the identifier of an MCP server for the `resource` parameter, if its metadata names none (AUTH-044).
 ///
 /// Scheme and host are in lower case; the query and the slash of an empty path are dropped.
+#[inline(never)]
 pub(super) fn canonical(server: &Url) -> String {
     match path(server) {
         "/" => format!("{}", server.origin()),
@@ -93,6 +95,7 @@ pub(super) struct UrlPolicy<'a> {
 
 impl UrlPolicy<'_> {
     /// Parses a URL that another party named, and checks it (SEC-011, SEC-014, SEC-016, AUTH-061).
+    #[inline(never)]
     pub(super) fn parse(&self, what: &str, text: &str) -> Result<Url, Defect> {
         let url = Url::parse(text).map_err(|why| Cow::Owned(format!("`{what}`: {why}")))?;
         self.check(what, &url)?;
@@ -100,6 +103,7 @@ impl UrlPolicy<'_> {
     }
 
     /// Checks a URL: `https`, or `http` on the loopback interface if the MCP server is there, too.
+    #[inline(never)]
     pub(super) fn check(&self, what: &str, url: &Url) -> Result<(), Defect> {
         let origin = url.origin();
         if self.http_hosts.iter().any(|host| **host == *origin.host) {

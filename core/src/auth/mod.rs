@@ -12,7 +12,6 @@ mod network;
 mod record;
 mod request;
 mod resource_metadata;
-mod scope;
 mod search;
 mod secret;
 mod server_metadata;
@@ -20,6 +19,7 @@ mod signing;
 mod token;
 
 pub use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
+pub use crate::scope::{ScopeError, Scopes};
 pub use client_metadata::{ClientMetadata, ClientMetadataError};
 pub(crate) use client_request::is_nonce;
 pub use config::{
@@ -31,7 +31,6 @@ pub(crate) use locations::without_query as proof_url;
 pub use network::Network;
 pub use record::{Registration, TokenRecord};
 pub use request::{Fetch, FetchId, FetchPolicy, FetchResponse};
-pub use scope::{ScopeError, Scopes};
 pub use secret::Secret;
 pub use signing::{Algorithm, DpopKey, SignRequest, Signature, SigningKey};
 pub use token::AccessToken;

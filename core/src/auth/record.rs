@@ -4,15 +4,13 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
 use super::document::{Defect, Document};
-use super::jose::{JsonObject, base64url};
+use super::jose::JsonObject;
 use super::locations;
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::DpopKey;
+use super::token;
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// Version of the stored form.
@@ -96,6 +94,10 @@ impl TokenRecord {
                 .map_err(|why| format!("`{name}`: {why}").into())
         };
         let secret = |name: &str| Ok::<_, Defect>(document.string(name)?.map(Secret::from));
+        let access_token = document.required_string("access_token")?;
+        if !token::is_access_token(&access_token) {
+            return Err("`access_token` has characters that no token may have".into());
+        }
         Ok(Self {
             resource: document.required_string("resource")?,
             issuer: document.required_string("issuer")?,
@@ -108,7 +110,7 @@ impl TokenRecord {
             revocation_endpoint: document.string("revocation_endpoint")?,
             requested: scopes("requested")?,
             granted: scopes("granted")?,
-            access_token: document.required_string("access_token")?.into(),
+            access_token: access_token.into(),
             dpop: read_key(&document)?,
             refresh_token: secret("refresh_token")?,
             issued_at: document.seconds("issued_at")?.unwrap_or(0),
@@ -126,10 +128,10 @@ impl TokenRecord {
         out.optional("client_secret", self.client_secret.as_ref().map(Secret::expose));
         out.string("token_endpoint", &self.token_endpoint);
         out.optional("revocation_endpoint", self.revocation_endpoint.as_deref());
-        out.string("requested", &self.requested.to_text()).string("granted", &self.granted.to_text());
+        out.string("requested", self.requested.as_str()).string("granted", self.granted.as_str());
         out.string("access_token", self.access_token.expose());
         if let Some(key) = &self.dpop {
-            out.string("dpop_private", key.private.expose()).string("dpop_public", &base64url(&key.public));
+            out.string("dpop_private", key.private.expose()).string("dpop_public", &hex(&key.public));
         }
         out.optional("refresh_token", self.refresh_token.as_ref().map(Secret::expose));
         out.number("issued_at", self.issued_at);
@@ -251,11 +253,30 @@ fn read_key(document: &Document) -> Result<Option<DpopKey>, Defect> {
     else {
         return Ok(None);
     };
-    let public = URL_SAFE_NO_PAD.decode(public).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
-    match public {
+    match from_hex(&public) {
         Some(public) => Ok(Some(DpopKey { private: private.into(), public })),
         None => Err("`dpop_public` is not a key".into()),
     }
+}
+
+/// Returns bytes in hexadecimal: a decoder of Base64 would be larger than all of this module.
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; 64]> {
+    let mut key = [0; 64];
+    if text.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digits = core::str::from_utf8(pair).ok()?;
+        *byte = digits
+            .chars()
+            .try_fold(0, |byte, digit| Some(byte << 4 | u8::try_from(digit.to_digit(16)?).ok()?))?;
+    }
+    Some(key)
 }
 
 /// Returns a URL as it is stored.
@@ -303,6 +324,25 @@ mod tests {
             expires_at: Some(3),
         };
         assert_eq!(ClientRecord::parse(&client.to_secret()), Ok(client));
+    }
+
+    #[test]
+    fn a_stored_token_that_no_field_may_hold_is_refused() {
+        for token in ["t\\r\\nX: y", "t t", "t\u{e9}"] {
+            let text = record().to_secret().expose().replace("ts3cret", token);
+            let why = TokenRecord::parse(&text.into()).expect_err(token);
+            assert!(why.contains("`access_token`"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused() {
+        let stored = record().to_secret();
+        for (good, bad) in [("0909", "09"), ("0909", "0g09"), ("0909", "é09"), ("0909", "+909")] {
+            let text = stored.expose().replacen(good, bad, 1);
+            let why = TokenRecord::parse(&text.into()).expect_err(bad);
+            assert!(why.contains("dpop_public"), "{why}");
+        }
     }
 
     #[test]

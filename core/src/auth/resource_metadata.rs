@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::document::{Defect, Document};
 use super::locations;
-use super::scope::Scopes;
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// Largest number of authorization servers that are considered.
@@ -73,7 +73,7 @@ mod tests {
         .expect("metadata");
         assert_eq!(found.resource, "https://h");
         assert_eq!(found.authorization_servers, ["https://a", "https://b/t"]);
-        assert_eq!(found.scopes.expect("scopes").to_text(), "x y");
+        assert_eq!(found.scopes.expect("scopes").as_str(), "x y");
         for (body, member) in [
             (r#"{"authorization_servers":["https://a"]}"#, "`resource`"),
             (r#"{"resource":"https://evil/mcp","authorization_servers":["https://a"]}"#, "`resource`"),

@@ -23,12 +23,14 @@ impl Secret {
 }
 
 impl From<String> for Secret {
+    #[inline(never)]
     fn from(text: String) -> Self {
         Self::new(text)
     }
 }
 
 impl From<&str> for Secret {
+    #[inline(never)]
     fn from(text: &str) -> Self {
         Self::new(text)
     }

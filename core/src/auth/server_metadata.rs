@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::document::{Defect, Document};
 use super::locations::UrlPolicy;
-use super::scope::Scopes;
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// The metadata of an authorization server, as far as a client uses it. Every URL has passed the policy.
@@ -57,11 +57,8 @@ impl ServerMetadata {
         let lists = |list: Option<&Vec<String>>, value: &str| {
             list.is_some_and(|list| list.iter().any(|other| other == value))
         };
-        let mut scopes = Scopes::new();
-        for scope in strings("scopes_supported")?.iter().flatten() {
-            // Only a known scope is looked for here; the others may be anything.
-            let _ = scopes.add(scope);
-        }
+        // Only a known scope is looked for here; the others may be anything.
+        let scopes = strings("scopes_supported")?.iter().flatten().collect();
         Ok(Self {
             issuer: issuer.to_owned(),
             authorization_endpoint: endpoint("authorization_endpoint")?,

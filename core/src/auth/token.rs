@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 
 use super::document::Document;
 use super::request::FetchResponse;
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::authorization::{ErrorKind, clipped};
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// An access token for one MCP server.
@@ -52,8 +52,7 @@ impl TokenResponse {
     pub(super) fn parse(body: &[u8], expected: Expected) -> Result<Self, ErrorKind> {
         let document = Document::parse(body).map_err(ErrorKind::Invalid)?;
         let token = document.required_string("access_token").map_err(ErrorKind::Invalid)?;
-        // A token goes into a field of each request: RFC 6750, 2.1 has no character outside of this range.
-        if !token.bytes().all(|b| b.is_ascii_graphic()) {
+        if !is_access_token(&token) {
             return Err(ErrorKind::Invalid("`access_token` has characters that no token may have".into()));
         }
         let kind = document.required_string("token_type").map_err(ErrorKind::Invalid)?;
@@ -104,6 +103,11 @@ pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
     }
 }
 
+/// Returns whether a text may go into a field of each request: RFC 6750, 2.1 has no other characters.
+pub(super) fn is_access_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
 /// Returns whether an authorization server does not know the client (RFC 6749, 5.2).
 pub(super) fn is_client_unknown(kind: &ErrorKind) -> bool {
     matches!(kind, ErrorKind::Refused { code, .. } if &**code == "invalid_client")
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!(found.access_token.expose(), "t");
         assert!(!found.is_dpop);
         assert_eq!(found.expires_in, Some(60));
-        assert_eq!(found.scopes.expect("scopes").to_text(), "a b");
+        assert_eq!(found.scopes.expect("scopes").as_str(), "a b");
         for body in [
             r#"{"token_type":"Bearer"}"#,
             r#"{"access_token":"","token_type":"Bearer"}"#,

@@ -4,6 +4,10 @@
 //! revisions and how the input is cut. The rest is the input of a peer or a list of operations. An input that finds an
 //! error therefore reproduces it.
 
+#[cfg(feature = "auth")]
+mod auth;
+#[cfg(feature = "auth")]
+mod auth_run;
 #[cfg(feature = "http")]
 mod challenge;
 mod client_pipe;
@@ -38,6 +42,8 @@ mod tests;
 mod url;
 mod wire;
 
+#[cfg(feature = "auth")]
+pub use auth::{auth_challenge, auth_document, auth_flow, auth_record, auth_redirect, auth_token};
 #[cfg(feature = "http")]
 pub use challenge::challenge;
 pub use client_pipe::client_pipe;

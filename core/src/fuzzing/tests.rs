@@ -161,6 +161,42 @@ fn media_types_target_accepts_seeds_and_noise() {
     run("media_types", super::media_types);
 }
 
+#[cfg(feature = "auth")]
+#[test]
+fn auth_challenge_target_accepts_seeds_and_noise() {
+    run("auth_challenge", super::auth_challenge);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn auth_document_target_accepts_seeds_and_noise() {
+    run("auth_document", super::auth_document);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn auth_redirect_target_accepts_seeds_and_noise() {
+    run("auth_redirect", super::auth_redirect);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn auth_token_target_accepts_seeds_and_noise() {
+    run("auth_token", super::auth_token);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn auth_record_target_accepts_seeds_and_noise() {
+    run("auth_record", super::auth_record);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn auth_flow_target_accepts_seeds_and_noise() {
+    run("auth_flow", super::auth_flow);
+}
+
 #[test]
 fn form_target_accepts_seeds_and_noise() {
     run("form", super::form);

@@ -1,8 +1,6 @@
 //! The party for which a request acts, and its scopes.
 
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,73 +9,7 @@ use core::time::Duration;
 use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-
-/// A set of scopes, in the order in which they were added (RFC 6749, 3.3).
-///
-/// ```
-/// use mcp_proto::server::Scopes;
-/// let scopes = Scopes::parse("files:read files:write files:read");
-/// assert!(scopes.contains("files:write") && !scopes.contains("files"));
-/// assert_eq!(scopes.as_str(), "files:read files:write");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(Box<str>);
-
-impl Scopes {
-    /// Reads scopes that are separated by spaces. What is not a scope token is left out.
-    #[must_use]
-    pub fn parse(text: &str) -> Self {
-        text.split(' ').collect()
-    }
-
-    /// Returns whether a text is a scope token: printable ASCII without spaces, quotes and backslashes.
-    #[must_use]
-    pub fn is_token(text: &str) -> bool {
-        !text.is_empty() && text.bytes().all(|b| matches!(b, b'!' | b'#'..=b'[' | b']'..=b'~'))
-    }
-
-    /// Returns the scopes, separated by spaces.
-    #[must_use]
-    pub const fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the scopes one by one.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.split(' ').filter(|scope| !scope.is_empty())
-    }
-
-    /// Returns whether a scope is among them, letter by letter.
-    #[must_use]
-    pub fn contains(&self, scope: &str) -> bool {
-        !scope.is_empty()
-            && (*self.0 == *scope
-                || self.0.as_bytes().split(|b| *b == b' ').any(|own| own == scope.as_bytes()))
-    }
-
-    /// Returns whether there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// Collects scopes. Repeated ones and what is not a scope token are left out.
-impl<S: AsRef<str>> FromIterator<S> for Scopes {
-    fn from_iter<I: IntoIterator<Item = S>>(scopes: I) -> Self {
-        let mut text = String::new();
-        for scope in scopes {
-            let scope = scope.as_ref();
-            if Self::is_token(scope) && !text.split(' ').any(|own| own == scope) {
-                if !text.is_empty() {
-                    text.push(' ');
-                }
-                text.push_str(scope);
-            }
-        }
-        Self(text.into())
-    }
-}
+use crate::scope::Scopes;
 
 /// The meaning of a valid access token: for whom its bearer acts, and what it may do.
 ///
@@ -106,7 +38,7 @@ impl Identity {
     /// Sets the scopes that were granted, separated by spaces.
     #[must_use]
     pub fn scopes(mut self, scopes: &str) -> Self {
-        self.scopes = Scopes::parse(scopes);
+        self.scopes = scopes.split(' ').collect();
         self
     }
 
@@ -246,26 +178,18 @@ fn insufficient_scope(scopes: &Scopes) -> RpcError {
     data.extend_from_slice(b"]}");
     let message = format!("insufficient scope: the token has to have `{}`", scopes.as_str());
     let error = RpcError::invalid_request(message).with_data(RawJson::trusted(data.into()));
-    RpcError { required_scopes: Some(scopes.0.clone()), ..error }
+    RpcError { required_scopes: Some(scopes.as_str().into()), ..error }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn scopes_hold_scope_tokens_only() {
-        let scopes = Scopes::parse(" a  b\"c d\\e a \u{e9} x\ny [z] ");
-        assert_eq!(scopes.as_str(), "a [z]");
-        assert_eq!(scopes.iter().collect::<Vec<_>>(), ["a", "[z]"]);
-        assert!(!scopes.contains("") && Scopes::parse("").is_empty());
-    }
-
     // covers: AUTH-055, AUTH-056
     #[test]
     fn broader_scope_satisfies_and_refusal_names_all_scopes() {
         let policy = ScopePolicy {
-            required: Scopes::parse("base"),
+            required: ["base"].into_iter().collect(),
             implies: Some(Arc::new(|broad, narrow| {
                 narrow.strip_prefix(broad).is_some_and(|rest| rest.starts_with(':'))
             })),

@@ -39,10 +39,11 @@ mod subscriptions;
 #[cfg(all(test, feature = "exchanges"))]
 mod sums_tests;
 
+pub use crate::scope::Scopes;
 pub(crate) use arguments::read_arguments;
 #[cfg(feature = "http")]
 pub(crate) use authorization::ScopePolicy;
-pub use authorization::{Authorization, Identity, Scopes};
+pub use authorization::{Authorization, Identity};
 pub use config::Config;
 pub use custom_method::CustomMethod;
 pub use engine::Engine;

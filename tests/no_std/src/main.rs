@@ -71,6 +71,8 @@ extern "C" fn _start() -> ! {
     client();
     #[cfg(feature = "crypto")]
     crypto();
+    #[cfg(feature = "authorize")]
+    authorize();
     loop {
         core::hint::spin_loop();
     }
@@ -92,7 +94,7 @@ fn crypto() {
 }
 
 /// Returns bytes that are opaque to the compiler.
-#[cfg(any(feature = "server", feature = "router", feature = "client"))]
+#[cfg(any(feature = "server", feature = "router", feature = "client", feature = "authorize"))]
 fn receive() -> &'static [u8] {
     black_box(b"")
 }
@@ -263,4 +265,83 @@ fn client() {
     client.consume(sent);
     client.handle_timeout(now);
     black_box(client.poll_timeout());
+}
+
+/// Authorizes with a configuration that is opaque to the compiler, so that each grant is linked.
+#[cfg(feature = "authorize")]
+fn authorize() {
+    use alloc::sync::Arc;
+    use mcp_proto::auth::{
+        AssertionRequest, ClientAuth, ClientCredentials, Config, DpopKey, Event, FetchFailure, FetchResponse,
+        Flow, GrantType, IdentityProvider, Secret, Trigger,
+    };
+    use mcp_proto::http::client::Url;
+    use mcp_proto::{Anchor, AuthChallenge, Entropy, Instant};
+
+    let now = Instant::from_micros(black_box(0));
+    let Ok(server) = Url::parse(black_box("https://h/mcp")) else { return };
+    let mut config = Config::new("device");
+    let credentials = ClientCredentials::new(black_box("c"), ClientAuth::Secret(black_box("s").into()));
+    match black_box(0) {
+        0 => config = config.grant(GrantType::DeviceCode),
+        1 => config = config.grant(GrantType::ClientCredentials).credentials(credentials.clone()),
+        2 => {
+            let Ok(provider) = IdentityProvider::new(black_box("https://idp"), credentials.clone()) else {
+                return;
+            };
+            config = config.grant(GrantType::Enterprise(provider));
+        }
+        3 => config = config.grant(GrantType::Assertion),
+        _ => {}
+    }
+    let challenges = alloc::vec![AuthChallenge::new(black_box("Bearer").into())];
+    let rejected = Secret::from(black_box("t"));
+    let trigger = match black_box(0) {
+        0 => Trigger::Connect,
+        1 => Trigger::Unauthorized { challenges, rejected: Some(rejected) },
+        2 => Trigger::InsufficientScope { challenges, rejected },
+        3 => Trigger::LogIn { challenges },
+        _ => Trigger::LogOut,
+    };
+    let clock = Anchor::new(Instant::ZERO, black_box(0));
+    let entropy = Entropy::new(black_box([7; 32]), 1);
+    let mut flow = Flow::new(Arc::new(config), server, trigger, clock, now, entropy);
+    while let Some(event) = flow.poll_event(now) {
+        match event {
+            Event::Fetch(fetch) => {
+                black_box(&fetch.body);
+                let response = FetchResponse { body: receive().into(), ..FetchResponse::default() };
+                match black_box(true) {
+                    true => flow.handle_response(now, fetch.id, response),
+                    false => flow.handle_fetch_failure(now, fetch.id, FetchFailure::TimedOut),
+                }
+            }
+            Event::Load { .. } | Event::Lock { .. } => flow.handle_loaded(now, Some(&black_box("{}").into())),
+            Event::Save { .. } => flow.handle_saved(now),
+            Event::ChooseServer { .. } => flow.choose(now, black_box(0)),
+            Event::NeedClient { .. } => flow.set_client(now, &credentials),
+            Event::NeedRedirectUri { .. } => flow.set_redirect_uri(now, black_box("http://127.0.0.1:1/")),
+            Event::CreateKey => {
+                flow.handle_key(now, DpopKey { private: black_box("k").into(), public: black_box([0; 64]) });
+            }
+            Event::Sign(_) => flow.handle_signature(now, &black_box([0; 64]).into()),
+            Event::OpenBrowser { url } => {
+                black_box(url.target());
+                black_box(flow.handle_redirect(now, black_box("code=c")));
+            }
+            Event::NeedAssertion(request) => {
+                black_box(matches!(request, AssertionRequest::IdToken));
+                flow.handle_assertion(now, Secret::from(black_box("a")));
+            }
+            Event::Authorized(token) => {
+                black_box(token.token.expose());
+            }
+            Event::Failed(error) => {
+                black_box(alloc::format!("{error}"));
+            }
+            _ => {}
+        }
+    }
+    black_box(flow.poll_timeout());
+    flow.handle_timeout(now);
 }

@@ -124,9 +124,8 @@ fn a_late_answer_to_an_earlier_poll_counts_for_nothing() {
         }
     }
     assert_ne!(polls[0], polls[1]);
-    let mut late = FetchResponse::default();
-    late.status = 200;
-    late.body = br#"{"access_token":"late","token_type":"Bearer"}"#.to_vec();
+    let body = br#"{"access_token":"late","token_type":"Bearer"}"#.to_vec();
+    let late = FetchResponse { status: 200, body, ..FetchResponse::default() };
     flow.handle_response(world.now, polls[0], late);
     assert!(flow.poll_event(world.now).is_none() && world.record().is_none());
 }

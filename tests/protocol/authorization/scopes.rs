@@ -105,7 +105,7 @@ fn a_step_up_that_was_not_granted_is_not_repeated() {
     world.issuer().granted = Some("read".into());
     world.challenged(&config(), &[("scope", "read")]).token();
     let token = world.insufficient_scope(&config(), "write").token();
-    assert_eq!(token.scopes.to_text(), "read", "the server granted less");
+    assert_eq!(token.scopes.as_str(), "read", "the server granted less");
     assert_eq!(world.insufficient_scope(&config(), "write").error().kind(), &ErrorKind::InsufficientScope);
 }
 

@@ -74,7 +74,7 @@ fn missing_or_denied_token_gets_a_challenge() {
         ),
         (
             "bearer weak",
-            Denial::InsufficientScope(Scopes::parse("mcp:basic mcp:write")),
+            Denial::InsufficientScope(Scopes::parse("mcp:basic mcp:write").expect("scopes")),
             403,
             "error=\"insufficient_scope\", scope=\"mcp:basic mcp:write\"",
         ),

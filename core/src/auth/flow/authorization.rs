@@ -1,5 +1,6 @@
 //! The authorization code: the request in the browser, and the redirect that comes back.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -9,7 +10,6 @@ use super::super::client_request::ClientRequest;
 use super::super::config::{DpopMode, GrantType};
 use super::super::form::{self, Form};
 use super::super::jose;
-use super::super::scope::OFFLINE_ACCESS;
 use super::super::secret::Secret;
 use super::super::signing::DpopKey;
 use super::super::token::refused;
@@ -17,6 +17,7 @@ use super::facts::{Facts, is_dpop};
 use super::{Event, Flow, Purpose, RedirectOutcome, State, owned};
 use crate::Instant;
 use crate::error::authorization::{ErrorKind, Step};
+use crate::scope::OFFLINE_ACCESS;
 use crate::url::Url;
 
 /// Length of the longest query of a redirect, in bytes; a longer one counts as foreign.
@@ -112,23 +113,22 @@ impl Flow {
     /// Redeems a code for tokens (AUTH-040, AUTH-043).
     fn redeem(&mut self, code: &str, verifier: Secret) {
         let redirect_uri = self.facts.redirect_uri.clone().unwrap_or_default();
-        let Some(request) = self.token_request(Step::Token) else { return };
-        let request = request
-            .param("grant_type", "authorization_code")
-            .param("code", code)
-            .param("redirect_uri", redirect_uri)
-            .param("code_verifier", verifier)
-            .param("resource", self.facts.audience());
+        let Some(mut request) = self.token_request(Step::Token, "authorization_code") else { return };
+        request.text("redirect_uri", &redirect_uri).text("code", code).param("code_verifier", verifier);
         self.request(request, Purpose::Tokens(Step::Token));
     }
 
-    /// Starts a request to the token endpoint; `None` if there is none and the flow ended.
-    pub(super) fn token_request(&mut self, step: Step) -> Option<ClientRequest> {
+    /// Starts a request to the token endpoint for the MCP server (AUTH-043); `None` if there is none and the flow ended.
+    #[inline(never)]
+    pub(super) fn token_request(&mut self, step: Step, grant: &str) -> Option<Box<ClientRequest>> {
         let found = self.facts.issuer.as_ref().zip(self.facts.client.as_ref());
         let found = found.and_then(|(issuer, client)| Some((issuer.token_endpoint.clone()?, issuer, client)));
         match found {
             Some((endpoint, issuer, client)) => {
-                Some(ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone()))
+                let client = client.client.clone();
+                let mut request = Box::new(ClientRequest::new(endpoint, client, issuer.issuer.clone()));
+                request.text("grant_type", grant).text("resource", &self.facts.audience());
+                Some(request)
             }
             None => {
                 self.unsupported(step, "`token_endpoint` is missing", "RFC 8414, 2");
@@ -169,7 +169,7 @@ impl Facts {
         query.push("state", state);
         query.push("resource", &self.audience());
         if !self.scopes.is_empty() {
-            query.push("scope", &self.scopes.to_text());
+            query.push("scope", self.scopes.as_str());
         }
         if self.scopes.contains(OFFLINE_ACCESS) {
             // OpenID Connect Core, 11: without consent the scope is ignored.

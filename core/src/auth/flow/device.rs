@@ -1,5 +1,6 @@
 //! The device flow: a user authorizes on another device (RFC 8628).
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -36,10 +37,9 @@ impl Flow {
             let why = "`device_authorization_endpoint` is missing";
             return self.unsupported(Step::DeviceAuthorization, why, "RFC 8628, 4");
         };
-        let request = super::ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone())
-            .optional("scope", self.facts.scope_param())
-            .param("resource", self.facts.audience());
-        self.request(request, Purpose::Device);
+        let mut request = super::ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone());
+        request.optional("scope", self.facts.scope_param()).text("resource", &self.facts.audience());
+        self.request(Box::new(request), Purpose::Device);
     }
 
     pub(super) fn device_authorized(&mut self, response: &FetchResponse) {
@@ -70,11 +70,9 @@ impl Flow {
     }
 
     pub(super) fn poll_device(&mut self, poll: DevicePoll) {
-        let Some(request) = self.token_request(Step::Token) else { return };
-        let request = request
-            .param("grant_type", "urn:ietf:params:oauth:grant-type:device_code")
-            .param("device_code", poll.device_code.clone())
-            .param("resource", self.facts.audience());
+        let grant = "urn:ietf:params:oauth:grant-type:device_code";
+        let Some(mut request) = self.token_request(Step::Token, grant) else { return };
+        request.param("device_code", poll.device_code.clone());
         self.request(request, Purpose::DevicePoll(poll));
     }
 

@@ -1,6 +1,7 @@
 //! Discovery: the metadata of the MCP server, the choice of an authorization server, and its metadata.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -9,13 +10,14 @@ use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
 use super::super::record::Registration;
 use super::super::resource_metadata::ResourceMetadata;
-use super::super::scope::Scopes;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;
 use super::facts::Facts;
 use super::{Event, Flow, SearchTarget, State};
 use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::fields::PROTOCOL_VERSION;
 use crate::head::Fields;
+use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::url::Url;
 
 /// The revision whose servers are their own authorization servers.
@@ -39,19 +41,19 @@ impl Flow {
         match search {
             Some(search) => {
                 let url = search.url().clone();
-                self.continue_search(search, target, SearchStep::Fetch(url));
+                self.continue_search(Box::new(search), target, SearchStep::Fetch(url));
             }
             None => self.invalid(Step::ServerMetadata, "its URL is too long", ""),
         }
     }
 
-    pub(super) fn continue_search(&mut self, search: Search, target: SearchTarget, step: SearchStep) {
+    pub(super) fn continue_search(&mut self, search: Box<Search>, target: SearchTarget, step: SearchStep) {
         match step {
             SearchStep::Fetch(url) => {
                 let mut fields = Fields::new();
                 fields.push("Accept", b"application/json");
                 if matches!(target, SearchTarget::Server { is_legacy: true, .. }) {
-                    fields.push("MCP-Protocol-Version", LEGACY_VERSION); // AUTH-015
+                    fields.push(PROTOCOL_VERSION, LEGACY_VERSION); // AUTH-015
                 }
                 let is_trusted = matches!(target, SearchTarget::Provider { .. });
                 let step = match target {
@@ -69,7 +71,7 @@ impl Flow {
         }
     }
 
-    fn document_found(&mut self, mut search: Search, target: SearchTarget, body: &[u8]) {
+    fn document_found(&mut self, mut search: Box<Search>, target: SearchTarget, body: &[u8]) {
         let parsed = match &target {
             SearchTarget::Resource => match ResourceMetadata::parse(body, &self.facts.server) {
                 Ok(resource) => return self.choose_server(resource),
@@ -275,9 +277,7 @@ impl Facts {
         let mut scopes = match (&self.config.scopes, challenged) {
             (Some(chosen), Some(challenged)) if is_step_up => {
                 // Those of the challenge come first: a full set would otherwise lose them, and be refused for ever.
-                let mut scopes = challenged;
-                scopes.unite(chosen);
-                scopes
+                challenged.union(chosen)
             }
             (Some(chosen), _) => chosen.clone(),
             (None, Some(challenged)) => challenged,
@@ -289,15 +289,14 @@ impl Facts {
             if issuer.is_some_and(|issuer| issuer.issuer == record.issuer)
                 && !matches!(self.trigger, super::Trigger::LogIn { .. })
             {
-                scopes.unite(&record.requested);
+                scopes = scopes.union(&record.requested);
             }
         }
-        let offers_offline =
-            issuer.is_some_and(|issuer| issuer.scopes.contains(super::super::scope::OFFLINE_ACCESS));
+        let offers_offline = issuer.is_some_and(|issuer| issuer.scopes.contains(OFFLINE_ACCESS));
         // Alone it would replace the scopes that the server grants to a request without any.
         if self.config.offline_access && self.needs_user() && offers_offline && !scopes.is_empty() {
             // It is a wish: a full set goes without it.
-            let _ = scopes.add(super::super::scope::OFFLINE_ACCESS);
+            scopes = scopes.union(&core::iter::once(OFFLINE_ACCESS).collect());
         }
         self.scopes = scopes;
         Ok(())

@@ -9,13 +9,13 @@ use super::super::config::{Config, GrantType};
 use super::super::locations::{self, UrlPolicy};
 use super::super::record::{Registration, TokenRecord};
 use super::super::resource_metadata::ResourceMetadata;
-use super::super::scope::Scopes;
 use super::super::secret::Secret;
 use super::super::server_metadata::ServerMetadata;
 use super::super::signing::DpopKey;
 use super::{SearchTarget, Trigger};
 use crate::error::AuthChallenge;
 use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::scope::Scopes;
 use crate::url::Url;
 
 /// The knowledge of a flow. It decides nothing about the order of steps.
@@ -46,7 +46,7 @@ pub(super) struct Registered {
 }
 
 impl Facts {
-    pub(super) const fn new(config: Arc<Config>, server: Url, trigger: Trigger) -> Self {
+    pub(super) fn new(config: Arc<Config>, server: Url, trigger: Trigger) -> Self {
         Self {
             config,
             server,

@@ -13,6 +13,7 @@ pub use authorization::redirect_query;
 pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 
 use alloc::borrow::{Cow, ToOwned as _};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -74,7 +75,7 @@ enum State {
     LoadingRecord,
     LockingRecord,
     Searching {
-        search: Search,
+        search: Box<Search>,
         target: SearchTarget,
         fetch: FetchId,
     },
@@ -98,14 +99,25 @@ enum State {
     },
     AwaitingAssertion,
     Requesting {
-        request: ClientRequest,
+        request: Box<ClientRequest>,
         purpose: Purpose,
         fetch: Option<FetchId>,
     },
     WaitingToPoll(DevicePoll),
-    SavingTokens(TokenRecord),
+    SavingTokens(Box<TokenRecord>),
     RemovingTokens(AfterRemoval),
     Ended,
+}
+
+impl State {
+    /// Returns the id of the request that is open.
+    const fn open_fetch(&self) -> Option<FetchId> {
+        match self {
+            Self::Searching { fetch, .. } | Self::Registering { fetch, .. } => Some(*fetch),
+            Self::Requesting { fetch, .. } => *fetch,
+            _ => None,
+        }
+    }
 }
 
 /// The document that a search is for.
@@ -210,7 +222,7 @@ impl Flow {
     /// Takes the response to a request.
     pub fn handle_response(&mut self, now: Instant, fetch: FetchId, response: FetchResponse) {
         self.tick(now);
-        if self.open_fetch() != Some(fetch) {
+        if self.state.open_fetch() != Some(fetch) {
             return;
         }
         self.deadline = None;
@@ -225,7 +237,9 @@ impl Flow {
             State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
-                RequestOutcome::Success(response) => self.request_succeeded(request, &purpose, &response),
+                RequestOutcome::Success(response) => {
+                    self.request_succeeded(&mut request, &purpose, &response)
+                }
                 RequestOutcome::Refused(kind) => {
                     self.keep_nonce(&mut request, &purpose);
                     self.request_refused(&request, purpose, kind);
@@ -238,7 +252,7 @@ impl Flow {
     /// Takes the failure of a request.
     pub fn handle_fetch_failure(&mut self, now: Instant, fetch: FetchId, failure: FetchFailure) {
         self.tick(now);
-        if self.open_fetch() == Some(fetch) {
+        if self.state.open_fetch() == Some(fetch) {
             self.deadline = None;
             self.fetch_failed(failure);
         }
@@ -338,11 +352,13 @@ impl Flow {
         base64url(&bytes)
     }
 
+    #[inline(never)]
     fn emit(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
     /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
+    #[inline(never)]
     fn end(&mut self, event: Event) {
         self.events.retain(|event| matches!(event, Event::Unlock { .. }));
         self.unlock();
@@ -351,6 +367,7 @@ impl Flow {
         self.emit(event);
     }
 
+    #[inline(never)]
     fn end_with(&mut self, error: Error) {
         self.end(Event::Failed(error));
     }
@@ -372,16 +389,8 @@ impl Flow {
         self.end_with(error);
     }
 
-    /// Returns the id of the request that is open.
-    const fn open_fetch(&self) -> Option<FetchId> {
-        match &self.state {
-            State::Searching { fetch, .. } | State::Registering { fetch, .. } => Some(*fetch),
-            State::Requesting { fetch, .. } => *fetch,
-            _ => None,
-        }
-    }
-
     /// Asks for a request; `None` if the flow has made too many and ended.
+    #[inline(never)]
     fn fetch(
         &mut self,
         step: Step,
@@ -411,6 +420,7 @@ impl Flow {
         Some(id)
     }
 
+    #[inline(never)]
     fn fetch_failed(&mut self, failure: FetchFailure) {
         let step = self.step();
         match core::mem::replace(&mut self.state, State::Ended) {
@@ -429,15 +439,15 @@ impl Flow {
     }
 
     /// Starts a request by the client.
-    fn request(&mut self, request: ClientRequest, purpose: Purpose) {
-        let request = match purpose {
-            Purpose::Revocation | Purpose::TokenExchange | Purpose::Device => request,
-            _ => request.dpop(self.facts.dpop.clone(), self.nonce.take()),
-        };
+    #[inline(never)]
+    fn request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
+        if !matches!(purpose, Purpose::Revocation | Purpose::TokenExchange | Purpose::Device) {
+            request.dpop(self.facts.dpop.clone(), self.nonce.take());
+        }
         self.continue_request(request, purpose);
     }
 
-    fn continue_request(&mut self, mut request: ClientRequest, purpose: Purpose) {
+    fn continue_request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
         let unix_secs = self.unix_secs();
         let step = request.next(unix_secs, &mut || self.random());
         let fetch = match step {

@@ -1,5 +1,6 @@
 //! The beginning of a flow: what is stored decides. And the refresh of a token, by one flow at a time.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
@@ -8,7 +9,7 @@ use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
 use super::facts::Facts;
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
-use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::error::authorization::{ErrorKind, Step};
 use crate::url::Url;
 
 /// Seconds within which a token that was just issued and is refused is not renewed once more.
@@ -106,11 +107,10 @@ impl Flow {
         let Ok(endpoint) = Url::parse(&record.token_endpoint) else { return self.removed() };
         let Some(client) = self.facts.client_of(&record) else { return self.removed() };
         self.facts.dpop = record.dpop.clone();
-        let request = ClientRequest::new(endpoint, client, record.issuer.clone())
-            .param("grant_type", "refresh_token")
-            .param("refresh_token", refresh_token)
-            .param("resource", record.resource);
-        self.request(request, Purpose::Refresh);
+        let mut request = ClientRequest::new(endpoint, client, record.issuer);
+        request.text("grant_type", "refresh_token").text("resource", &record.resource);
+        request.param("refresh_token", refresh_token);
+        self.request(Box::new(request), Purpose::Refresh);
     }
 
     /// Goes on after the tokens were removed, by this flow or by another process.
@@ -165,7 +165,7 @@ impl Flow {
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(AfterRemoval::Authorize);
         }
-        let error = Error::new(Step::Refresh, request.server(), kind, "");
+        let error = super::Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
     }
 
@@ -188,10 +188,9 @@ impl Flow {
             Some(token) => (token, "refresh_token"),
             None => (record.access_token, "access_token"),
         };
-        let request = ClientRequest::new(endpoint, client, record.issuer)
-            .param("token", token)
-            .param("token_type_hint", hint);
-        self.request(request, Purpose::Revocation);
+        let mut request = ClientRequest::new(endpoint, client, record.issuer);
+        request.param("token", token).text("token_type_hint", hint);
+        self.request(Box::new(request), Purpose::Revocation);
     }
 }
 

@@ -13,6 +13,7 @@ use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
+use alloc::boxed::Box;
 use alloc::string::String;
 
 /// The most seconds before its end at which a token is renewed.
@@ -25,11 +26,8 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 impl Flow {
     /// Asks for a token for the client itself.
     pub(super) fn request_for_client(&mut self) {
-        let Some(request) = self.token_request(Step::Token) else { return };
-        let request = request
-            .param("grant_type", "client_credentials")
-            .optional("scope", self.facts.scope_param())
-            .param("resource", self.facts.audience());
+        let Some(mut request) = self.token_request(Step::Token, "client_credentials") else { return };
+        request.optional("scope", self.facts.scope_param());
         self.request(request, Purpose::Tokens(Step::Token));
     }
 
@@ -74,26 +72,23 @@ impl Flow {
         let issuer = metadata.map_or_else(|| url_text(&endpoint), |found| found.issuer.clone());
         let client = Client { id: provider.client.client_id.clone(), auth };
         let audience = self.facts.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
-        let request = ClientRequest::new(endpoint, client, issuer)
-            .param("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
-            .param("requested_token_type", "urn:ietf:params:oauth:token-type:id-jag")
-            .param("audience", audience)
-            .param("resource", self.facts.audience())
+        let mut request = ClientRequest::new(endpoint, client, issuer);
+        request
+            .text("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
+            .text("requested_token_type", "urn:ietf:params:oauth:token-type:id-jag")
+            .text("audience", &audience)
+            .text("resource", &self.facts.audience())
             .optional("scope", self.facts.scope_param())
             .param("subject_token", id_token)
-            .param("subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
-        self.request(request, Purpose::TokenExchange);
+            .text("subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
+        self.request(Box::new(request), Purpose::TokenExchange);
     }
 
     /// Presents an assertion to the authorization server (RFC 7523, 2.1).
     fn present_assertion(&mut self) {
         let Some(assertion) = self.assertion.take() else { return };
-        let Some(request) = self.token_request(Step::Token) else { return };
-        let request = request
-            .param("grant_type", JWT_BEARER)
-            .param("assertion", assertion)
-            .optional("scope", self.facts.scope_param())
-            .param("resource", self.facts.audience());
+        let Some(mut request) = self.token_request(Step::Token, JWT_BEARER) else { return };
+        request.param("assertion", assertion).optional("scope", self.facts.scope_param());
         self.request(request, Purpose::Tokens(Step::Token));
     }
 
@@ -101,11 +96,11 @@ impl Flow {
 
     pub(super) fn request_succeeded(
         &mut self,
-        mut request: ClientRequest,
+        request: &mut ClientRequest,
         purpose: &Purpose,
         response: &FetchResponse,
     ) {
-        self.keep_nonce(&mut request, purpose);
+        self.keep_nonce(request, purpose);
         let expected = match purpose {
             Purpose::Device => return self.device_authorized(response),
             Purpose::Revocation => return self.remove_tokens(AfterRemoval::End),
@@ -213,7 +208,7 @@ impl Flow {
         });
         record.was_refreshed = was_refreshed;
         let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
-        self.state = State::SavingTokens(record);
+        self.state = State::SavingTokens(Box::new(record));
         self.emit(Event::Save { key, value });
     }
 
@@ -227,6 +222,6 @@ impl Flow {
 impl Facts {
     /// Returns the value of `scope`; `None` if none is asked for.
     pub(super) fn scope_param(&self) -> Option<String> {
-        (!self.scopes.is_empty()).then(|| self.scopes.to_text())
+        (!self.scopes.is_empty()).then(|| self.scopes.as_str().into())
     }
 }

@@ -21,11 +21,14 @@ pub struct Authorization<'c> {
     client: &'c mut Client,
 }
 
-impl<'c> Authorization<'c> {
-    pub(super) const fn of(client: &'c mut Client) -> Self {
-        Self { client }
+impl Client {
+    /// Returns the challenges of the server, and the answers to them.
+    pub const fn authorization(&mut self) -> Authorization<'_> {
+        Authorization { client: self }
     }
+}
 
+impl Authorization<'_> {
     /// Returns the next challenge if [`Config::handle_challenges`](super::Config::handle_challenges) is set.
     pub fn poll_challenge(&mut self) -> Option<Challenge> {
         self.client.credentials.poll_challenge()

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::attempts::Attempts;
-use super::authorization::Authorization;
 use super::config::Config;
 use super::credentials::Credentials;
 use super::exchange::{Action, ExchangeFailure, ExchangeId, ExchangePhase, ExchangePurpose, NextStep};
@@ -188,11 +187,6 @@ impl Client {
             let key = self.exchanges.pop_stream()?;
             self.decode_event(key);
         }
-    }
-
-    /// Returns the challenges of the server, and the answers to them.
-    pub const fn authorization(&mut self) -> Authorization<'_> {
-        Authorization::of(self)
     }
 
     /// Closes the client: ends all calls and event streams, and ends the session at the server (HTTP-073).

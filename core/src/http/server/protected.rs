@@ -11,7 +11,8 @@ use crate::head::Fields;
 use crate::http::fields;
 use crate::json::write_str;
 use crate::raw::RawJson;
-use crate::server::{ScopePolicy, Scopes};
+use crate::scope::{OFFLINE_ACCESS, Scopes};
+use crate::server::ScopePolicy;
 use crate::url::{Url, UrlError, is_loopback_name};
 
 /// The path before which the path of a resource is inserted, to get that of its metadata (RFC 9728, 3.1).
@@ -19,9 +20,6 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The signature algorithm of DPoP proofs that is accepted (RFC 9449).
 const DPOP_ALGORITHMS: &str = "ES256";
-
-/// The scope that concerns the client and its authorization server, and no resource (AUTH-060).
-const OFFLINE_ACCESS: &str = "offline_access";
 
 /// The reason why a value cannot describe a protected resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -509,7 +507,7 @@ mod tests {
                 format!("DPoP scope=\"a\", {metadata}, algs=\"ES256\"")
             ]
         );
-        let scopes = Scopes::parse("a b offline_access");
+        let scopes = Scopes::parse("a b offline_access").expect("scopes");
         let error = Some(("insufficient_scope", "needs \"b\"\r\nX: y"));
         assert_eq!(
             both.challenges(Some(Scheme::Dpop), error, Some(&scopes)),

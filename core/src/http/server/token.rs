@@ -233,7 +233,7 @@ impl Server {
 
     /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
     pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
-        let scopes = Scopes::parse(&self.engine.exchanges().take_required_scopes(stream)?);
+        let scopes = self.engine.exchanges().take_required_scopes(stream)?.split(' ').collect();
         let scheme = self.exchanges.get(key)?.scheme?;
         let error = Some(("insufficient_scope", ""));
         let protected = self.config.protected.as_ref()?;

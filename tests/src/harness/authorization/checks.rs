@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 
 use mcp_proto::auth::{Event, Fetch};
+use mcp_proto::http::client::Url;
 
 use super::message::{Reply, Request};
 
@@ -49,7 +50,8 @@ impl Checks {
         }
         let members = document.as_object().into_iter().flatten();
         let urls = members.filter(|(name, _)| name.ends_with("_endpoint"));
-        self.endpoints.extend(urls.filter_map(|(_, url)| url.as_str().map(Into::into)));
+        let urls = urls.filter_map(|(_, url)| Url::parse(url.as_str()?).ok());
+        self.endpoints.extend(urls.map(|url| format!("{}{}", url.origin(), url.target())));
     }
 
     /// Checks a request before it is sent.
