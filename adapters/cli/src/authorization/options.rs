@@ -217,10 +217,8 @@ fn with_preferences(
     revisions: &RevisionArgs,
 ) -> Result<Config, CommandFailure> {
     if !grant.scope.is_empty() {
-        let mut scopes = Scopes::new();
-        for scope in grant.scope.iter().flat_map(|text| text.split(' ')) {
-            scopes.add(scope).map_err(|why| usage("--scope", &why))?;
-        }
+        let scopes = Scopes::try_collect(grant.scope.iter().flat_map(|text| text.split(' ')));
+        let scopes = scopes.map_err(|why| usage("--scope", &why))?;
         config = config.scopes(scopes);
     }
     if let Some(wait) = login.login_wait {
