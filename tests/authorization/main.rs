@@ -17,8 +17,8 @@ mod oidc_provider;
 mod own_client;
 mod own_flow;
 #[path = "../interop/peers.rs"]
-#[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
+mod probe;
 mod protected_servers;
 #[path = "../interop/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
