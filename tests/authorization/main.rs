@@ -16,6 +16,8 @@ mod node;
 mod oidc_provider;
 mod own_client;
 mod own_flow;
+mod own_login;
+mod own_server;
 #[path = "../interop/peers.rs"]
 mod peers;
 mod probe;
@@ -25,3 +27,4 @@ mod protected_servers;
 mod run;
 mod sdk;
 mod sdk_clients;
+mod shared_store;
