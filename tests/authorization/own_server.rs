@@ -50,7 +50,7 @@ impl OwnServer {
     pub(crate) fn start(issuer: &str) -> Self {
         let address = free_address();
         let url = format!("http://{address}/mcp");
-        let protected = Protected::new(&*url, issuer).expect("an issuer").scope("mcp:read").expect("a scope");
+        let protected = Protected::new(&url, issuer).expect("an issuer").scope("mcp:read").expect("a scope");
         let validator = JwtValidator::new(&protected, HttpFetcher::new());
         let router = router();
         let config = router.config().expect("valid entries");

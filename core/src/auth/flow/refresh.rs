@@ -19,6 +19,10 @@ impl Flow {
     pub(super) fn start(&mut self) {
         // A token for this server would travel in the clear.
         if let Err(why) = self.facts.policy().check("the URL of the server", &self.facts.server) {
+            if matches!(self.facts.trigger, Trigger::Connect) {
+                // It may need no token.
+                return self.end(Event::NoToken);
+            }
             return self.invalid(Step::Challenge, why, "AUTH-061");
         }
         self.state = State::LoadingRecord;
@@ -147,7 +151,7 @@ impl Flow {
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(AfterRemoval::Authorize);
         }
-        let error = super::Error::new(Step::Refresh, request.server(), kind, "");
+        let error = Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
     }
 
