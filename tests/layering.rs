@@ -73,7 +73,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("head", "ascii"),
-    ("fields", "ascii"),
+    ("fields", "ascii head"),
     ("url", "ascii uri"),
     ("h1", "ascii head limits outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.

@@ -20,6 +20,7 @@ mod own_login;
 mod own_server;
 #[path = "../interop/peers.rs"]
 mod peers;
+mod probe;
 mod probe_server;
 mod protected_servers;
 #[path = "../interop/run.rs"]

@@ -1,6 +1,8 @@
 //! Definition of the command line.
 
+mod authorization;
 mod help;
+mod login;
 mod parse;
 mod server;
 mod target;
@@ -16,12 +18,16 @@ use mcp_proto::RawJson;
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
+pub(crate) use authorization::{
+    AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg,
+};
 use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
-    LISTEN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, usage,
+    LISTEN_HELP, LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, remote_usage, usage,
 };
+pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
-pub(crate) use server::{ServerArgs, is_url, url, with_server};
+pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, url, with_server};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
 use values::{
@@ -86,6 +92,23 @@ pub(crate) enum Command {
     /// Measures round-trip times to a server.
     #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
+    /// Logs in to a server that asks for authorization.
+    ///
+    /// Connects to learn what the server asks for, lets the user log in, and stores the tokens. Other commands on this URL
+    /// then use them, and renew them.
+    #[command(after_help = LOGIN_HELP, after_long_help = LOGIN_HELP)]
+    #[command(override_usage = remote_usage!("mcp-probe login [OPTIONS]"))]
+    Login(LogInArgs),
+    /// Forgets the tokens for a server, and revokes them.
+    ///
+    /// They are revoked where the authorization server offers it. The exit code is 0 if there are none.
+    #[command(override_usage = remote_usage!("mcp-probe logout [OPTIONS]"))]
+    Logout(LogOutArgs),
+    /// Shows the stored authorization for a server.
+    ///
+    /// No token is shown, and nothing is sent. The exit code is 6 if there is none.
+    #[command(override_usage = remote_usage!("mcp-probe whoami [OPTIONS]"))]
+    Whoami(WhoamiArgs),
     /// Runs a demonstration server on stdio or over HTTP.
     ///
     /// A server to try clients with. It has the tools echo, add, count and fail; with --everything it offers something
@@ -123,10 +146,13 @@ impl Command {
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
             Self::Ping(args) => args.json,
+            Self::Login(args) => args.json,
+            Self::Whoami(args) => args.json,
             Self::Check(_)
             | Self::Listen(_)
             | Self::Serve(_)
             | Self::Bridge(_)
+            | Self::Logout(_)
             | Self::Demo(_)
             | Self::Completions(_) => false,
         }
@@ -263,7 +289,8 @@ pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
     ///
     /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
-    /// connection, timeout, unanswered), exitCode, message, hint, code and data (of an error response).
+    /// connection, timeout, unanswered,
+    /// unauthorized), exitCode, message, hint, code and data (of an error response).
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.
@@ -306,6 +333,8 @@ pub(crate) struct CheckArgs {
     pub(crate) stderr: StderrChoice,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
 }
 
 #[derive(Debug, Args)]
@@ -492,6 +521,8 @@ pub(crate) struct BridgeArgs {
     pub(crate) stderr: StderrChoice,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
 }
 
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ use crate::tool_arguments;
 pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
     tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
-    let object = tool_arguments::read_object(&args.args)?;
+    let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
     let command = RequestCommand::<CallToolParams<'_>> {
         noun: "a tool",
         show: format_result,

@@ -9,6 +9,7 @@ use mcp_blocking::{ConnectionClosed, Error};
 use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
 use serde::Serialize;
 
+use crate::authorization;
 use crate::escape;
 use crate::output;
 use crate::paint::Paint;
@@ -56,6 +57,7 @@ pub(crate) enum Exit {
     Connection = 3,
     Timeout = 4,
     Unanswered = 5,
+    Unauthorized = 6,
 }
 
 impl Exit {
@@ -67,6 +69,7 @@ impl Exit {
             Self::Connection => "connection",
             Self::Timeout => "timeout",
             Self::Unanswered => "unanswered",
+            Self::Unauthorized => "unauthorized",
         }
     }
 }
@@ -140,6 +143,13 @@ impl CommandFailure {
         self
     }
 
+    /// Replaces the message.
+    #[must_use]
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
@@ -154,6 +164,11 @@ impl CommandFailure {
         self
     }
 
+    /// Returns the message, for use in another one.
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+
     /// States that a result is already on stdout, so that a script finds no second value there.
     #[must_use]
     pub(crate) const fn after_result(mut self) -> Self {
@@ -163,6 +178,9 @@ impl CommandFailure {
 
     /// Creates a failure from an error of a client.
     pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
+        if let Some(error) = authorization::authorization_error(error) {
+            return Self::from_authorization_at(error, "URL");
+        }
         match error {
             Error::Spawn(error) => Self::new(Exit::Connection, error.to_string()),
             Error::Io(error) => {
@@ -226,7 +244,9 @@ impl CommandFailure {
             | HttpError::Lost { .. }
             | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
-            _ if is_unauthorized(error) => Self::failed(error.to_string()).with_hint(BEARER_HINT),
+            _ if authorization::is_refusal(error) => {
+                Self::new(Exit::Unauthorized, error.to_string()).with_hint(BEARER_HINT)
+            }
             _ => Self::failed(error.to_string()),
         }
     }
@@ -251,7 +271,10 @@ impl CommandFailure {
                 "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
                 format_seconds(context.connect_timeout)
             )),
-            Fault::Http(error) if is_unauthorized(error) => Some(BEARER_HINT.into()),
+            Fault::Http(error) if authorization::is_refusal(error) => {
+                failure.exit = Exit::Unauthorized;
+                Some(BEARER_HINT.into())
+            }
             Fault::Http(error) if matches!(**error, HttpError::Unreachable { .. }) => {
                 Some(UNREACHABLE_HINT.into())
             }
@@ -369,15 +392,11 @@ pub(crate) fn format_seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
-/// Returns whether the server answered 401.
-fn is_unauthorized(error: &HttpError) -> bool {
-    matches!(error, HttpError::Response(answer) if answer.status == 401)
-}
-
 /// Hint for a server that no connection reaches.
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
-/// Hint for a 401 response.
-const BEARER_HINT: &str = "--bearer sends a token: env:NAME reads it from a variable, @PATH from a file";
+/// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.
+const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
+                           it, `mcp-probe login` gets one";
 /// Maximum number of stderr lines shown.
 const MAX_STDERR_LINES: usize = 20;
 /// Maximum number of characters shown of an error's `data`.

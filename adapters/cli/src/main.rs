@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod answer;
 mod args;
+mod authorization;
 mod bridge;
 mod call;
 mod changes;
@@ -23,6 +24,8 @@ mod escape;
 mod failure;
 mod inspect;
 mod listen;
+mod login;
+mod logout;
 mod ordered;
 mod output;
 mod paint;
@@ -38,6 +41,7 @@ mod session;
 mod stop;
 mod tool_arguments;
 mod trace;
+mod whoami;
 
 use std::env;
 use std::process::ExitCode;
@@ -72,6 +76,9 @@ fn main() -> ExitCode {
         Command::Complete(args) => complete::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Ping(args) => ping::run(&args),
+        Command::Login(args) => login::run(&args),
+        Command::Logout(args) => logout::run(&args),
+        Command::Whoami(args) => whoami::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Bridge(args) => bridge::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
 /// Fails if the source of `--args` is invalid, a member is not a string, or an argument is given twice.
 fn collect_arguments(args: &args::PromptArgs) -> Result<Map<String>, CommandFailure> {
     let mut all = Map::new();
-    for (name, value) in ordered::members(&tool_arguments::read_object(&args.args)?) {
+    let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
+    for (name, value) in ordered::members(&object) {
         let text = value.string().ok_or_else(|| {
             let why = "must be a string, as all arguments of prompts: write \"3\", not 3";
             CommandFailure::usage(format!("--args: `{name}` {why}"))

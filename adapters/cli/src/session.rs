@@ -1,5 +1,6 @@
 //! Client sessions: from the command line to a connection.
 
+use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
@@ -10,10 +11,12 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
+use mcp_std::auth::Authorizer;
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{InputResponder, UnansweredInputs};
 use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
+use crate::authorization;
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
 use crate::era_cache::{self, EraMemory, Reopen};
@@ -28,6 +31,7 @@ use crate::trace::{self, HeadRedaction};
 pub(crate) struct ClientSession {
     pub(crate) client: Client,
     pub(crate) failure_context: FailureContext,
+    server: Rc<Server>,
     /// Input requests of the server that got no answer.
     pub(crate) unanswered: UnansweredInputs,
     /// Changes reported by the server.
@@ -51,23 +55,24 @@ impl ClientSession {
             total_timeout: None,
             is_stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
-        let server = Server::from_args(&target.server)?;
+        let mut server = Server::from_args(&target.server)?;
+        let authorizer = authorization::for_command(&target.authorization, &target.revisions, &mut server)?;
+        let server = Rc::new(server);
         let memory = EraMemory::new(&server, versions).filter(|_| !target.no_cache);
         let opened =
             era_cache::open(memory.as_ref(), target.connect_timeout, &mut |known_era, connect_timeout| {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
-                Self::connect(target, answer_args, &server, config, failure_context)
+                Self::connect(target, answer_args, &server, authorizer.as_ref(), config, failure_context)
             })?;
-        let mut session =
-            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
+        let mut session = opened.map_err(|error| server.failure(&error, &failure_context))?;
         if let Some(level) = &target.log {
             match session.client.set_log_level(level.clone()) {
                 Ok(()) => {}
                 Err(Error::Use(UseError::MissingPeerCapability(_))) => {
                     print_note("the server does not support logging")
                 }
-                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
+                Err(error) => return Err(session.failure(&error)),
             }
         }
         Ok(session)
@@ -81,7 +86,8 @@ impl ClientSession {
     fn connect(
         target: &TargetArgs,
         answer_args: Option<&AnswerArgs>,
-        server: &Server,
+        server: &Rc<Server>,
+        authorizer: Option<&Authorizer>,
         mut config: Config,
         failure_context: FailureContext,
     ) -> Result<Result<Self, Error>, CommandFailure> {
@@ -113,14 +119,17 @@ impl ClientSession {
             responder: responder.map(RefCell::new),
             changes: changes.clone(),
         };
-        let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace };
+        let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace, authorizer };
         let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
-        Ok(client.map(|client| Self { client, failure_context, unanswered, changes }))
+        Ok(client.map(|client| {
+            let server = Rc::clone(server);
+            Self { client, failure_context, server, unanswered, changes }
+        }))
     }
 
     /// Creates a failure from an error of the client.
     pub(crate) fn failure(&self, error: &Error) -> CommandFailure {
-        CommandFailure::from_client_error(error, &self.failure_context)
+        self.server.failure(error, &self.failure_context)
     }
 
     /// Closes the connection and ends the server. Prints a note if the server did not end by itself.

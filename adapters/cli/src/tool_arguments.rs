@@ -9,7 +9,8 @@ use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
 use serde_json::Value;
 
-use crate::args::{ArgumentValue, CallArgs, JsonSource, NamedArgument, json_object};
+use crate::args::{ArgumentValue, AuthorizationArgs, CallArgs, JsonSource, NamedArgument, json_object};
+use crate::authorization;
 use crate::client::Client;
 use crate::failure::CommandFailure;
 use crate::ordered;
@@ -63,14 +64,20 @@ pub(crate) fn check_unique<'a>(names: impl Iterator<Item = &'a String>) -> Resul
 ///
 /// # Errors
 ///
-/// Fails if the source cannot be read, is too large, or is not a JSON object.
-pub(crate) fn read_object(source: &JsonSource) -> Result<RawJson, CommandFailure> {
+/// Fails if the source cannot be read, is too large, is not a JSON object, or is stdin that another option reads.
+pub(crate) fn read_object(
+    source: &JsonSource,
+    authorization: &AuthorizationArgs,
+) -> Result<RawJson, CommandFailure> {
     let (name, input): (String, io::Result<Box<dyn Read>>) = match source {
         JsonSource::Json(json) => return Ok(json.clone()),
         JsonSource::File(path) => {
             (format!("@{}", path.display()), File::open(path).map(|file| Box::new(file) as _))
         }
-        JsonSource::Stdin => ("-".to_owned(), Ok(Box::new(io::stdin().lock()))),
+        JsonSource::Stdin => {
+            authorization::check_stdin(authorization, "where --args comes from")?;
+            ("-".to_owned(), Ok(Box::new(io::stdin().lock())))
+        }
     };
     let wrong = |why: &str| CommandFailure::usage(format!("--args {name}: {why}"));
     let mut text = String::new();
@@ -107,6 +114,7 @@ pub(crate) fn misplaced_hint(args: &CallArgs) -> Option<String> {
         .request_args
         .target
         .server
+        .place
         .command
         .iter()
         .map(|word| word.to_str().unwrap_or_default())

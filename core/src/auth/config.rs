@@ -1,6 +1,7 @@
 //! What a client brings to an authorization: who it is, how it may get a token, what it may ask.
 
 use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,6 +9,7 @@ use core::time::Duration;
 use super::client_request::AuthMethod;
 use super::secret::Secret;
 use super::signing::Algorithm;
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::meta;
 use crate::scope::Scopes;
 use crate::url::{Origin, Url, UrlError};
@@ -143,6 +145,11 @@ impl ProviderLocation {
 }
 
 impl IdentityProvider {
+    /// Creates the error of a step at this provider.
+    pub(super) fn error(&self, kind: ErrorKind, rule: &'static str) -> Error {
+        Error::new(Step::TokenExchange, format!("{}", self.location.origin()), kind, rule)
+    }
+
     /// Creates an identity provider whose metadata names the token endpoint. `client` is this client there.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Discovery: the metadata of the protected server, and that of its authorization server.
 
-use mcp_proto::auth::{Config, ErrorKind, Step};
+use mcp_proto::auth::{Config, ErrorKind, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
 
@@ -254,6 +254,9 @@ fn endpoints_and_issuers_at_unacceptable_places_are_refused() {
 fn plain_http_is_for_loopback_servers_and_hosts_that_are_named() {
     let error = World::with("http://mcp.test/mcp", &["https://as.test"]).unauthorized(&config()).error();
     assert_eq!(error.rule(), "AUTH-061");
+    // A server there that needs no token is used without one.
+    let outcome = World::with("http://mcp.test/mcp", &["https://as.test"]).run(&config(), Trigger::Connect);
+    assert!(matches!(outcome, Outcome::NoToken), "{outcome:?}");
     let mut world = World::with("http://mcp.test/mcp", &["http://as.test"]);
     world.permit_http("mcp.test");
     world.permit_http("as.test");

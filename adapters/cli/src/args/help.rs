@@ -15,6 +15,14 @@ macro_rules! usage {
 }
 pub(super) use usage;
 
+/// Concatenates the usage lines of a command on servers over HTTP.
+macro_rules! remote_usage {
+    ($head:literal) => {
+        concat!($head, " <URL>\n       ", $head, " --config <FILE> --server <NAME>")
+    };
+}
+pub(super) use remote_usage;
+
 pub(super) const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
@@ -28,7 +36,8 @@ Exit codes:
   2  the command line is invalid
   3  no connection: the program does not start, is not an MCP server, speaks other revisions, or died
   4  no answer in time
-  5  the server sent an input request, and no answer was available";
+  5  the server sent an input request, and no answer was available
+  6  authorization is needed, was refused or failed: `mcp-probe login URL` logs in";
 
 pub(super) const INSPECT_HELP: &str = "\
 Examples:
@@ -126,6 +135,9 @@ one second to finish and the server half a second to end. When the server is gon
 get an error and the exit code is 3. A server at a URL that is unreachable for a while fails only
 the calls of that time.
 
+A server that requires authorization gets the tokens that `mcp-probe login` has stored. They are
+renewed while the bridge runs.
+
 In a client's configuration, for a server over HTTP:
   {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}
 
@@ -134,6 +146,20 @@ Examples:
   mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
   mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
   mcp-probe bridge --client-era legacy -- my-modern-server";
+
+pub(super) const LOGIN_HELP: &str = "\
+The browser is opened at the page of the authorization server, which redirects it to a port of this
+machine. Without a browser here, use --no-browser or --device. The client registers itself unless
+--client-id or --client-metadata name it.
+
+Examples:
+  mcp-probe login https://mcp.example.com/mcp
+  mcp-probe login --browser 'firefox --private-window' --scope files:read https://mcp.example.com/mcp
+  mcp-probe login --no-browser https://mcp.example.com/mcp
+  mcp-probe login --device --client-id my-client https://mcp.example.com/mcp
+  mcp-probe login --grant client-credentials --client-id ci --client-secret env:SECRET \\
+      https://mcp.example.com/mcp
+  mcp-probe login --grant assertion --client-id job --assertion @/run/token https://mcp.example.com/mcp";
 
 pub(super) const COMPLETIONS_HELP: &str = "\
 Examples:

@@ -7,8 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Returns whether an invalid command line asks for one JSON object. See [`super::Command::prints_json_object()`].
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
-    matches!(command(words), "inspect" | "call" | "read" | "prompt" | "complete" | "ping")
-        && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+    matches!(
+        command(words),
+        "inspect" | "call" | "read" | "prompt" | "complete" | "ping" | "login" | "whoami"
+    ) && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.

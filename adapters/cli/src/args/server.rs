@@ -26,6 +26,13 @@ pub(crate) struct ServerArgs {
     // A string, because an error of clap would print the value.
     #[arg(long, value_name = "NAME:VALUE")]
     pub(crate) header: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: ServerPlaceArgs,
+}
+
+/// A server: a program, a URL, or an entry of a configuration file.
+#[derive(Debug, Args)]
+pub(crate) struct ServerPlaceArgs {
     /// Takes the server from a configuration file of an MCP client.
     ///
     /// That is a JSON file with `mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code). ${env:NAME} and
@@ -62,20 +69,40 @@ pub(crate) fn is_url(word: &str) -> bool {
 
 /// Moves a URL to the position of the server command, behind `--`.
 ///
-/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. For the
-/// others, only `--allow-origin` has a value that starts like a URL; that value is skipped.
+/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. Values of
+/// [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
     if serves || words.iter().any(|word| word == "--") {
         return words;
     }
-    let is_origin =
-        |at: usize| at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|w| w == "--allow-origin");
+    let is_value = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| words.get(at)).and_then(|word| word.to_str());
+        before.is_some_and(|word| URL_OPTIONS.contains(&word))
+    };
     let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_url));
-    if let Some((at, _)) = urls.rfind(|(at, _)| !is_origin(*at)) {
+    if let Some((at, _)) = urls.rfind(|(at, _)| !is_value(*at)) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
     }
     words
+}
+
+/// Options whose value may start like a URL. A client id and a scope may be URLs, too.
+const URL_OPTIONS: &[&str] =
+    &["--allow-origin", "--client-id", "--client-metadata", "--client-secret", "--idp", "--scope"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_options_are_not_taken_for_the_server() {
+        for option in URL_OPTIONS {
+            let line = ["mcp-probe", "ping", "http://h/mcp", option, "https://other/x"];
+            let words = with_server(line.into_iter().map(OsString::from));
+            assert_eq!(words, ["mcp-probe", "ping", option, "https://other/x", "--", "http://h/mcp"]);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, Version, VersionSet};
 
+use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
 use super::values::{duration, level, revision};
 
@@ -51,6 +52,8 @@ pub(crate) struct TargetArgs {
     pub(crate) stderr: StderrChoice,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
 }
 
 #[derive(Debug, Args)]

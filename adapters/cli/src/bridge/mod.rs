@@ -18,10 +18,12 @@ use std::io;
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
 use mcp_std::adapter::poll::WaitRequest;
+use mcp_std::auth::Authorizer;
 use mcp_std::io::{Listener, Stdio};
 use mcp_std::process::terminate_all;
 
 use crate::args;
+use crate::authorization;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::http;
@@ -42,7 +44,11 @@ use upstream::Upstream;
 pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
     let versions = args.client_era.version_set();
     // A wrong command line is reported before anything is awaited.
-    let server = Server::from_args(&args.server)?;
+    let mut server = Server::from_args(&args.server)?;
+    if args.http.address.is_none() {
+        authorization::check_stdin(&args.authorization, "where the messages of the client come from")?;
+    }
+    let authorizer = authorization::for_command(&args.authorization, &args.revisions, &mut server)?;
     let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     if let Some(address) = &args.http.address {
         #[cfg(feature = "tls")]
@@ -53,6 +59,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
         return run_http(
             args,
             &server,
+            authorizer.as_ref(),
             listener,
             versions,
             stop_signal,
@@ -70,7 +77,7 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
         return Ok(());
     };
     let FirstMessage { info, capabilities, bytes } = first_message;
-    let upstream = Upstream::open(args, &server, info.as_ref(), &capabilities)?;
+    let upstream = Upstream::open(args, &server, authorizer.as_ref(), info.as_ref(), &capabilities)?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
     let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
     run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
@@ -79,12 +86,13 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
 fn run_http(
     args: &args::BridgeArgs,
     server: &Server,
+    authorizer: Option<&Authorizer>,
     listener: Listener,
     versions: mcp_proto::VersionSet,
     stop_signal: StopSignal,
     #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
 ) -> Result<(), CommandFailure> {
-    let upstream = Upstream::open(args, server, None, &all_capabilities())?;
+    let upstream = Upstream::open(args, server, authorizer, None, &all_capabilities())?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(Limits::default()), args));
     let at = listener.address().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);

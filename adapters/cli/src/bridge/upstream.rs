@@ -10,6 +10,7 @@ use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
 use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
+use mcp_std::auth::Authorizer;
 
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
@@ -47,6 +48,7 @@ impl Upstream {
     pub(super) fn open(
         args: &args::BridgeArgs,
         server: &Server,
+        authorizer: Option<&Authorizer>,
         info: Option<&Implementation>,
         capabilities: &Capabilities,
     ) -> Result<Self, CommandFailure> {
@@ -55,9 +57,10 @@ impl Upstream {
         let opened =
             era_cache::open(memory.as_ref(), args.connect_timeout, &mut |known_era, connect_timeout| {
                 let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
-                Self::connect(args, server, config.known_era(known_era), info.cloned(), capabilities.clone())
+                let config = config.known_era(known_era);
+                Self::connect(args, server, authorizer, config, info.cloned(), capabilities.clone())
             })?;
-        opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))
+        opened.map_err(|error| server.failure(&error, &failure_context(args)))
     }
 
     /// Makes one attempt to connect.
@@ -68,6 +71,7 @@ impl Upstream {
     fn connect(
         args: &args::BridgeArgs,
         server: &Server,
+        authorizer: Option<&Authorizer>,
         mut config: Config,
         info: Option<Implementation>,
         capabilities: Capabilities,
@@ -99,7 +103,7 @@ impl Upstream {
             .shutdown_timeouts(SHUTDOWN_TIMEOUTS)
             .no_cache()
             .no_validator();
-        let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace };
+        let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace, authorizer };
         let opened = spec.connect(options)?;
         Ok(opened.map(|ReadyConnection { connection, peer }| Self { connection, peer, early_events: early }))
     }

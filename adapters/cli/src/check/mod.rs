@@ -31,6 +31,7 @@ use mcp_proto::{Era, Version};
 use mcp_std::process::ShutdownStage;
 
 use crate::args;
+use crate::authorization;
 use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::paint::Paint;
 use crate::server::Server;
@@ -85,7 +86,9 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
 
 /// Returns the server that the command line names.
 fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
-    let remote = match Server::from_args(&args.server)? {
+    let mut server = Server::from_args(&args.server)?;
+    authorization::for_check(args, &mut server)?;
+    let remote = match server {
         Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),
         Server::Remote(remote) => remote,
     };

@@ -168,7 +168,12 @@ impl Tour {
             session::client_config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
         let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
         let server = Server::from_command(iter::once(this.into()).chain(serve.into_iter().map(Into::into)));
-        let spec = ServerSpec { server: &server, stderr: StderrChoice::default(), tap_heads: false };
+        let spec = ServerSpec {
+            server: &server,
+            stderr: StderrChoice::default(),
+            tap_heads: false,
+            authorizer: None,
+        };
         let opened = Client::open(self.runtime, &spec, config, wire.clone(), session::SHUTDOWN_TIMEOUTS);
         // This program is not a URL, and no variable that could be missing is passed on.
         Ok(opened.map_err(|_| "this executable cannot be started")??)

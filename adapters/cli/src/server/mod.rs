@@ -14,10 +14,12 @@ use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_std::adapter::client::{Connector, Options};
+use mcp_std::auth::Authorizer;
 use mcp_std::process::{Program, Stderr};
 
-use crate::args::{self, ServerArgs, StderrChoice};
-use crate::failure::CommandFailure;
+use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
+use crate::authorization;
+use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{era_cache, escape};
@@ -45,6 +47,8 @@ pub(crate) struct ServerProgram {
 pub(crate) struct RemoteServer {
     url: String,
     fields: Vec<HeaderField>,
+    /// Hosts to which a credential may be sent without TLS.
+    http_hosts: Vec<String>,
 }
 
 /// A header field that each request carries. Its value is secret.
@@ -62,15 +66,7 @@ impl Server {
     ///
     /// Fails if no server is named, if an option does not apply to it, or if a header field is invalid.
     pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
-        let mut server = match (&args.config, args::url(&args.command)) {
-            (Some(path), _) => Self::from_config(args, path)?,
-            (None, _) if args.server_name.is_some() => {
-                return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
-            }
-            (None, Some(url)) => Self::Remote(RemoteServer { url: url.to_owned(), fields: Vec::new() }),
-            (None, None) if args.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
-            (None, None) => Self::from_command(args.command.iter().cloned()),
-        };
+        let mut server = Self::from_place(&args.place)?;
         match &mut server {
             Self::Program(_) if args.bearer.is_some() => {
                 return Err(CommandFailure::usage("--bearer needs a server over HTTP: give its URL"));
@@ -92,8 +88,25 @@ impl Server {
         Ok(server)
     }
 
+    /// Returns the server that a URL, a command or a configuration file names, without further options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is named, or if the configuration file is wrong.
+    fn from_place(place: &ServerPlaceArgs) -> Result<Self, CommandFailure> {
+        Ok(match (&place.config, args::url(&place.command)) {
+            (Some(path), _) => Self::from_config(place, path)?,
+            (None, _) if place.server_name.is_some() => {
+                return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
+            }
+            (None, Some(url)) => Self::Remote(RemoteServer::new(url.to_owned(), Vec::new())),
+            (None, None) if place.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
+            (None, None) => Self::from_command(place.command.iter().cloned()),
+        })
+    }
+
     /// Returns the server of a configuration file.
-    fn from_config(args: &ServerArgs, path: &Path) -> Result<Self, CommandFailure> {
+    fn from_config(args: &ServerPlaceArgs, path: &Path) -> Result<Self, CommandFailure> {
         if !args.command.is_empty() {
             return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
         }
@@ -115,7 +128,7 @@ impl Server {
                     let source = at.member(&name).describe();
                     HeaderField { name, value, source }
                 });
-                Self::Remote(RemoteServer { url, fields: fields.collect() })
+                Self::Remote(RemoteServer::new(url, fields.collect()))
             }
         })
     }
@@ -145,6 +158,16 @@ impl Server {
         let short: String = name.chars().take(MAX_NAME_CHARS).collect();
         let more = if short.len() < name.len() { " …" } else { "" };
         format!("{}{more}", escape::line(&short))
+    }
+
+    /// Creates a failure from an error of a client of this server.
+    pub(crate) fn failure(&self, error: &Error, context: &FailureContext) -> CommandFailure {
+        match (self, authorization::authorization_error(error)) {
+            (Self::Remote(remote), Some(error)) => {
+                CommandFailure::from_authorization_at(error, &remote.display_name())
+            }
+            _ => CommandFailure::from_client_error(error, context),
+        }
     }
 
     /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
@@ -199,6 +222,53 @@ impl ServerProgram {
 }
 
 impl RemoteServer {
+    const fn new(url: String, fields: Vec<HeaderField>) -> Self {
+        Self { url, fields, http_hosts: Vec::new() }
+    }
+
+    /// Returns the server that a URL or a configuration file names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if it is a program.
+    pub(crate) fn from_place(place: &ServerPlaceArgs) -> Result<Self, CommandFailure> {
+        Self::over_http(Server::from_place(place)?)
+    }
+
+    /// Returns the server that the options name, with its header fields.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::from_args()`]; also if it is a program.
+    pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
+        Self::over_http(Server::from_args(args)?)
+    }
+
+    fn over_http(server: Server) -> Result<Self, CommandFailure> {
+        match server {
+            Server::Remote(remote) => Ok(remote),
+            Server::Program(_) => {
+                Err(CommandFailure::usage("authorization is for servers over HTTP: give the URL of one"))
+            }
+        }
+    }
+
+    /// Allows a credential to travel to these hosts without TLS.
+    pub(crate) fn allow_http(&mut self, hosts: &[String]) {
+        self.http_hosts.extend_from_slice(hosts);
+    }
+
+    /// Adds a bearer token to each request.
+    pub(crate) fn set_bearer(&mut self, token: &str) {
+        let (name, source) = (AUTHORIZATION.to_owned(), "the token".to_owned());
+        self.fields.push(HeaderField { name, value: format!("Bearer {token}"), source });
+    }
+
+    /// Returns whether a header field holds a credential.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.fields.iter().any(|field| field.name.eq_ignore_ascii_case(AUTHORIZATION))
+    }
+
     /// Returns the URL without secrets, for messages.
     pub(crate) fn display_name(&self) -> String {
         Url::redacted(&self.url)
@@ -216,6 +286,9 @@ impl RemoteServer {
         for HeaderField { name, value, source } in &self.fields {
             let added = config.field(name, value.as_bytes());
             config = added.map_err(|why| CommandFailure::usage(format!("{source}: {why}")))?;
+        }
+        if self.http_hosts.iter().any(|host| **host == *config.endpoint().origin().host) {
+            config = config.dangerously_allow_cleartext_credential();
         }
         Ok(config)
     }
@@ -269,6 +342,8 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) stderr: StderrChoice,
     /// Whether heads of HTTP messages are recorded.
     pub(crate) tap_heads: bool,
+    /// Answers the challenges of a server over HTTP.
+    pub(crate) authorizer: Option<&'a Authorizer>,
 }
 
 impl ServerSpec<'_> {
@@ -300,6 +375,9 @@ impl ServerSpec<'_> {
         if self.tap_heads {
             options = options.tap_heads();
         }
+        if let Some(authorizer) = self.authorizer {
+            options = options.authorize(authorizer.clone());
+        }
         Ok(options.connect_http(remote.config()?))
     }
 }
@@ -309,7 +387,7 @@ impl ServerSpec<'_> {
 /// # Errors
 ///
 /// Fails if the variable or the file cannot be read. No error message contains the secret (SEC-019).
-fn read_secret(text: &str, source: &str) -> Result<String, CommandFailure> {
+pub(crate) fn read_secret(text: &str, source: &str) -> Result<String, CommandFailure> {
     let found = if let Some(name) = text.strip_prefix("env:") {
         env::var(name).map_err(|error| format!("the variable {name}: {}", var_error_text(&error)))
     } else if let Some(path) = text.strip_prefix('@') {

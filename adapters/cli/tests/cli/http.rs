@@ -252,7 +252,7 @@ fn bearer_token_is_read_from_variable_or_file() {
     for (bearer, want) in
         [("plain", "plain"), ("env:PROBE_TOKEN", "from-a-variable"), (&from_file, "from-a-file")]
     {
-        let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).assert_code(3);
+        let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).assert_code(6);
         done.assert_stderr(&["401", "Authorization: [redacted]", "hint: --bearer"]);
         assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
         run(&["check", "--timeout", "1s", "--bearer", bearer, &url], &environment);

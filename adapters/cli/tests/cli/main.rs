@@ -2,6 +2,10 @@
 
 extern crate alloc;
 
+#[cfg(unix)]
+mod authorization;
+#[cfg(unix)]
+mod authorization_options;
 mod basics;
 #[cfg(unix)]
 mod bridge;
@@ -23,6 +27,8 @@ mod hostile_servers;
 mod http;
 mod input;
 mod listen;
+#[cfg(unix)]
+mod protected_server;
 #[cfg(unix)]
 mod protection;
 mod recording_server;

@@ -56,6 +56,9 @@ pub(crate) fn run_with_input(args: &[&str], environment: &[(&str, &str)], input:
         .args(args)
         // No cache unless a test names a folder: its parent is a file.
         .envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, Path::new(PROBE).join("cache"))))
+        // No tokens of the user unless a test names a file, and no browser.
+        .env("MCP_TOKEN_STORE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-tokens").join("tokens.json"))
+        .env("BROWSER", "false")
         .envs(environment.iter().copied())
         .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
-use crate::support::PROBE;
+use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
+use crate::support::{PROBE, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
 fn open_terminal() -> (File, File) {
@@ -22,10 +24,19 @@ fn open_terminal() -> (File, File) {
 /// Runs `mcp-probe call sign` with stdin and stderr on a terminal, and types these lines. Returns the exit code, stdout
 /// and what the terminal has shown.
 fn call_on_terminal(args: &[&str], typed: &str) -> (Option<i32>, String, String) {
+    run_on_terminal(&[&["call", "sign"], args].concat(), &[], typed)
+}
+
+/// Runs `mcp-probe ARGS` in the same way.
+fn run_on_terminal(
+    args: &[&str],
+    environment: &[(&str, &str)],
+    typed: &str,
+) -> (Option<i32>, String, String) {
     let (mut user, program) = open_terminal();
     let mut client = Command::new(PROBE)
-        .args(["call", "sign"])
         .args(args)
+        .envs(environment.iter().copied())
         .stdin(program.try_clone().unwrap())
         .stderr(program)
         .stdout(Stdio::piped())
@@ -76,6 +87,22 @@ fn configured_server_is_shown_by_its_name_not_by_its_secrets() {
     let config = ["--config", file.to_str().unwrap(), "--stderr", "null"];
     let (code, _, shown) = call_on_terminal(&config, "Ada\ny\n");
     assert!(code == Some(0) && shown.contains("? guests asks you") && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn command_on_terminal_lets_the_user_log_in_by_itself() {
+    let (directory, server) = (TemporaryDirectory::new(), ProtectedServer::new(Behaviour::default()));
+    let (store, opened) = (directory.path().join("tokens.json"), directory.path().join("opened"));
+    let browser = browser_command(&opened);
+    let visited = server.clone();
+    let visitor = thread::spawn(move || assert_eq!(get(&visited.follow(&opened)).0, 200));
+    let environment = [("MCP_TOKEN_STORE", store.to_str().unwrap()), ("BROWSER", &*browser)];
+    let (code, stdout, shown) = run_on_terminal(&["call", "greet", &server.url], &environment, "");
+    assert_eq!((code, &*stdout), (Some(0), "hello\n"), "{shown}");
+    visitor.join().unwrap();
+    assert!(shown.contains("/authorize?") && !shown.contains("s3cret"), "{shown}");
+    let done = run(&["call", "greet", &server.url], &environment).assert_ok();
+    assert_eq!((&*done.stdout, server.token_forms().len()), ("hello\n", 1));
 }
 
 #[test]

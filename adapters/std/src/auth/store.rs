@@ -168,7 +168,7 @@ fn retry<T>(
             Err(Ended::TimedOut) => return Ok(None),
             Err(Ended::Cancelled) => return Err(StoreError::Cancelled),
         }
-        pause *= 2;
+        pause = pause.saturating_mul(2);
     }
 }
 

@@ -203,7 +203,7 @@ impl Flow {
         let policy = UrlPolicy { server: url.origin(), http_hosts: &self.facts.config.http_hosts };
         // The identity token and the credentials of the client would travel in the clear.
         if let Err(why) = policy.check("the URL of the identity provider", url) {
-            return self.provider_failed(ErrorKind::Invalid(why), "AUTH-061");
+            return self.end_with(provider.error(ErrorKind::Invalid(why), "AUTH-061"));
         }
         match &provider.location {
             ProviderLocation::TokenEndpoint(url) => {
@@ -223,16 +223,12 @@ impl Flow {
             Some(url) => self.provider_ready(url, Some(metadata)),
             None => {
                 let why = "the identity provider has no `token_endpoint`";
-                self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+                if let GrantType::Enterprise(provider) = self.facts.config.grant_type() {
+                    let error = provider.error(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+                    self.end_with(error);
+                }
             }
         }
-    }
-
-    /// Ends the flow with an error at the identity provider.
-    pub(super) fn provider_failed(&mut self, kind: ErrorKind, rule: &'static str) {
-        let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
-        let server = format!("{}", provider.location.origin());
-        self.end_with(Error::new(Step::TokenExchange, server, kind, rule));
     }
 
     // ---- scopes ----------------------------------------------------------------------------------------------

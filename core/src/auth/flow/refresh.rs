@@ -9,7 +9,7 @@ use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
 use super::facts::Facts;
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
-use crate::error::authorization::{ErrorKind, Step};
+use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 
 /// Seconds within which a token that was just issued and is refused is not renewed once more.
@@ -19,33 +19,19 @@ impl Flow {
     pub(super) fn start(&mut self) {
         // A token for this server would travel in the clear.
         if let Err(why) = self.facts.policy().check("the URL of the server", &self.facts.server) {
+            if matches!(self.facts.trigger, Trigger::Connect) {
+                // It may need no token.
+                return self.end(Event::NoToken);
+            }
             return self.invalid(Step::Challenge, why, "AUTH-061");
         }
         self.state = State::LoadingRecord;
         self.emit(Event::Load { key: TokenRecord::key(&self.facts.server) });
     }
 
-    /// Reads the stored record; returns false if the flow failed.
-    fn read_record(&mut self, value: Option<&Secret>) -> bool {
-        self.facts.record = match value.map(TokenRecord::parse).transpose() {
-            // Whoever logs out means what is stored, of whatever client it is.
-            Ok(record) => {
-                let is_any = matches!(self.facts.trigger, Trigger::LogOut);
-                record.filter(|record| is_any || self.facts.fits(record))
-            }
-            Err(why) => {
-                let why = format!("the stored tokens for this server are damaged: {why}");
-                let error = self.facts.error(Step::Store, ErrorKind::Local(why.into()), "");
-                self.end_with(error);
-                return false;
-            }
-        };
-        true
-    }
-
     pub(super) fn record_loaded(&mut self, value: Option<&Secret>) {
-        if !self.read_record(value) {
-            return;
+        if let Err(error) = self.facts.read_record(value) {
+            return self.end_with(error);
         }
         if matches!(self.facts.trigger, Trigger::LogOut) {
             return match self.facts.record {
@@ -93,8 +79,8 @@ impl Flow {
     /// Goes on with the record as it is under the lock: another process may have refreshed it.
     pub(super) fn record_locked(&mut self, value: Option<&Secret>) {
         self.is_locked = true;
-        if !self.read_record(value) {
-            return;
+        if let Err(error) = self.facts.read_record(value) {
+            return self.end_with(error);
         }
         if matches!(self.facts.trigger, Trigger::LogOut) {
             return self.log_out();
@@ -172,7 +158,7 @@ impl Flow {
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(then);
         }
-        let error = super::Error::new(Step::Refresh, request.server(), kind, "");
+        let error = Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
     }
 
@@ -202,6 +188,18 @@ impl Flow {
 }
 
 impl Facts {
+    /// Reads the stored record.
+    fn read_record(&mut self, value: Option<&Secret>) -> Result<(), Error> {
+        let record = value.map(TokenRecord::parse).transpose().map_err(|why| {
+            let why = format!("the stored tokens for this server are damaged: {why}");
+            self.error(Step::Store, ErrorKind::Local(why.into()), "")
+        })?;
+        // Whoever logs out means what is stored, of whatever client it is.
+        let is_any = matches!(self.trigger, Trigger::LogOut);
+        self.record = record.filter(|record| is_any || self.fits(record));
+        Ok(())
+    }
+
     /// Returns whether a record is of this client and names acceptable endpoints.
     pub(super) fn fits(&self, record: &TokenRecord) -> bool {
         self.fits_client(record) && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()

@@ -66,7 +66,8 @@ impl Flow {
         let lists_methods = metadata.is_some_and(|found| found.auth_methods.is_some());
         let Some(auth) = provider.client.auth.method(supports, lists_methods) else {
             let why = "`token_endpoint_auth_methods_supported` has no method of this client";
-            return self.provider_failed(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+            let error = provider.error(ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+            return self.end_with(error);
         };
         // The audience of an assertion of the client (RFC 7523, 3).
         let issuer = metadata.map_or_else(|| url_text(&endpoint), |found| found.issuer.clone());
@@ -142,8 +143,8 @@ impl Flow {
 
     /// Stores the tokens of a new authorization.
     fn authorized(&mut self, tokens: TokenResponse) {
-        if self.lacks_binding(&tokens) {
-            return;
+        if let Err(error) = self.facts.check_binding(&tokens) {
+            return self.end_with(error);
         }
         let (Some(issuer), Some(client)) = (&self.facts.issuer, &self.facts.client) else { return };
         let record = TokenRecord {
@@ -171,24 +172,11 @@ impl Flow {
     /// Stores the tokens of a refresh. A server that does not rotate sends no refresh token.
     fn refreshed(&mut self, tokens: TokenResponse) {
         if let Some(record) = self.facts.record.clone() {
-            if !self.lacks_binding(&tokens) {
-                self.save_tokens(record, tokens, true);
+            match self.facts.check_binding(&tokens) {
+                Ok(()) => self.save_tokens(record, tokens, true),
+                Err(error) => self.end_with(error),
             }
         }
-    }
-
-    /// Returns whether a token is not bound although it has to be; the flow then failed.
-    fn lacks_binding(&mut self, tokens: &TokenResponse) -> bool {
-        let must_bind = self.facts.config.dpop == super::super::config::DpopMode::Always;
-        if tokens.is_dpop && self.facts.dpop.is_none() {
-            self.invalid(Step::Token, "`token_type` is DPoP, but no key was offered", "RFC 9449, 5");
-            return true;
-        }
-        if must_bind && !tokens.is_dpop {
-            self.unsupported(Step::Token, "the token is not bound to the key", "RFC 9449, 5");
-            return true;
-        }
-        false
     }
 
     fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse, was_refreshed: bool) {
@@ -220,6 +208,20 @@ impl Flow {
 }
 
 impl Facts {
+    /// Checks that a token is bound to the key if it has to be, and to no other.
+    fn check_binding(&self, tokens: &TokenResponse) -> Result<(), Error> {
+        let rule = "RFC 9449, 5";
+        if tokens.is_dpop && self.dpop.is_none() {
+            let why = ErrorKind::Invalid("`token_type` is DPoP, but no key was offered".into());
+            return Err(self.error(Step::Token, why, rule));
+        }
+        if self.config.dpop == super::super::config::DpopMode::Always && !tokens.is_dpop {
+            let why = ErrorKind::Unsupported("the token is not bound to the key".into());
+            return Err(self.error(Step::Token, why, rule));
+        }
+        Ok(())
+    }
+
     /// Returns the value of `scope`; `None` if none is asked for.
     pub(super) fn scope_param(&self) -> Option<String> {
         (!self.scopes.is_empty()).then(|| self.scopes.as_str().into())

@@ -1,0 +1,94 @@
+//! Failures of authorization: their exit codes, and what to run then.
+
+use mcp_blocking::Error;
+use mcp_proto::auth::{self, ErrorKind, Step};
+use mcp_proto::http::client::Url;
+use mcp_proto::{CallError, Fault, HttpError};
+
+use super::store::is_store_busy;
+use crate::failure::{CommandFailure, Exit};
+
+/// Returns the failed authorization that an error of a client is about, if any.
+pub(crate) fn authorization_error(error: &Error) -> Option<&auth::Error> {
+    match http_error(error)? {
+        HttpError::Authorization(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// Returns the error of an HTTP exchange that ended a call or the connection.
+pub(crate) fn http_error(error: &Error) -> Option<&HttpError> {
+    match error {
+        Error::Call(CallError::Http(error)) => Some(error),
+        Error::Call(CallError::Closed(Fault::Http(error))) => Some(error),
+        Error::Closed(closed) => match &closed.fault {
+            Fault::Http(error) => Some(error),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns whether the server refused a request for want of authorization.
+pub(crate) fn is_refusal(error: &HttpError) -> bool {
+    let HttpError::Response(answer) = error else { return false };
+    let lacks_scope = || answer.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
+    answer.status == 401 || (answer.status == 403 && lacks_scope())
+}
+
+impl CommandFailure {
+    /// Creates a failure from an authorization that failed for the server at `url`.
+    pub(crate) fn from_authorization(error: &auth::Error, url: &Url) -> Self {
+        Self::from_authorization_at(error, &url_text(url))
+    }
+
+    /// Does the same. `url` holds no secret.
+    pub(crate) fn from_authorization_at(error: &auth::Error, url: &str) -> Self {
+        let exit = match error {
+            error if error.is_unreachable() => Exit::Connection,
+            error if error.is_timeout() || is_store_busy(error) => Exit::Timeout,
+            _ => Exit::Unauthorized,
+        };
+        Self::new(exit, format!("not authorized: {error}")).with_hint(hint(error, url))
+    }
+
+    /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.
+    pub(crate) fn from_revocation(error: &auth::Error, url: &Url) -> Self {
+        let hint =
+            "they stay valid until they expire, unless the authorization server offers a page to revoke them";
+        Self::from_authorization(error, url)
+            .with_message(format!("the tokens are forgotten here, but not revoked: {error}"))
+            .with_hint(hint)
+    }
+}
+
+/// Returns what to run after a failure.
+fn hint(error: &auth::Error, url: &str) -> String {
+    let login = format!("`mcp-probe login {url}`");
+    match (error.step(), error.kind()) {
+        (_, ErrorKind::LoginRequired) => format!("{login} logs in; --authorize does so within this command"),
+        _ if is_store_busy(error) => "is another mcp-probe about to renew a token? Try again".to_owned(),
+        (Step::Store, _) => {
+            format!("move the file away and run {login}; --token-store names another file")
+        }
+        _ if error.is_unreachable() => "is the authorization server running? Try again later".to_owned(),
+        (_, ErrorKind::TimedOut) => format!("{login} tries again; --login-wait gives the user more time"),
+        _ if error.is_timeout() => format!("{login} tries again"),
+        (Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
+            "`mcp-probe check {url}` tells what is wrong at the server; --legacy-auth is for servers of 2025-03-26, and \
+             --bearer sends a token from elsewhere"
+        ),
+        (Step::Registration, _) => {
+            format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")
+        }
+        (_, ErrorKind::InsufficientScope) => {
+            format!("`mcp-probe login --scope SCOPE {url}` asks for other scopes")
+        }
+        _ => format!("{login} tries again"),
+    }
+}
+
+/// Returns a URL without its query, which may hold a key (SEC-019).
+pub(crate) fn url_text(url: &Url) -> String {
+    Url::redacted(&format!("{}{}", url.origin(), url.target()))
+}

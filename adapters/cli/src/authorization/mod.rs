@@ -1,0 +1,217 @@
+//! Authorization of this program at servers over HTTP: from the options to an authorizer.
+
+mod challenge;
+mod failure;
+mod interaction;
+mod options;
+mod pasted_redirect;
+mod store;
+
+use std::io::{self, IsTerminal as _};
+
+use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord, Trigger};
+use mcp_proto::http::client::{Credential, Url};
+use mcp_std::auth::{Authorizer, Cancellation};
+
+use crate::args::{AuthorizationArgs, CheckArgs, LogInArgs, LogOutArgs, RevisionArgs};
+use crate::failure::{CommandFailure, Exit};
+use crate::server::{RemoteServer, Server};
+pub(crate) use challenge::learn_challenges;
+pub(crate) use failure::{authorization_error, is_refusal, url_text};
+use interaction::ProbeInteraction;
+use options::ClientOptions;
+pub(crate) use store::ProbeStore;
+
+/// Returns the authorizer of a command that connects to a server; `None` if it has nothing to answer.
+///
+/// # Errors
+///
+/// Fails if an option is wrong, or if the store of tokens cannot be read.
+pub(crate) fn for_command(
+    args: &AuthorizationArgs,
+    revisions: &RevisionArgs,
+    server: &mut Server,
+) -> Result<Option<Authorizer>, CommandFailure> {
+    if let (false, Some(name)) = (args.authorize, args.login.given()) {
+        return Err(CommandFailure::usage(format!("{name} says how to log in: add --authorize")));
+    }
+    let Server::Remote(remote) = server else {
+        return match args.given() {
+            Some(name) => {
+                Err(CommandFailure::usage(format!("{name} needs a server over HTTP: give its URL")))
+            }
+            None => Ok(None),
+        };
+    };
+    let options = ClientOptions::new(&args.client, Some((&args.grant, &args.login, revisions)))?;
+    remote.allow_http(options.http_hosts());
+    let url = endpoint(remote)?;
+    if remote.has_credential() {
+        if remote.config()?.exposes_credential() {
+            return Err(cleartext_failure(&url));
+        }
+        if args.authorize {
+            let why = "--authorize gets a token, but --bearer or --header gives one: leave one of them out";
+            return Err(CommandFailure::usage(why));
+        }
+        return Ok(None);
+    }
+    if exposes_tokens(remote)? {
+        // Such a server may well ask for nothing. If it does ask, its failure names `login`, which says what to allow.
+        return if args.authorize { Err(cleartext_failure(&url)) } else { Ok(None) };
+    }
+    let store = ProbeStore::open(args.store.token_store.as_deref());
+    let record = stored(&store, &url)?.filter(|_| !options.names_client());
+    let interaction = ProbeInteraction::new(&args.login, options.assertion())?;
+    let authorizer = options.authorizer(|config| {
+        let config = config.interactive(args.authorize || is_terminal());
+        match &record {
+            Some(record) => adopt(config, record),
+            None => config,
+        }
+    });
+    Ok(Some(authorizer.store(store).interaction(interaction)))
+}
+
+/// Adds a token to the requests of `check`, which makes them itself: the stored one, or one that the user gets now.
+///
+/// # Errors
+///
+/// Fails if an option is wrong, if the authorization fails, or if the token is bound to a key.
+pub(crate) fn for_check(args: &CheckArgs, server: &mut Server) -> Result<(), CommandFailure> {
+    let Some(authorizer) = for_command(&args.authorization, &args.revisions, server)? else { return Ok(()) };
+    let Server::Remote(remote) = &*server else { return Ok(()) };
+    let url = endpoint(remote)?;
+    let run = |trigger| {
+        let outcome = authorizer.run(&url, trigger, &Cancellation::new());
+        outcome.map_err(|error| CommandFailure::from_authorization(&error, &url))
+    };
+    let mut token = run(Trigger::Connect)?;
+    if token.is_none() && (args.authorization.authorize || is_terminal()) {
+        // A server that cannot be connected to is what the checks report.
+        if let Ok(Some(challenges)) = learn_challenges(server, &args.revisions, args.connect_timeout) {
+            token = run(Trigger::Unauthorized { challenges, rejected: None })?;
+        }
+    }
+    let (Some(token), Server::Remote(remote)) = (token, server) else { return Ok(()) };
+    if token.dpop.is_some() {
+        let why = "check cannot use a token that is bound to a key (DPoP)";
+        let hint = format!("`mcp-probe login --dpop never {}` gets another one", url_text(&url));
+        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(hint));
+    }
+    remote.set_bearer(token.token.expose());
+    Ok(())
+}
+
+/// Returns what is stored for the server at `url`.
+///
+/// # Errors
+///
+/// Fails if the store or what is stored is damaged.
+pub(crate) fn stored(store: &ProbeStore, url: &Url) -> Result<Option<TokenRecord>, CommandFailure> {
+    let authorizer = Authorizer::new(Config::new("mcp-probe")).store(store.clone());
+    authorizer.stored(url).map_err(|error| CommandFailure::from_authorization(&error, url))
+}
+
+/// Checks that no option reads stdin, which has something else to say; `by` says what, as the end of a sentence.
+///
+/// # Errors
+///
+/// Fails if one does.
+pub(crate) fn check_stdin(args: &AuthorizationArgs, by: &str) -> Result<(), CommandFailure> {
+    if args.login.no_browser {
+        let why = format!("--no-browser reads the redirect from stdin, {by}: run `mcp-probe login` first");
+        return Err(CommandFailure::usage(why));
+    }
+    Ok(())
+}
+
+/// Returns the authorizer of `login`, and makes the server ready to be asked without a token.
+///
+/// # Errors
+///
+/// Fails if an option is wrong.
+pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<Authorizer, CommandFailure> {
+    let options = ClientOptions::new(&args.client, Some((&args.grant, &args.login, &args.revisions)))?;
+    remote.allow_http(options.http_hosts());
+    let url = endpoint(remote)?;
+    if remote.has_credential() {
+        let why = "login gets a token: leave --bearer and the header field Authorization out";
+        return Err(CommandFailure::usage(why));
+    }
+    if exposes_tokens(remote)? {
+        return Err(cleartext_failure(&url));
+    }
+    let interaction = ProbeInteraction::new(&args.login, options.assertion())?;
+    let store = ProbeStore::for_tokens(args.store.token_store.as_deref())?;
+    Ok(options.authorizer(|config| config).store(store).interaction(interaction))
+}
+
+/// Returns the authorizer of `logout`, as the client of the stored record, if there is one.
+///
+/// # Errors
+///
+/// Fails if an option is wrong.
+pub(crate) fn for_logout(
+    args: &LogOutArgs,
+    store: &ProbeStore,
+    record: Option<&TokenRecord>,
+) -> Result<Authorizer, CommandFailure> {
+    let options = ClientOptions::new(&args.client, None)?;
+    let authorizer = options.authorizer(|config| {
+        let config = config.interactive(false);
+        match record.filter(|_| !options.names_client()) {
+            Some(record) => adopt(config, record),
+            None => config,
+        }
+    });
+    Ok(authorizer.store(store.clone()))
+}
+
+/// Makes the client of a stored record that of a configuration, so that its tokens are used.
+///
+/// Only a dynamic registration is stored with its secret. Tokens of other clients with a secret or a key are used until
+/// they expire.
+fn adopt(config: Config, record: &TokenRecord) -> Config {
+    match record.registration() {
+        Registration::PreRegistered => {
+            let client = ClientCredentials::new(record.client_id(), ClientAuth::None);
+            config.credentials(client.issuer(record.issuer()))
+        }
+        // It was acceptable when it was stored.
+        Registration::MetadataDocument => {
+            config.clone().client_metadata_url(record.client_id()).unwrap_or(config)
+        }
+        _ => config,
+    }
+}
+
+/// Returns whether a user is at a terminal and can be asked.
+fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Returns the URL of a server.
+///
+/// # Errors
+///
+/// Fails if the URL or a header field is invalid.
+pub(crate) fn endpoint(remote: &RemoteServer) -> Result<Url, CommandFailure> {
+    Ok(remote.config()?.endpoint().clone())
+}
+
+/// Returns whether a token for a server would travel in the clear to another machine, without permission.
+fn exposes_tokens(remote: &RemoteServer) -> Result<bool, CommandFailure> {
+    let any = Credential::bearer("x").map_err(|why| CommandFailure::failed(why.to_string()))?;
+    Ok(remote.config()?.credential(any).exposes_credential())
+}
+
+/// Creates the failure for a token that would travel in the clear.
+fn cleartext_failure(url: &Url) -> CommandFailure {
+    let host = &url.origin().host;
+    CommandFailure::usage(format!(
+        "a token for {} would travel in the clear to another machine",
+        url.origin()
+    ))
+    .with_hint(format!("use https; --allow-http {host} allows it for this host"))
+}

@@ -1,0 +1,39 @@
+//! The `logout` command: revokes and forgets the tokens for a server.
+
+use mcp_proto::auth::TokenRecord;
+use mcp_std::auth::{Cancellation, TokenStore as _};
+
+use crate::args;
+use crate::authorization::{self, ProbeStore};
+use crate::failure::{CommandFailure, Exit};
+use crate::output::print;
+use crate::server::RemoteServer;
+
+pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
+    let remote = RemoteServer::from_place(&args.place)?;
+    let url = authorization::endpoint(&remote)?;
+    let shown = remote.display_name();
+    let store = ProbeStore::open(args.store.token_store.as_deref());
+    let record = authorization::stored(&store, &url)?;
+    // A wrong option is reported whether or not there is something to revoke.
+    let authorizer = authorization::for_logout(args, &store, record.as_ref())?;
+    if record.is_none() {
+        return print(&format!("nobody is logged in at {shown}\n"));
+    }
+    let outcome = authorizer.log_out(&url, &Cancellation::new());
+    if authorization::stored(&store, &url)?.is_some() {
+        // The flow leaves tokens of another client, or for a server that it may not use, where they are.
+        store.remove(&TokenRecord::key(&url)).map_err(|error| {
+            CommandFailure::new(Exit::Unauthorized, format!("the tokens are not forgotten: {error}"))
+        })?;
+        if outcome.is_ok() {
+            return print(&format!(
+                "logged out of {shown}; the tokens are forgotten here, but not revoked\n"
+            ));
+        }
+    }
+    match outcome {
+        Ok(_) => print(&format!("logged out of {shown}\n")),
+        Err(error) => Err(CommandFailure::from_revocation(&error, &url)),
+    }
+}

@@ -1,0 +1,439 @@
+//! Authorization of the program at protected servers: logging in, using and renewing tokens, logging out.
+
+use core::time::Duration;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::config_file::TemporaryDirectory;
+use crate::protected_server::{Behaviour, ProtectedServer, browser_command, form, get};
+use crate::support::{PROBE, ProbeOutput, run, run_with_input};
+
+/// A folder with a token store, and the commands that use it.
+struct User {
+    folder: TemporaryDirectory,
+}
+
+impl User {
+    fn new() -> Self {
+        Self { folder: TemporaryDirectory::new() }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("tokens.json")
+    }
+
+    fn environment(&self) -> String {
+        self.store().display().to_string()
+    }
+
+    fn run(&self, args: &[&str]) -> ProbeOutput {
+        run(args, &[("MCP_TOKEN_STORE", &self.environment())])
+    }
+
+    /// Runs a command with `--browser`, and logs in at the address that it opens. `visit` gets the redirect.
+    fn run_with_browser(
+        &self,
+        server: &ProtectedServer,
+        args: &[&str],
+        visit: impl FnOnce(&str) + Send + 'static,
+    ) -> ProbeOutput {
+        let opened = self.folder.path().join("opened");
+        let _ = std::fs::remove_file(&opened);
+        let browser = browser_command(&opened);
+        let server = server.clone();
+        let visitor = thread::spawn(move || visit(&server.follow(&opened)));
+        let done = self.run(&[args, &["--browser", &browser]].concat());
+        visitor.join().expect("no panic");
+        done
+    }
+
+    fn log_in(&self, server: &ProtectedServer) -> ProbeOutput {
+        self.run_with_browser(server, &["login", &server.url], |redirect| {
+            assert_eq!(get(redirect).0, 200);
+        })
+    }
+
+    /// Starts a command whose stdin and stderr are pipes.
+    fn start(&self, args: &[&str]) -> Child {
+        Command::new(PROBE)
+            .args(args)
+            .env("MCP_TOKEN_STORE", self.store())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program under test starts")
+    }
+}
+
+fn assert_no_secret(done: &ProbeOutput) {
+    for secret in ["s3cret", "c0de", "d3vice"] {
+        assert!(!done.stdout.contains(secret) && !done.stderr.contains(secret), "{secret}: {done}");
+    }
+}
+
+// covers: AUTH-040, AUTH-043, AUTH-045, AUTH-064, SEC-019
+#[test]
+fn login_stores_tokens_that_other_commands_use_until_logout() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let done = user.log_in(&server).assert_ok();
+    let done =
+        done.assert_stdout(&["logged in to", &server.url, "registered (dynamic)", "read call", "in 24 h"]);
+    assert_no_secret(&done);
+    assert_eq!(std::fs::metadata(user.store()).expect("stored").permissions().mode() & 0o777, 0o600);
+    // The challenge is learned without a token, and its scopes are asked for.
+    assert!(server.requests("/mcp").iter().all(|request| !request.fields.contains_key("authorization")));
+    let redeemed = server.token_forms().remove(0);
+    assert_eq!((&*redeemed["grant_type"], &*redeemed["resource"]), ("authorization_code", &*server.url));
+
+    for (command, wanted) in
+        [(&["ping", "-n", "1"][..], "round trips"), (&["inspect"], "greet"), (&["call", "greet"], "hello")]
+    {
+        for runtime in ["blocking", "threads", "smol"] {
+            let args = [command, &["--runtime", runtime, "--trace", &server.url]].concat();
+            let done = user.run(&args).assert_ok().assert_stdout(&[wanted]);
+            assert_no_secret(&done.assert_stderr(&["Authorization: [redacted]"]));
+        }
+    }
+    assert_eq!(server.token_forms().len(), 1);
+
+    let who = user.run(&["whoami", "--json", &server.url]).assert_ok().json();
+    let expires = who["expires_at"].as_u64().expect("a time");
+    let issuer = server.url.trim_end_matches("/mcp");
+    let expected = json!({
+        "resource": server.url, "issuer": issuer, "client_id": "registered", "registration": "dynamic",
+        "scopes": ["read", "call"], "expires_at": expires, "refreshable": true, "dpop": false,
+    });
+    assert_eq!(who, expected);
+    assert_no_secret(&user.run(&["whoami", &server.url]).assert_ok().assert_stdout(&["then refreshed"]));
+
+    let done = user.run(&["logout", &server.url]).assert_ok().assert_stdout(&["logged out of", &server.url]);
+    assert_no_secret(&done);
+    let revoked = form(&server.requests("/revoke").remove(0).body);
+    assert_eq!((&*revoked["token"], &*revoked["token_type_hint"]), ("s3cret-refresh-1", "refresh_token"));
+    user.run(&["logout", &server.url]).assert_ok().assert_stdout(&["nobody is logged in"]);
+    let done = user.run(&["whoami", "--json", &server.url]).assert_code(6);
+    assert_eq!(
+        (&done.json()["error"]["kind"], &done.json()["error"]["exitCode"]),
+        (&json!("unauthorized"), &json!(6))
+    );
+    done.assert_stderr(&["nobody is logged in", "mcp-probe login http"]);
+}
+
+#[test]
+fn command_without_terminal_asks_nobody_and_says_what_to_run() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    for runtime in ["blocking", "threads", "smol"] {
+        let done = user.run(&["inspect", "--runtime", runtime, &server.url]).assert_code(6);
+        let login = format!("`mcp-probe login {}`", server.url);
+        done.assert_stderr(&[
+            "the authorization request at http://",
+            "a user has to log in",
+            &login,
+            "--authorize",
+        ]);
+    }
+    assert_eq!((server.requests("/register").len(), server.token_forms().len()), (0, 0));
+}
+
+#[test]
+fn command_with_authorize_lets_the_user_log_in() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let args = ["call", "greet", "--authorize", "--connect-timeout", "2s", &server.url];
+    // The time to log in does not count as time to connect.
+    let done = user.run_with_browser(&server, &args, |redirect| {
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(get(redirect).0, 200);
+    });
+    assert_eq!(done.assert_ok().assert_stderr(&["/authorize?", "if none appears"]).stdout, "hello\n");
+    user.run(&["call", "greet", &server.url]).assert_ok();
+    assert_eq!(server.token_forms().len(), 1);
+}
+
+#[test]
+fn expired_token_is_refreshed_before_use_and_revoked_one_after_a_401() {
+    let (user, server) =
+        (User::new(), ProtectedServer::new(Behaviour { lifetime: Some(2), ..Behaviour::default() }));
+    user.log_in(&server).assert_ok();
+    thread::sleep(Duration::from_secs(2));
+    let before = server.requests("/mcp").len();
+    user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    let refreshed = server.token_forms().remove(1);
+    assert_eq!(
+        (&*refreshed["grant_type"], &*refreshed["refresh_token"]),
+        ("refresh_token", "s3cret-refresh-1")
+    );
+    let authorized =
+        |request: &crate::protected_server::Received| request.fields.contains_key("authorization");
+    assert!(server.requests("/mcp")[before..].iter().all(authorized));
+    server.revoke_tokens();
+    thread::sleep(Duration::from_secs(2));
+    user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+}
+
+// covers: AUTH-045
+#[test]
+fn redirect_with_foreign_state_gets_an_error_page_and_the_wait_goes_on() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let done = user.run_with_browser(&server, &["login", &server.url], |redirect| {
+        let (place, query) = redirect.split_once('?').expect("a query");
+        let state = &form(query)["state"];
+        let (status, page) = get(&format!("{place}?{}", query.replace(&**state, "of-somebody-else")));
+        assert!(status == 400 && page.contains("was not expected"), "{page}");
+        assert_eq!(get(redirect).0, 200);
+    });
+    done.assert_ok();
+    assert_eq!(server.token_forms().len(), 1);
+}
+
+#[test]
+fn pasted_redirect_may_be_a_whole_address_or_its_query() {
+    for query_alone in [false, true] {
+        let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+        let mut login = user.start(&["login", "--no-browser", "--json", &server.url]);
+        let mut shown = BufReader::new(login.stderr.take().expect("piped"));
+        let mut address = String::new();
+        while !address.trim().starts_with("http") {
+            address.clear();
+            assert_ne!(shown.read_line(&mut address).expect("UTF-8"), 0, "no address was shown");
+        }
+        let redirect = server.redirect_of(address.trim());
+        let pasted = if query_alone { redirect.split_once('?').expect("a query").1 } else { &redirect };
+        let mut stdin = login.stdin.take().expect("piped");
+        // An empty line and the redirect of another login are no reason to give up.
+        writeln!(stdin, "\nhttp://127.0.0.1/callback?code=x&state=other\n{pasted}").expect("it is read");
+        let (mut stdout, mut rest) = (String::new(), String::new());
+        login.stdout.take().expect("piped").read_to_string(&mut stdout).expect("UTF-8");
+        shown.read_to_string(&mut rest).expect("UTF-8");
+        assert_eq!(login.wait().expect("it ends").code(), Some(0), "{rest}");
+        assert!(rest.contains("not the redirect of this login"), "{rest}");
+        assert_eq!(serde_json::from_str::<Value>(&stdout).expect("JSON")["scopes"], json!(["read", "call"]));
+    }
+}
+
+#[test]
+fn login_without_a_redirect_ends_with_stdin_or_in_time() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let done = user.run(&["login", "--no-browser", &server.url]).assert_code(6);
+    done.assert_stderr(&["the authorization request at http://", "stdin ended", "mcp-probe login"]);
+
+    // A pipe that stays open.
+    let mut waiting = user.start(&["login", "--no-browser", "--login-wait", "1", &server.url]);
+    let stdin = waiting.stdin.take();
+    let begun = Instant::now();
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(4));
+    assert!(begun.elapsed() < Duration::from_secs(20) && stdin.is_some());
+    let mut shown = String::new();
+    waiting.stderr.take().expect("piped").read_to_string(&mut shown).expect("UTF-8");
+    assert!(shown.contains("no answer in time") && shown.contains("--login-wait"), "{shown}");
+
+    // The browser does not start, and nobody opens the address.
+    let done =
+        user.run(&["login", "--browser", "false", "--login-wait", "500ms", &server.url]).assert_code(4);
+    done.assert_stderr(&["open this address", "no answer in time"]);
+}
+
+#[test]
+fn device_code_is_shown_escaped() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    for (store, how) in [("a", &["--device"][..]), ("b", &["--grant", "device"])] {
+        let path = user.folder.path().join(store).display().to_string();
+        let done = user.run(&[&["login", "--token-store", &path], how, &[&server.url]].concat()).assert_ok();
+        assert_no_secret(&done);
+        done.assert_stderr(&["/activate\n", "enter the code ABCD-\\u001b[2J", "/activate?code=ABCD"]);
+        assert_eq!(server.token_forms().pop().expect("a form")["device_code"], "d3vice");
+    }
+}
+
+#[test]
+fn server_that_asks_for_nothing_is_said_so() {
+    let (user, server) =
+        (User::new(), ProtectedServer::new(Behaviour { is_open: true, ..Behaviour::default() }));
+    user.run(&["login", &server.url]).assert_ok().assert_stdout(&["asks for no authorization"]);
+    assert_eq!(user.run(&["login", "--json", &server.url]).assert_ok().json(), Value::Null);
+    user.run(&["inspect", &server.url]).assert_ok();
+    assert!(!user.store().exists());
+    // A server may ask only after the handshake.
+    let server = ProtectedServer::new(Behaviour { opens_handshake: true, ..Behaviour::default() });
+    user.log_in(&server).assert_ok().assert_stdout(&["read call"]);
+}
+
+#[test]
+fn bearer_token_sets_the_stored_one_aside() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    user.log_in(&server).assert_ok();
+    for own in [["--bearer", "mine"], ["--header", "Authorization: Bearer mine"]] {
+        let done = user.run(&["ping", own[0], own[1], &server.url]).assert_code(6);
+        done.assert_stderr(&["401", "--bearer", "`mcp-probe login`"]);
+        let sent = server.requests("/mcp").pop().expect("a request");
+        assert_eq!(sent.fields["authorization"], "Bearer mine");
+        user.run(&["ping", "--authorize", own[0], own[1], &server.url]).assert_code(2);
+        user.run(&["login", own[0], own[1], &server.url]).assert_code(2).assert_stderr(&["leave --bearer"]);
+    }
+    assert_eq!(server.token_forms().len(), 1);
+}
+
+#[test]
+fn check_uses_the_stored_token_or_gets_one() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let check = ["check", "--era", "modern", "--timeout", "1s", &server.url];
+    user.run(&check).assert_code(1);
+    let tokens = || server.requests("/mcp").iter().filter(|r| r.fields.contains_key("authorization")).count();
+    assert_eq!((tokens(), server.token_forms().len()), (0, 0));
+    let opened = user.run_with_browser(&server, &[&check[..], &["--authorize"]].concat(), |redirect| {
+        assert_eq!(get(redirect).0, 200);
+    });
+    assert_no_secret(&opened);
+    let first = tokens();
+    assert!(first > 0, "{opened}");
+    assert_no_secret(&user.run(&[&check[..], &["--trace"]].concat()));
+    assert!(tokens() > first);
+    assert_eq!(server.token_forms().len(), 1);
+    // Whatever its outcome: a token that is bound to a key cannot be used.
+    let bound = ["login", "--device", "--dpop", "always", &server.url];
+    user.run(&bound).assert_ok();
+    user.run(&check).assert_code(6).assert_stderr(&["bound to a key", "--dpop never"]);
+}
+
+// covers: SEC-019
+#[test]
+fn header_fields_go_to_the_mcp_server_alone() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let args = ["login", "--header", "X-Api-Key: k3y", &server.url];
+    user.run_with_browser(&server, &args, |redirect| assert_eq!(get(redirect).0, 200)).assert_ok();
+    user.run(&["ping", "-n", "1", "--header", "X-Api-Key: k3y", &server.url]).assert_ok();
+    let has_key =
+        |path: &str| server.requests(path).iter().all(|request| request.fields.contains_key("x-api-key"));
+    assert!(has_key("/mcp"));
+    for path in
+        ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server", "/token"]
+    {
+        assert!(!server.requests(path).is_empty() && !has_key(path), "{path}");
+    }
+}
+
+#[test]
+fn damaged_store_is_named_and_not_overwritten() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    std::fs::write(user.store(), "not a store").expect("a file");
+    for args in [&["whoami"][..], &["logout"], &["ping"], &["login", "--grant", "device"]] {
+        let done = user.run(&[args, &[&server.url]].concat()).assert_code(6);
+        done.assert_stderr(&["the token store at http", &user.environment(), "--token-store"]);
+    }
+    assert_eq!(std::fs::read_to_string(user.store()).expect("a file"), "not a store");
+    assert_eq!(server.token_forms().len(), 0);
+}
+
+// covers: AUTH-064
+#[test]
+fn store_that_others_can_read_is_repaired_and_said() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    user.log_in(&server).assert_ok();
+    std::fs::set_permissions(user.store(), std::fs::Permissions::from_mode(0o644)).expect("our file");
+    let done = user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    done.assert_stderr(&["note:", "open to other users (mode 0644)", &user.environment()]);
+    assert_eq!(std::fs::metadata(user.store()).expect("stored").permissions().mode() & 0o777, 0o600);
+    let done = user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    assert!(!done.stderr.contains("open to other users"), "{done}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn locked_store_is_waited_for() {
+    let (user, server) =
+        (User::new(), ProtectedServer::new(Behaviour { lifetime: Some(1), ..Behaviour::default() }));
+    user.log_in(&server).assert_ok();
+    thread::sleep(Duration::from_secs(1));
+    let locks = || std::fs::read_dir(user.folder.path()).expect("a folder").filter_map(Result::ok);
+    // The lock of each key: a first refresh has created it.
+    user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    thread::sleep(Duration::from_secs(1));
+    let held: Vec<std::fs::File> = locks()
+        .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "lock"))
+        .map(|entry| {
+            let file = std::fs::File::options().write(true).open(entry.path()).expect("a lock");
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
+            file
+        })
+        .collect();
+    assert!(!held.is_empty());
+    let done = user.run(&["ping", "-n", "1", &server.url]).assert_code(4);
+    assert!(done.elapsed >= Duration::from_secs(10), "{done}");
+    done.assert_stderr(&[
+        "the token store at http",
+        &user.environment(),
+        "was locked by another process for 10 s",
+    ]);
+    let releaser = thread::spawn(move || {
+        thread::sleep(Duration::from_secs(1));
+        drop(held);
+    });
+    user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    releaser.join().expect("no panic");
+}
+
+#[test]
+fn refused_delete_after_a_good_answer_costs_a_diagnostic() {
+    let behaviour = Behaviour { refuses_delete: true, ..Behaviour::default() };
+    let (user, server) = (User::new(), ProtectedServer::new(behaviour));
+    user.log_in(&server).assert_ok();
+    for runtime in ["blocking", "threads", "smol"] {
+        let args = ["call", "greet", "--era", "legacy", "--runtime", runtime, &server.url];
+        let done = user.run(&args).assert_ok();
+        assert_eq!(done.stdout, "hello\n");
+        assert!(done.elapsed < Duration::from_secs(10), "{done}");
+    }
+    let deleted = server.requests("/mcp").iter().filter(|request| request.method == "DELETE").count();
+    assert!(deleted >= 3, "{deleted}");
+    assert_eq!(server.token_forms().len(), 1);
+    user.run(&["whoami", &server.url]).assert_ok();
+}
+
+#[test]
+fn bridge_uses_stored_tokens_and_writes_messages_alone() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    user.log_in(&server).assert_ok();
+    let call = ["call", "greet", "--", PROBE, "bridge", &server.url];
+    assert_eq!(run_as(&user, &call).assert_ok().stdout, "hello\n");
+    user.run(&["logout", &server.url]).assert_ok();
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
+    let environment = user.environment();
+    let environment = [("MCP_TOKEN_STORE", &*environment)];
+    let done =
+        run_with_input(&["bridge", &server.url], &environment, &format!("{initialize}\n")).assert_code(6);
+    for line in done.stdout.lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {done}"));
+    }
+    done.assert_stderr(&["a user has to log in", "mcp-probe login"]);
+    // A browser login beside the messages: nothing of it is on stdout.
+    let opened = user.folder.path().join("opened-by-bridge");
+    let browser = browser_command(&opened);
+    let visited = server.clone();
+    let visitor = thread::spawn(move || assert_eq!(get(&visited.follow(&opened)).0, 200));
+    let call = ["call", "greet", "--", PROBE, "bridge", "--authorize", "--browser", &browser, &server.url];
+    assert_eq!(run_as(&user, &call).assert_ok().stdout, "hello\n");
+    visitor.join().expect("no panic");
+}
+
+/// Runs a command whose server is a bridge, which gets the token store by `--env`.
+fn run_as(user: &User, args: &[&str]) -> ProbeOutput {
+    let (first, rest) = args.split_first().expect("a command");
+    user.run(&[&[*first, "--env", "MCP_TOKEN_STORE"], rest].concat())
+}
+
+#[test]
+fn tokens_are_forgotten_even_if_they_cannot_be_revoked() {
+    let behaviour = Behaviour { is_revocation_down: true, ..Behaviour::default() };
+    let (user, server) = (User::new(), ProtectedServer::new(behaviour));
+    user.log_in(&server).assert_ok();
+    let done = user.run(&["logout", &server.url]).assert_code(6);
+    done.assert_stderr(&["forgotten here, but not revoked", "the revocation request", "503", "RFC 7009"]);
+    user.run(&["whoami", &server.url]).assert_code(6);
+}
