@@ -1,6 +1,6 @@
 //! Tokens of another implementation, and what authorization servers put into headers and keys.
 
-use super::super::jose::decode;
+use super::super::jose::{PublicKey, decode, public_jwk};
 use super::*;
 
 /// Keys, tokens of every algorithm, and a bound token with its proof, made by the npm package `jose`.
@@ -144,6 +144,12 @@ fn keys_of_other_kinds_and_lengths_are_left_out() {
         (&ed25519, with(&ed25519, json!({"alg": "RS256"}))),
         (&ed25519, with(&ed25519, json!({"alg": "unknown"}))),
     ] {
+        let read = public_jwk(jwk.as_object().expect("an object")).and_then(|jwk| PublicKey::from_jwk(&jwk));
+        assert_eq!(
+            read.is_some(),
+            jwk.get("alg").is_some(),
+            "only the one for another algorithm is read: {jwk}"
+        );
         // The key after it is used: one that is left out does not spoil the set.
         let good = SigningKey::rsa("RS256", &RSA_PKCS1_SHA256);
         let (validator, _) = jwt_validator(&Web::with_keys(&[jwk.clone(), good.jwk_with_id("good")]));
