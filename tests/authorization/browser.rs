@@ -72,6 +72,7 @@ fn browser_returns_code_and_keeps_its_session() {
     server.stop();
 }
 
+// covers: AUTH-062
 #[test]
 fn browser_reports_declined_consent_and_error_page() {
     let Some(server) = AuthorizationServer::start(&[]) else { return };

@@ -21,6 +21,7 @@ mod own_server;
 #[path = "../interop/peers.rs"]
 mod peers;
 mod probe;
+mod probe_server;
 mod protected_servers;
 #[path = "../interop/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]

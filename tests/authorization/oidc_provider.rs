@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::thread;
 
-use mcp_tests::browser::{Browser, BrowserScript, parameter};
-use serde_json::Value;
+use mcp_tests::browser::{Browser, BrowserError, BrowserScript, parameter, with_parameter};
+use serde_json::{Value, json as value};
 
-use crate::authorization_server::{AuthorizationServer, json};
+use crate::authorization_server::{AuthorizationServer, DOCUMENT_URL, document_option, json};
 use crate::browser::{RESOURCE, VERIFIER, authorization_url};
 
 const REDIRECT_URI: &str = "http://127.0.0.1:3/callback";
@@ -82,6 +82,59 @@ fn pkce_is_required_and_unknown_resource_refused() {
     let redirect = Browser::default().authorize(&known).expect("a redirect");
     assert!(parameter(&redirect, "code").is_some(), "{redirect}");
     server.stop();
+}
+
+// covers: AUTH-042, AUTH-050
+#[test]
+fn metadata_lists_pkce_and_the_issuer_of_redirects() {
+    let Some(server) = AuthorizationServer::start(&[]) else { return };
+    for name in ["oauth-authorization-server", "openid-configuration"] {
+        let url = format!("{}/.well-known/{name}", server.issuer);
+        let page = Browser::deliver(&url).expect("metadata");
+        let metadata: Value = serde_json::from_str(&page.body).expect("JSON");
+        assert_eq!(metadata["issuer"], server.issuer, "{name}");
+        assert_eq!(metadata["code_challenge_methods_supported"], value!(["S256"]), "{name}");
+        assert_eq!(metadata["authorization_response_iss_parameter_supported"], true, "{name}");
+    }
+    for script in [true, false].map(|consents| BrowserScript { consents, ..BrowserScript::default() }) {
+        let url = authorization_url(&server.issuer, REDIRECT_URI, &[("scope", "mcp:read")]);
+        let redirect = Browser::new(script).authorize(&url).expect("a redirect");
+        assert_eq!(parameter(&redirect, "iss").as_deref(), Some(&*server.issuer), "{redirect}");
+    }
+    server.stop();
+}
+
+// covers: AUTH-036, AUTH-062
+#[test]
+fn client_metadata_document_is_fetched_and_validated() {
+    const OTHER_URL: &str = "https://client.example/other.json";
+    let dir = std::env::temp_dir().join(format!("mcp-document-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let document = document_option(&dir);
+    // The same document at another address, which is not its `client_id`.
+    let misplaced = document.replace(DOCUMENT_URL, OTHER_URL);
+    let options = ["--document", &document, "--document", &misplaced];
+    let Some(server) = AuthorizationServer::start(&options) else { return };
+    let authorize = |client: &str, redirect_uri: &str| {
+        let url = authorization_url(&server.issuer, redirect_uri, &[("scope", "mcp:read")]);
+        Browser::default().authorize(&with_parameter(&url, "client_id", Some(client)))
+    };
+    let redirect = authorize(DOCUMENT_URL, REDIRECT_URI).expect("a redirect");
+    assert!(parameter(&redirect, "code").is_some(), "{redirect}");
+    for (client, redirect_uri, reason) in [
+        (OTHER_URL, REDIRECT_URI, "invalid_client"),
+        (DOCUMENT_URL, "http://127.0.0.1:3/elsewhere", "invalid_redirect_uri"),
+        ("https://client.example/none.json", REDIRECT_URI, "invalid_client"),
+    ] {
+        match authorize(client, redirect_uri) {
+            Err(BrowserError::Page(400, _, text)) => assert!(text.contains(reason), "{client}: {text}"),
+            other => panic!("{client}: {other:?}"),
+        }
+    }
+    let events = server.events();
+    assert!(events.iter().any(|event| event["event"] == "document" && event["found"] == true), "{events:?}");
+    server.stop();
+    let _ = std::fs::remove_dir_all(dir);
 }
 
 #[test]

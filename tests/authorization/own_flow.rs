@@ -237,3 +237,19 @@ fn flow_refuses_issuer_that_differs_by_slash() {
     server.stop();
     issuer.stop();
 }
+
+#[test]
+fn flow_registers_anew_after_server_forgot_its_client() {
+    let Some((issuer, server)) = start(&["--access-ttl", "2"]) else { return };
+    let client = FlowClient::new(config());
+    client.authorize(&server.url).token();
+    // The authorization server keeps everything in memory.
+    let port = issuer.issuer.rsplit(':').next().expect("a port").to_owned();
+    issuer.stop();
+    let issuer = AuthorizationServer::start(&["--port", &port]).expect("it ran before");
+    thread::sleep(Duration::from_secs(2));
+    assert!(matches!(client.run(&server.url, Trigger::Connect), FlowEnd::NoToken));
+    whoami(&server.url, &client.authorize(&server.url).token());
+    server.stop();
+    issuer.stop();
+}

@@ -46,7 +46,8 @@ pub(crate) fn call(url: &str, token: &str, tool: &str) -> Response {
     Request { method: "POST", url: &url, fields: &fields, body: &body }.send().expect("a response")
 }
 
-fn challenge(response: &Response) -> String {
+/// Returns the challenge of a response; empty if there is none.
+pub(crate) fn challenge(response: &Response) -> String {
     response.fields("www-authenticate").next().unwrap_or_default().to_owned()
 }
 

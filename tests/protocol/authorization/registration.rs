@@ -249,6 +249,16 @@ fn a_client_that_the_server_forgot_registers_anew() {
     world.wait(4_000);
     world.unauthorized(&config()).token();
     assert_eq!(registrations(&world).len(), 1);
+    // A flow that asks nobody also forgets the client, so that the next one does not send a user to the server with it.
+    let unauthorized = Trigger::Unauthorized { challenges: Vec::new(), rejected: None };
+    for (own, trigger) in [(config(), Trigger::Connect), (config().interactive(false), unauthorized)] {
+        let mut world = World::new();
+        world.unauthorized(&config()).token();
+        forget(&mut world);
+        world.wait(4_000);
+        world.run(&own, trigger);
+        assert!(world.store.is_empty(), "{:?}", world.store.keys());
+    }
     // At the code: this flow fails, the next one registers.
     let mut world = World::new();
     world.unauthorized(&config()).token();

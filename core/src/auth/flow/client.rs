@@ -109,7 +109,7 @@ impl Flow {
         };
         let unix_secs = self.unix_secs();
         let is_known = |record: &ClientRecord| record.expires_at.is_none_or(|at| at > unix_secs);
-        let record = record.filter(|record| !self.forgets_client && is_known(record));
+        let record = record.filter(is_known);
         self.facts.client = record.as_ref().map(registered);
         if !matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode) {
             return match self.facts.client {
@@ -167,12 +167,18 @@ impl Flow {
             self.facts.client.as_ref().is_some_and(|client| client.registration == Registration::Dynamic);
         match &self.facts.issuer {
             Some(issuer) if is_unknown && is_dynamic => {
-                let key = ClientRecord::key(&issuer.issuer);
-                self.state = State::RemovingClient(error);
-                self.emit(Event::Save { key, value: None });
+                let issuer = issuer.issuer.clone();
+                self.remove_client(&issuer, Some(error));
             }
             _ => self.end_with(error),
         }
+    }
+
+    /// Forgets the registration at an authorization server; then ends the flow with an error, or gets another
+    /// authorization.
+    pub(super) fn remove_client(&mut self, issuer: &str, error: Option<Error>) {
+        self.state = State::RemovingClient(error);
+        self.emit(Event::Save { key: ClientRecord::key(issuer), value: None });
     }
 
     pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {

@@ -65,8 +65,6 @@ pub struct Flow {
     nonce: Option<String>,
     /// The identity token or the assertion, until it is presented.
     assertion: Option<Secret>,
-    /// Whether the authorization server no longer knows the client that is stored.
-    forgets_client: bool,
 }
 
 /// What a flow waits for.
@@ -90,8 +88,8 @@ enum State {
         redirect_uri: String,
     },
     SavingClient,
-    /// The authorization server no longer knows the client; ends with this error.
-    RemovingClient(Error),
+    /// The authorization server no longer knows the client; ends with this error, or gets another authorization.
+    RemovingClient(Option<Error>),
     AwaitingKey,
     AwaitingRedirect {
         state: String,
@@ -141,6 +139,8 @@ enum Purpose {
 enum AfterRemoval {
     /// The refresh token was refused: get another authorization.
     Authorize,
+    /// The authorization server no longer knows the client: forget its registration, then get another authorization.
+    ForgetClient { issuer: String },
     /// End without a token.
     End,
     /// End with this error.
@@ -173,7 +173,6 @@ impl Flow {
             is_locked: false,
             nonce: None,
             assertion: None,
-            forgets_client: false,
         }
     }
 
@@ -275,15 +274,14 @@ impl Flow {
         match core::mem::replace(&mut self.state, State::Ended) {
             State::SavingTokens(record) => self.tokens_saved(&record),
             State::SavingClient => self.client_ready(),
-            State::RemovingClient(error) => self.end_with(error),
-            State::RemovingTokens(then) => {
-                self.unlock();
-                match then {
-                    AfterRemoval::Authorize => self.authorize_again(),
-                    AfterRemoval::End => self.end(Event::NoToken),
-                    AfterRemoval::Fail(error) => self.end_with(error),
-                }
-            }
+            State::RemovingClient(Some(error)) => self.end_with(error),
+            State::RemovingClient(None) => self.removed(),
+            State::RemovingTokens(then) => match then {
+                AfterRemoval::ForgetClient { issuer } => self.remove_client(&issuer, None),
+                AfterRemoval::Authorize => self.removed(),
+                AfterRemoval::End => self.end(Event::NoToken),
+                AfterRemoval::Fail(error) => self.end_with(error),
+            },
             state => self.state = state,
         }
     }

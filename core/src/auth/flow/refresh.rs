@@ -100,13 +100,13 @@ impl Flow {
     }
 
     /// Goes on after the tokens were removed, by this flow or by another process.
-    fn removed(&mut self) {
+    pub(super) fn removed(&mut self) {
         self.unlock();
         self.authorize_again();
     }
 
     /// Gets another authorization, now that there is nothing to refresh.
-    pub(super) fn authorize_again(&mut self) {
+    fn authorize_again(&mut self) {
         self.facts.record = None;
         match self.facts.trigger {
             Trigger::Connect | Trigger::LogOut => self.end(Event::NoToken),
@@ -147,9 +147,16 @@ impl Flow {
         let is_gone = matches!(&kind, ErrorKind::Refused { code, .. }
             if matches!(&**code, "invalid_grant" | "invalid_client" | "unauthorized_client"));
         if is_gone {
-            self.forgets_client = token::is_client_unknown(&kind);
+            let record = self.facts.record.as_ref();
+            let registered = record.filter(|record| record.registration == Registration::Dynamic);
+            let then = match registered {
+                Some(record) if token::is_client_unknown(&kind) => {
+                    AfterRemoval::ForgetClient { issuer: record.issuer.clone() }
+                }
+                _ => AfterRemoval::Authorize,
+            };
             // It will never work again: forget it, so that no later flow tries.
-            return self.remove_tokens(AfterRemoval::Authorize);
+            return self.remove_tokens(then);
         }
         let error = Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
