@@ -33,7 +33,7 @@ fn challenges_of_other_schemes_name_no_metadata() {
         challenge("DPoP", &[("resource_metadata", "https://mcp.test/dpop")]),
     ];
     world.move_resource_metadata("https://mcp.test/dpop");
-    let trigger = mcp_proto::auth::Trigger::Unauthorized { challenges, rejected: None };
+    let trigger = Trigger::Unauthorized { challenges, rejected: None };
     world.run(&config(), trigger).token();
     assert_eq!(world.urls()[0], "GET https://mcp.test/dpop");
 }

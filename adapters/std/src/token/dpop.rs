@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::server::{Denial, Scheme, TokenRequest};
 
-use super::jose::{Algorithm, Jws, PublicKey, encode, numeric_date, sha256};
+use super::jose::{Algorithm, Jws, encode, numeric_date, sha256};
 
 /// Seconds by which the time of a proof may differ from ours, in both directions.
 const MAX_AGE: u64 = 60;
@@ -50,17 +50,15 @@ impl DpopVerifier {
         let invalid = |why: &'static str| Denial::InvalidDpopProof(why.into());
         let proof = request.proof.as_ref().ok_or_else(|| invalid("there has to be one proof"))?;
         let jws = Jws::parse(proof.reveal()).ok_or_else(|| invalid("the proof is not a signed token"))?;
-        if jws.header("typ") != Some("dpop+jwt") || jws.algorithm != Algorithm::Es256 {
+        if jws.kind() != Some("dpop+jwt") || jws.algorithm != Algorithm::Es256 {
             return Err(invalid("the proof has another type or algorithm"));
         }
-        let jwk = jws.header.get("jwk").and_then(|jwk| jwk.as_object());
-        let Some(PublicKey::P256(point)) = jwk.and_then(PublicKey::from_jwk) else {
+        let key = jws.own_key();
+        let Some((key, (x, y))) = key.as_ref().and_then(|key| Some((key, key.p256()?))) else {
             return Err(invalid("the proof has no public key"));
         };
-        let own = key_thumbprint(&point);
-        let claims =
-            jws.verify(&PublicKey::P256(point)).ok_or_else(|| invalid("the signature does not fit"))?;
-        if own != thumbprint {
+        let claims = jws.verify(key).ok_or_else(|| invalid("the signature does not fit"))?;
+        if key_thumbprint(x, y) != thumbprint {
             return Err(invalid("the token is bound to another key"));
         }
         let text = |name: &str| claims.get(name).and_then(|value| value.as_str());
@@ -101,9 +99,8 @@ impl DpopVerifier {
     }
 }
 
-/// Returns the thumbprint of a P-256 key (RFC 7638) from its uncompressed point.
-fn key_thumbprint(point: &[u8]) -> String {
-    let (x, y) = point.get(1..).unwrap_or_default().split_at_checked(32).unwrap_or_default();
+/// Returns the thumbprint of a P-256 key (RFC 7638) from its coordinates.
+fn key_thumbprint(x: &[u8], y: &[u8]) -> String {
     let json = alloc::format!(r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#, encode(x), encode(y));
     encode(&sha256(json.as_bytes()))
 }

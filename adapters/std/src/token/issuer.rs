@@ -1,17 +1,18 @@
 //! The keys of an authorization server: found through its metadata, cached and rotated.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jsonwebtoken::jwk::PublicKeyUse;
 use mcp_proto::auth::{Fetch, FetchPolicy};
 use mcp_proto::http::client::Url;
 use serde_json::{Map, Value};
 
-use super::jose::{Algorithm, PublicKey, object};
+use super::jose::{Algorithm, PublicKey, object, public_jwk};
 use crate::auth::Fetcher;
 
 /// Size of the largest metadata document, in bytes.
@@ -154,12 +155,13 @@ impl Issuer {
 
 /// Reads a key for signatures; others of a set are left out.
 fn issuer_key(jwk: &Map<String, Value>) -> Option<IssuerKey> {
-    let text = |name: &str| jwk.get(name).and_then(Value::as_str);
-    if text("use").is_some_and(|used| used != "sig") {
+    let jwk = public_jwk(jwk)?;
+    if jwk.common.public_key_use.as_ref().is_some_and(|used| *used != PublicKeyUse::Signature) {
         return None;
     }
-    let key = PublicKey::from_jwk(jwk)?;
-    Some(IssuerKey { id: text("kid").map(Into::into), algorithm: text("alg").map(Into::into), key })
+    let key = PublicKey::from_jwk(&jwk)?;
+    let algorithm = jwk.common.key_algorithm.map(|algorithm| algorithm.to_string());
+    Some(IssuerKey { id: jwk.common.key_id, algorithm, key })
 }
 
 /// Fetches a JSON object. `None` if there is no such answer; redirects are none.

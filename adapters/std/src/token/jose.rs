@@ -1,11 +1,18 @@
-//! Signed JSON objects: reading, keys, and signatures by `ring` (RFC 7515, RFC 7517, RFC 7518).
+//! Signed JSON objects: headers and keys by `jsonwebtoken`, signatures by `ring` (RFC 7515, RFC 7517, RFC 7518).
+//!
+//! The functions of `jsonwebtoken` that verify are not used: they take the cryptography from a variable of the process,
+//! which belongs to the application, and refuse headers that issuers do send (`DESIGN-43`).
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
+use jsonwebtoken::{Algorithm as AnyAlgorithm, DecodingKey, DecodingKeyKind, Header};
+use ring::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
 use serde_json::{Map, Value};
 
 /// Length of the longest token that is read, in bytes.
@@ -65,10 +72,23 @@ impl Algorithm {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    /// Returns an algorithm of the library. `None` for those with a shared secret; it has no `none`.
+    const fn accepted(algorithm: AnyAlgorithm) -> Option<Self> {
+        Some(match algorithm {
+            AnyAlgorithm::RS256 => Self::Rs256,
+            AnyAlgorithm::RS384 => Self::Rs384,
+            AnyAlgorithm::RS512 => Self::Rs512,
+            AnyAlgorithm::PS256 => Self::Ps256,
+            AnyAlgorithm::PS384 => Self::Ps384,
+            AnyAlgorithm::PS512 => Self::Ps512,
+            AnyAlgorithm::ES256 => Self::Es256,
+            AnyAlgorithm::ES384 => Self::Es384,
+            AnyAlgorithm::EdDSA => Self::EdDsa,
+            AnyAlgorithm::HS256 | AnyAlgorithm::HS384 | AnyAlgorithm::HS512 => return None,
+        })
     }
 
+    /// Returns the parameters of an algorithm for RSA keys.
     fn rsa(self) -> Option<&'static RsaParameters> {
         Some(match self {
             Self::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -80,12 +100,27 @@ impl Algorithm {
             Self::Es256 | Self::Es384 | Self::EdDsa => return None,
         })
     }
+
+    /// Returns the curve and the parameters of an algorithm for keys on curves.
+    fn elliptic(self) -> Option<(EllipticCurve, &'static dyn VerificationAlgorithm)> {
+        match self {
+            Self::Es256 => Some((EllipticCurve::P256, &signature::ECDSA_P256_SHA256_FIXED)),
+            Self::Es384 => Some((EllipticCurve::P384, &signature::ECDSA_P384_SHA384_FIXED)),
+            Self::EdDsa => Some((EllipticCurve::Ed25519, &signature::ED25519)),
+            _ => None,
+        }
+    }
 }
+
+/// Members of a header that are used; `jwk` is read apart from them.
+const MEMBERS: [&str; 3] = ["alg", "kid", "typ"];
 
 /// A signed object whose signature was not verified yet (the compact form of JWS).
 pub(super) struct Jws<'a> {
     pub(super) algorithm: Algorithm,
-    pub(super) header: Map<String, Value>,
+    header: Header,
+    /// The member `jwk` of the header.
+    jwk: Option<Value>,
     payload: Vec<u8>,
     signed: &'a str,
     signature: Vec<u8>,
@@ -99,17 +134,32 @@ impl<'a> Jws<'a> {
         }
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, payload) = signed.split_once('.')?;
-        let header = object(&decode(header)?)?;
-        let algorithm = Algorithm::from_name(header.get("alg")?.as_str()?)?;
-        if header.contains_key("crit") || header.contains_key("b64") {
+        let mut members = object(&decode(header)?)?;
+        if members.contains_key("crit") || members.contains_key("b64") {
             return None;
         }
-        Some(Self { algorithm, header, payload: decode(payload)?, signed, signature: decode(signature)? })
+        let jwk = members.remove("jwk");
+        // Unknown members are ignored (RFC 7515, 4), which the library does only if they are strings.
+        members.retain(|name, _| MEMBERS.contains(&name.as_str()));
+        let header: Header = serde_json::from_value(Value::Object(members)).ok()?;
+        let algorithm = Algorithm::accepted(header.alg)?;
+        let (payload, signature) = (decode(payload)?, decode(signature)?);
+        Some(Self { algorithm, header, jwk, payload, signed, signature })
     }
 
-    /// Returns a member of the header that is a string.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.header.get(name)?.as_str()
+    /// Returns the type of the object (`typ`).
+    pub(super) fn kind(&self) -> Option<&str> {
+        self.header.typ.as_deref()
+    }
+
+    /// Returns the id of the key (`kid`).
+    pub(super) fn key_id(&self) -> Option<&str> {
+        self.header.kid.as_deref()
+    }
+
+    /// Returns the key in the header (`jwk`), which anybody may have put there.
+    pub(super) fn own_key(&self) -> Option<PublicKey> {
+        PublicKey::from_jwk(&public_jwk(self.jwk.as_ref()?.as_object()?)?)
     }
 
     /// Returns the claims, which may be forged.
@@ -155,57 +205,71 @@ pub(super) fn numeric_date(value: &Value) -> Option<u64> {
     number.as_u64().or_else(|| number.as_f64().filter(|t| (0.0..9e15).contains(t)).map(|t| t as u64))
 }
 
-/// A public key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PublicKey {
-    Rsa { n: Vec<u8>, e: Vec<u8> },
-    P256(Vec<u8>),
-    P384(Vec<u8>),
-    Ed25519(Vec<u8>),
-}
-
 /// Members of a JWK that are private.
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 
+/// Reads a JWK. `None` if it is of an unknown kind, or not public.
+pub(super) fn public_jwk(jwk: &Map<String, Value>) -> Option<Jwk> {
+    // The library ignores these members.
+    if PRIVATE_MEMBERS.iter().any(|name| jwk.contains_key(*name)) {
+        return None;
+    }
+    serde_json::from_value(Value::Object(jwk.clone())).ok()
+}
+
+/// A public key for signatures.
+#[derive(Clone, Debug)]
+pub(super) struct PublicKey {
+    key: DecodingKey,
+    /// The curve of a key that is not for RSA. The key of the library does not tell P-256 from P-384.
+    curve: Option<EllipticCurve>,
+}
+
 impl PublicKey {
-    /// Reads a key for signatures. `None` if it is of another kind, or not public.
-    pub(super) fn from_jwk(jwk: &Map<String, Value>) -> Option<Self> {
-        if PRIVATE_MEMBERS.iter().any(|name| jwk.contains_key(*name)) {
-            return None;
-        }
-        let text = |name: &str| jwk.get(name)?.as_str();
-        let bytes = |name: &str| decode(text(name)?);
-        let point = |len: usize| {
-            let (x, y) = (bytes("x")?, bytes("y")?);
-            (x.len() == len && y.len() == len).then(|| [&[4][..], &x, &y].concat())
+    /// Reads a key for signatures. `None` if it is of another kind, or its length is not that of its curve.
+    pub(super) fn from_jwk(jwk: &Jwk) -> Option<Self> {
+        let (curve, length) = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => (None, None),
+            AlgorithmParameters::EllipticCurve(key) if key.x.len() == key.y.len() => match key.curve {
+                EllipticCurve::P256 => (Some(EllipticCurve::P256), Some(1 + 2 * 32)),
+                EllipticCurve::P384 => (Some(EllipticCurve::P384), Some(1 + 2 * 48)),
+                _ => return None,
+            },
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                (Some(EllipticCurve::Ed25519), Some(32))
+            }
+            _ => return None,
         };
-        match (text("kty")?, text("crv")) {
-            ("RSA", _) => Some(Self::Rsa { n: bytes("n")?, e: bytes("e")? }),
-            ("EC", Some("P-256")) => point(32).map(Self::P256),
-            ("EC", Some("P-384")) => point(48).map(Self::P384),
-            ("OKP", Some("Ed25519")) => bytes("x").filter(|x| x.len() == 32).map(Self::Ed25519),
-            _ => None,
+        let key = Self { key: DecodingKey::from_jwk(jwk).ok()?, curve };
+        (key.bytes().map(<[u8]>::len) == length).then_some(key)
+    }
+
+    /// Returns the bytes of a key that is not for RSA.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self.key.kind() {
+            DecodingKeyKind::SecretOrDer(bytes) => Some(bytes),
+            DecodingKeyKind::RsaModulusExponent { .. } => None,
         }
+    }
+
+    /// Returns the coordinates of a key for P-256.
+    pub(super) fn p256(&self) -> Option<(&[u8], &[u8])> {
+        let point = self.bytes().filter(|_| self.curve == Some(EllipticCurve::P256))?;
+        // The uncompressed form: 4, then both coordinates (SEC 1, 2.3.3).
+        point.strip_prefix(&[4])?.split_at_checked(32)
     }
 
     /// Returns whether a signature is valid. An algorithm for another kind of key verifies nothing.
     fn verify(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
-        let outcome = match (self, algorithm) {
-            (Self::P256(point), Algorithm::Es256) => {
-                UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
-            }
-            (Self::P384(point), Algorithm::Es384) => {
-                UnparsedPublicKey::new(&signature::ECDSA_P384_SHA384_FIXED, point).verify(message, signature)
-            }
-            (Self::Ed25519(key), Algorithm::EdDsa) => {
-                UnparsedPublicKey::new(&signature::ED25519, key).verify(message, signature)
-            }
-            (Self::Rsa { n, e }, algorithm) => match algorithm.rsa() {
-                Some(parameters) => RsaPublicKeyComponents { n, e }.verify(parameters, message, signature),
-                None => return false,
-            },
-            _ => return false,
+        let outcome = match self.key.kind() {
+            DecodingKeyKind::RsaModulusExponent { n, e } => algorithm
+                .rsa()
+                .map(|parameters| RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)),
+            DecodingKeyKind::SecretOrDer(key) => algorithm
+                .elliptic()
+                .filter(|(curve, _)| self.curve.as_ref() == Some(curve))
+                .map(|(_, parameters)| UnparsedPublicKey::new(parameters, key).verify(message, signature)),
         };
-        outcome.is_ok()
+        outcome.is_some_and(|outcome| outcome.is_ok())
     }
 }

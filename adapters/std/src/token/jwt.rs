@@ -134,7 +134,7 @@ impl JwtValidator {
         let Some(jws) = Jws::parse(request.token.reveal()) else {
             return invalid("the token is not a JWT with an accepted signature");
         };
-        if !self.algorithms.contains(&jws.algorithm) || !self.accepts_type(jws.header("typ")) {
+        if !self.algorithms.contains(&jws.algorithm) || !self.accepts_type(jws.kind()) {
             return invalid("the type or the algorithm of the token is not accepted");
         }
         let Some(issuer) =
@@ -142,7 +142,7 @@ impl JwtValidator {
         else {
             return invalid("the token has another issuer");
         };
-        let Lookup::Found(keys) = issuer.find(jws.header("kid"), jws.algorithm, now) else {
+        let Lookup::Found(keys) = issuer.find(jws.key_id(), jws.algorithm, now) else {
             return Err(issuer);
         };
         let Some(claims) = keys.iter().find_map(|key| jws.verify(key)) else {

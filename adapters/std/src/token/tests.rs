@@ -453,4 +453,5 @@ fn keys_are_rotated_with_few_requests() {
 }
 
 mod bound;
+mod foreign;
 mod opaque;
