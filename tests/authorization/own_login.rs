@@ -15,7 +15,7 @@ use mcp_proto::http::client::Url;
 use mcp_proto::model::{CallToolResult, SubscriptionFilter};
 use mcp_proto::{Change, VersionSet};
 use mcp_std::auth::{Authorizer, PasteLogin};
-use mcp_tests::adapters::{self, AdapterKind, ServerLocation, authorization_error};
+use mcp_tests::adapters::{self, AdapterKind, ServerLocation};
 use mcp_tests::browser::{Browser, BrowserScript};
 use serde_json::json;
 
@@ -199,7 +199,7 @@ fn smol_client_works_while_a_user_logs_in() {
 
 /// Returns the error of a user who declines.
 fn assert_declined(error: &mcp_blocking::Error) {
-    let reason = authorization_error(error).unwrap_or_else(|| panic!("{error:?}"));
+    let reason = error.authorization().unwrap_or_else(|| panic!("{error:?}"));
     assert_eq!(reason.step(), Step::Authorization, "{reason}");
     assert!(
         matches!(reason.kind(), ErrorKind::Refused { code, .. } if &**code == "access_denied"),

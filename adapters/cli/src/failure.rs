@@ -178,7 +178,7 @@ impl CommandFailure {
 
     /// Creates a failure from an error of a client.
     pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
-        if let Some(error) = authorization::authorization_error(error) {
+        if let Some(error) = error.authorization() {
             return Self::from_authorization_at(error, "URL");
         }
         match error {

@@ -115,6 +115,32 @@ impl Error {
         Self::Closed(Arc::new(ConnectionClosed::unknown(fault)))
     }
 
+    /// Returns the error of the HTTP exchange that ended the call or the connection, if that is the reason.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn http(&self) -> Option<&mcp_proto::HttpError> {
+        let fault = match self {
+            Self::Call(CallError::Http(error)) => return Some(error),
+            Self::Call(CallError::Closed(fault)) => fault,
+            Self::Closed(closed) => &closed.fault,
+            _ => return None,
+        };
+        match fault {
+            Fault::Http(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns why an authorization failed, if that ended the call or the connection.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn authorization(&self) -> Option<&mcp_proto::auth::Error> {
+        match self.http()? {
+            mcp_proto::HttpError::Authorization(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Creates the error for a URL that cannot be connected to.
     #[cfg(feature = "http")]
     pub fn url(url: &str, reason: &dyn fmt::Display) -> Self {

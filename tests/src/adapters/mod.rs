@@ -9,9 +9,9 @@ use core::time::Duration;
 use std::process::Command;
 
 use mcp_blocking::{ClientHandler, Error, Program, Stderr};
+use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::{CallError, EntryKind, Fault, HttpError};
 use mcp_std::auth::Authorizer;
 use serde_json::Value;
 
@@ -140,23 +140,6 @@ pub fn connect(
         AdapterKind::Blocking => blocking::connect(config, handler, server),
         AdapterKind::Threads => threads::connect(config, handler, server),
         AdapterKind::Smol => smol::connect(config, handler, server),
-    }
-}
-
-/// Returns why an authorization failed, if that is the error of a call or a connection.
-#[must_use]
-pub fn authorization_error(error: &Error) -> Option<&mcp_proto::auth::Error> {
-    let error = match error {
-        Error::Call(CallError::Http(error)) => error,
-        Error::Closed(closed) => match &closed.fault {
-            Fault::Http(error) => error,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    match &**error {
-        HttpError::Authorization(error) => Some(error),
-        _ => None,
     }
 }
 

@@ -19,7 +19,6 @@ use mcp_std::auth::{
     Authorizer, Cancellation, Fetcher, FileStore, HttpFetcher, NoInteraction, StoreError, StoreLock,
     TokenStore,
 };
-use mcp_tests::adapters::authorization_error;
 use serde_json::json;
 
 const USAGE: &str = "\
@@ -155,7 +154,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     };
     match args.run() {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) if authorization_error(&error).is_some_and(AuthorizationError::is_login_required) => {
+        Err(error) if error.authorization().is_some_and(AuthorizationError::is_login_required) => {
             println!("{}", json!({"step": "login-required", "error": error.to_string()}));
             Ok(ExitCode::from(6))
         }

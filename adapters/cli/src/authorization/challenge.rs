@@ -5,7 +5,7 @@ use core::time::Duration;
 use mcp_blocking::Error;
 use mcp_proto::{AuthChallenge, HttpError};
 
-use super::failure::{http_error, is_refusal};
+use super::failure::is_refusal;
 use crate::args::{RevisionArgs, Runtime, StderrChoice};
 use crate::client::Client;
 use crate::failure::{CommandFailure, FailureContext};
@@ -40,7 +40,7 @@ pub(crate) fn learn_challenges(
     match outcome {
         // A server without tools cannot list them.
         Ok(_) | Err(Error::Use(_)) => Ok(None),
-        Err(error) => match http_error(&error) {
+        Err(error) => match error.http() {
             Some(refusal @ HttpError::Response(answer)) if is_refusal(refusal) => {
                 Ok(Some(answer.challenges.clone()))
             }

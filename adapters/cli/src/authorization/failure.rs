@@ -1,33 +1,11 @@
 //! Failures of authorization: their exit codes, and what to run then.
 
-use mcp_blocking::Error;
+use mcp_proto::HttpError;
 use mcp_proto::auth::{self, ErrorKind, Step};
 use mcp_proto::http::client::Url;
-use mcp_proto::{CallError, Fault, HttpError};
 
 use super::store::is_store_busy;
 use crate::failure::{CommandFailure, Exit};
-
-/// Returns the failed authorization that an error of a client is about, if any.
-pub(crate) fn authorization_error(error: &Error) -> Option<&auth::Error> {
-    match http_error(error)? {
-        HttpError::Authorization(error) => Some(error),
-        _ => None,
-    }
-}
-
-/// Returns the error of an HTTP exchange that ended a call or the connection.
-pub(crate) fn http_error(error: &Error) -> Option<&HttpError> {
-    match error {
-        Error::Call(CallError::Http(error)) => Some(error),
-        Error::Call(CallError::Closed(Fault::Http(error))) => Some(error),
-        Error::Closed(closed) => match &closed.fault {
-            Fault::Http(error) => Some(error),
-            _ => None,
-        },
-        _ => None,
-    }
-}
 
 /// Returns whether the server refused a request for want of authorization.
 pub(crate) fn is_refusal(error: &HttpError) -> bool {

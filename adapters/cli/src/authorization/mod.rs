@@ -17,7 +17,7 @@ use crate::args::{AuthorizationArgs, CheckArgs, LogInArgs, LogOutArgs, RevisionA
 use crate::failure::{CommandFailure, Exit};
 use crate::server::{RemoteServer, Server};
 pub(crate) use challenge::learn_challenges;
-pub(crate) use failure::{authorization_error, is_refusal, url_text};
+pub(crate) use failure::{is_refusal, url_text};
 use interaction::ProbeInteraction;
 use options::ClientOptions;
 pub(crate) use store::ProbeStore;

@@ -18,7 +18,6 @@ use mcp_std::auth::Authorizer;
 use mcp_std::process::{Program, Stderr};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
-use crate::authorization;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::session::print_stderr;
@@ -162,7 +161,7 @@ impl Server {
 
     /// Creates a failure from an error of a client of this server.
     pub(crate) fn failure(&self, error: &Error, context: &FailureContext) -> CommandFailure {
-        match (self, authorization::authorization_error(error)) {
+        match (self, error.authorization()) {
             (Self::Remote(remote), Some(error)) => {
                 CommandFailure::from_authorization_at(error, &remote.display_name())
             }
