@@ -2,14 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-#[cfg(feature = "http")]
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::pin::Pin;
 
 use mcp_proto::RpcError;
-#[cfg(feature = "http")]
 use mcp_proto::router::{CallTarget, Hook};
 use mcp_proto::server::Call;
 
