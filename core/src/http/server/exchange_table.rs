@@ -420,6 +420,12 @@ impl ExchangeTable {
         self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
     }
 
+    /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
+    pub(super) fn is_get_stream(&self, key: Key) -> bool {
+        // A GET that was refused has a response like any other.
+        self.get(key).is_some_and(|x| x.kind == Kind::Get && x.form == ResponseForm::EventStream)
+    }
+
     /// Returns whether a request waits for the decision about its token.
     pub(super) fn is_authorizing(&self, key: Key) -> bool {
         self.get(key).is_some_and(|x| x.phase == RequestPhase::Authorizing)

@@ -48,8 +48,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::{Kind, ResponseForm};
-use self::exchange_table::{ExchangeTable, ServerExchange};
+use self::exchange::Kind;
+use self::exchange_table::ExchangeTable;
 use self::refusal::shutting_down;
 use self::session::SessionTable;
 use self::shares::share_of_streams;
@@ -277,13 +277,6 @@ impl Server {
                 unwritten.discard_written(x.out.consumed());
             }
         }
-    }
-
-    /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
-    fn is_get_stream(&self, exchange: ExchangeId) -> bool {
-        // A GET that was refused has a response like any other.
-        let is_stream = |x: &ServerExchange| x.kind == Kind::Get && x.form == ResponseForm::EventStream;
-        self.exchanges.get(exchange.0).is_some_and(is_stream)
     }
 
     /// Returns whether the whole body was taken; also true for an unknown exchange.

@@ -9,7 +9,8 @@ use core::fmt;
 
 use super::admission::SingleValue;
 use super::exchange::{ExchangeId, RequestPhase};
-use super::protected::{Dpop, Scheme};
+use super::exchange_table::ExchangeTable;
+use super::protected::{Dpop, Protected, Scheme};
 use super::refusal::{Refusal, overloaded};
 use super::{Event, Server};
 use crate::ascii::AsciiCaseExt as _;
@@ -192,24 +193,19 @@ impl Server {
             }
             SingleValue::Repeated => Err(CredentialFault::Malformed),
         };
-        let fault = match credentials {
-            Ok((scheme, token, proof)) => {
-                let method = method_name(method);
-                let url = protected.request_url(path, &self.config.path);
-                return self.validate(key, TokenRequest { scheme, token, proof, method, url });
+        let (scheme, token, proof) = match credentials {
+            Ok(credentials) => credentials,
+            Err(fault) => {
+                let (status, scheme, error) = fault.response();
+                let fields = protected.challenge_fields(scheme, error, None);
+                self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
+                return Err(None);
             }
-            Err(fault) => fault,
         };
-        let (status, scheme, error) = fault.response();
-        let fields = protected.challenge_fields(scheme, error, None);
-        self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
-        Err(None)
-    }
-
-    /// Applies the decision of the validator about a token, or leaves the token to the application.
-    fn validate(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
+        let (method, url) = (method_name(method), protected.request_url(path, &self.config.path));
+        let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
-        x.scheme = Some(request.scheme);
+        x.scheme = Some(scheme);
         // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = self.validator.as_ref().and_then(|validator| (validator.0)(&request)) else {
             x.phase = RequestPhase::Authorizing;
@@ -220,7 +216,7 @@ impl Server {
         match decision {
             Ok(identity) => self.accept(key, identity),
             Err(denial) => {
-                self.refuse_token(key, &denial);
+                self.exchanges.refuse_token(key, protected, &denial);
                 Err(None)
             }
         }
@@ -232,7 +228,7 @@ impl Server {
         let authorization = Authorization::with_policy(identity, protected.policy().clone());
         if !authorization.has_required_scopes() {
             let required = protected.policy().required.clone();
-            self.refuse_token(key, &Denial::InsufficientScope(required));
+            self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
             return Err(None);
         }
         if !self.admit_principal(authorization.principal()) {
@@ -267,14 +263,31 @@ impl Server {
     /// Refuses a request because of its token.
     pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
         self.tick(now);
-        if self.exchanges.is_authorizing(exchange.0) {
-            self.refuse_token(exchange.0, denial);
+        if let Some(protected) = &self.config.protected {
+            if self.exchanges.is_authorizing(exchange.0) {
+                self.exchanges.refuse_token(exchange.0, protected, denial);
+            }
         }
     }
 
-    fn refuse_token(&mut self, key: Key, denial: &Denial) {
-        let scheme = self.exchanges.get(key).and_then(|x| x.scheme);
-        let Some(protected) = &self.config.protected else { return };
+    /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
+    pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
+        let scopes = Scopes::parse(&self.engine.exchanges().take_required_scopes(stream)?);
+        let scheme = self.exchanges.get(key)?.scheme?;
+        let error = Some(("insufficient_scope", ""));
+        let protected = self.config.protected.as_ref()?;
+        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
+            fields.push(name, value);
+        }
+        fields.push(fields::CACHE_CONTROL, b"no-store");
+        Some(403)
+    }
+}
+
+impl ExchangeTable {
+    /// Refuses a request because of its token.
+    fn refuse_token(&mut self, key: Key, protected: &Protected, denial: &Denial) {
+        let scheme = self.get(key).and_then(|x| x.scheme);
         let challenge =
             |scheme, error, why, scopes| protected.challenge_fields(scheme, Some((error, why)), scopes);
         let dpop = Some(Scheme::Dpop);
@@ -294,23 +307,10 @@ impl Server {
             }
             Denial::Unavailable => {
                 let refusal = overloaded("the token cannot be validated at present");
-                return self.exchanges.refuse(key, &refusal);
+                return self.refuse(key, &refusal);
             }
         };
-        self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
-    }
-
-    /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
-    pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
-        let scopes = Scopes::parse(&self.engine.exchanges().take_required_scopes(stream)?);
-        let scheme = self.exchanges.get(key)?.scheme?;
-        let error = Some(("insufficient_scope", ""));
-        let protected = self.config.protected.as_ref()?;
-        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
-            fields.push(name, value);
-        }
-        fields.push(fields::CACHE_CONTROL, b"no-store");
-        Some(403)
+        self.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
     }
 }
 
