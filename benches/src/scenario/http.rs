@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::hint::black_box;
 use core::time::Duration;
 
-use mcp_proto::http::server::{Config, Connection, Event, Protected, Server};
+use mcp_proto::http::server::{Config, Connection, Denial, Event, Protected, Server};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{Call, Identity};
 use mcp_proto::{Entropy, Instant, h1, server};
@@ -34,8 +34,17 @@ impl HttpEcho {
         let now = Instant::from_micros(1);
         let server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
         let connection = Connection::new(now, h1::HttpLimits::default());
-        let identity = Arc::new(Identity::new("alice").scopes("tools:use"));
+        let identity = identity();
         Self { server, connection, now, out: Vec::new(), identity }
+    }
+
+    /// Decides about tokens while the heads of their requests are handled.
+    fn decide_at_once(&mut self) {
+        let identity = identity();
+        self.server.set_validator(move |request| {
+            let is_known = request.token.reveal() == TOKEN;
+            Some(if is_known { Ok(identity.clone()) } else { Err(Denial::invalid_token()) })
+        });
     }
 
     /// Passes in bytes, answers the calls, and takes the output.
@@ -91,6 +100,11 @@ impl HttpEcho {
     }
 }
 
+/// Returns what the token of requests means.
+fn identity() -> Arc<Identity> {
+    Arc::new(Identity::new("alice").scopes("tools:use"))
+}
+
 /// Returns a POST with the head that `bench-http` writes.
 fn post(fields: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
@@ -101,6 +115,11 @@ fn post(fields: &str, body: &[u8]) -> Vec<u8> {
     .into_bytes();
     request.extend_from_slice(body);
     request
+}
+
+/// Returns the field with the token.
+fn authorization() -> String {
+    format!("Authorization: Bearer {TOKEN}\r\n")
 }
 
 /// One request over a keep-alive connection.
@@ -116,29 +135,30 @@ impl HttpCall {
     /// Returns the scenario in its steady state, after a few calls.
     #[must_use]
     pub fn new(era: WireEra) -> Self {
-        Self::with_fields(era, Config::new(), "")
+        Self::with_fields(era, HttpEcho::new(Config::new()), "")
     }
 
     /// Returns the scenario of a protected server, to which each request brings a token.
+    ///
+    /// It decides about the token `at_once`, or when it processes the event.
     #[must_use]
-    pub fn protected(era: WireEra) -> Self {
+    pub fn protected(era: WireEra, at_once: bool) -> Self {
         let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com");
         let protected = protected.and_then(|protected| protected.scope("tools:use")).expect("valid");
-        Self::with_fields(
-            era,
-            Config::new().protected(protected),
-            &format!("Authorization: Bearer {TOKEN}\r\n"),
-        )
+        let mut echo = HttpEcho::new(Config::new().protected(protected));
+        if at_once {
+            echo.decide_at_once();
+        }
+        Self::with_fields(era, echo, &authorization())
     }
 
     /// Returns the scenario of an open server, to which each request brings a token that it ignores.
     #[must_use]
     pub fn ignored_token(era: WireEra) -> Self {
-        Self::with_fields(era, Config::new(), &format!("Authorization: Bearer {TOKEN}\r\n"))
+        Self::with_fields(era, HttpEcho::new(Config::new()), &authorization())
     }
 
-    fn with_fields(era: WireEra, http: Config, more: &str) -> Self {
-        let mut scenario = HttpEcho::new(http);
+    fn with_fields(era: WireEra, mut scenario: HttpEcho, more: &str) -> Self {
         let request = RequestLine::new(era, TEXT);
         let fields = match era {
             WireEra::Legacy => {

@@ -1,5 +1,8 @@
 //! Access tokens: challenges, decisions of the application, and sessions bound to a principal.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Scheme};
 use mcp_proto::server::{Identity, Scopes};
@@ -108,6 +111,55 @@ fn missing_or_denied_token_gets_a_challenge() {
     let x = web.post(&twice, &modern_request(1, "tools/call", ECHO_PARAMS));
     assert_eq!(web.response(x).status, 400);
     assert_eq!(web.server.exchange_count(), 0);
+}
+
+// covers: HTTP-007, AUTH-004, AUTH-005, AUTH-054, SEC-004
+#[test]
+fn validator_decides_at_once_about_each_request() {
+    let mut web = harness(protected_config());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    web.server.set_validator(move |request| {
+        count.fetch_add(1, Ordering::Relaxed);
+        assert_eq!((request.scheme, request.method), (Scheme::Bearer, "POST"));
+        assert_eq!(&*request.url, "https://mcp.example.com/mcp", "as clients know it");
+        Some(match request.token.reveal() {
+            "good" => Ok(Arc::new(identity("alice"))),
+            "weak" => Ok(Arc::new(Identity::new("alice"))),
+            "busy" => Err(Denial::Unavailable),
+            "later" => return None,
+            _ => Err(Denial::InvalidToken("it is not known".into())),
+        })
+    });
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    let with = |token| CALL_FIELDS.into_iter().chain([("Authorization", token)]).collect::<Vec<_>>();
+    let refused = [
+        ("Bearer bad", 401, "error=\"invalid_token\", error_description=\"it is not known\""),
+        ("Bearer weak", 403, "error=\"insufficient_scope\", scope=\"mcp:basic\""),
+        ("Bearer busy", 503, ""),
+    ];
+    for (token, status, challenge) in refused {
+        let x = web.post(&with(token), &body);
+        let reply = web.response(x);
+        assert_eq!(reply.status, status, "{token}");
+        assert!(reply.field("www-authenticate").unwrap_or_default().contains(challenge), "{reply:?}");
+        assert!(web.server.poll_event(web.now).is_none(), "nothing is left to decide");
+    }
+    for (token, tokens) in [("Bearer good", 4), ("Bearer good", 5)] {
+        let x = web.post(&with(token), &body);
+        assert_eq!(asked.load(Ordering::Relaxed), tokens, "no decision is kept");
+        let call = web.expect_call();
+        assert_eq!(web.server.engine().principal(call.channel()), Some("alice"));
+        answer_call(&mut web, &call);
+        assert_eq!(web.response(x).status, 200);
+    }
+    // A token about which it does not decide is left to the application.
+    let x = post_with_token(&mut web, &with("Bearer later"), &body, Ok("bob"));
+    let call = web.expect_call();
+    assert_eq!(web.server.engine().principal(call.channel()), Some("bob"));
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+    assert_eq!((asked.load(Ordering::Relaxed), web.server.exchange_count()), (6, 0));
 }
 
 // covers: SEC-005, HTTP-071

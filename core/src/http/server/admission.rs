@@ -1,5 +1,6 @@
 //! Admission of a request by its head: access, path and format (first half of HTTP-029).
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -13,6 +14,7 @@ use super::{Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
+use crate::http::params::HeaderParams;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -84,7 +86,8 @@ impl Server {
         let serves_legacy = !self.engine.config().legacy_versions().is_empty();
         let allowed = self.config.allowed_methods(path, serves_legacy);
         if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
-            self.answer_preflight(key);
+            let fields = preflight_fields(&self.tool_params);
+            self.exchanges.answer_empty(key, 204, fields);
             return Err(None);
         }
         let Some(allowed) = allowed else {
@@ -111,21 +114,6 @@ impl Server {
             return Err(Some(shutting_down()));
         }
         self.check_token(key, (head.method, path), headers.token, headers.proof)
-    }
-
-    fn answer_preflight(&mut self, key: Key) {
-        let mut fields = Fields::new();
-        fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
-        let mut names = String::from(fields::CORS_REQUEST_HEADERS);
-        for (_, tool) in &self.tool_params {
-            for name in tool.names() {
-                names.push_str(", ");
-                names.push_str(name);
-            }
-        }
-        fields.push(fields::ALLOW_HEADERS, names.as_bytes());
-        fields.push(fields::MAX_AGE, b"600");
-        self.exchanges.answer_empty(key, 204, fields);
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -232,6 +220,20 @@ impl Config {
             _ => None,
         }
     }
+}
+
+/// Returns the fields of the response to a preflight request (CORS), with those of the arguments of these tools.
+fn preflight_fields(tool_params: &[(Box<str>, HeaderParams)]) -> Fields {
+    let mut fields = Fields::new();
+    fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
+    let mut names = String::from(fields::CORS_REQUEST_HEADERS);
+    for name in tool_params.iter().flat_map(|(_, tool)| tool.names()) {
+        names.push_str(", ");
+        names.push_str(name);
+    }
+    fields.push(fields::ALLOW_HEADERS, names.as_bytes());
+    fields.push(fields::MAX_AGE, b"600");
+    fields
 }
 
 /// Returns the first fault in an admitted head, in the order of HTTP-029; `too_long` is the length if it is too large.

@@ -463,7 +463,7 @@ impl Connection {
             open.head_sent = true;
             self.exchange = Some(open);
         }
-        if server.is_get_stream(open.id) && !self.queue_piece(now, server, open.id) {
+        if server.exchanges.is_get_stream(open.id.0) && !self.queue_piece(now, server, open.id) {
             return;
         }
         while !server.is_finished(open.id) {

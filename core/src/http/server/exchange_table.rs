@@ -1,14 +1,14 @@
 //! The table of the exchanges of a server: which have output, which are streams, whose they are, and their deadlines.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::events::{write_entry, write_event_head};
 use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
 use super::get_streams::{UnwrittenEvent, UnwrittenEvents};
+use super::principals::PrincipalCounts;
 use super::protected::{Protected, Scheme};
 use super::refusal::{Refusal, no_session};
 use super::replay::ReplayEntry;
@@ -263,8 +263,7 @@ pub(super) struct ExchangeTable {
     max_open_ended: usize,
     /// Those that may end for another one, the quietest one first.
     quietest: List,
-    /// Number of exchanges of each principal.
-    principals: BTreeMap<Arc<str>, usize>,
+    principals: PrincipalCounts,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.
     spare: SpareBuffers,
@@ -281,7 +280,7 @@ impl ExchangeTable {
             open_ended: 0,
             max_open_ended,
             quietest: List::new(),
-            principals: BTreeMap::new(),
+            principals: PrincipalCounts::default(),
             checks: Deadlines::new(),
             spare: SpareBuffers::default(),
             trim_at: None,
@@ -324,7 +323,7 @@ impl ExchangeTable {
         self.set_open_ended(key, false);
         let Some(x) = self.slab.remove(key) else { return };
         if let Some(authorization) = self.spare.reclaim(x) {
-            self.release_principal(authorization.principal());
+            self.principals.remove(authorization.identity().shared_principal());
         }
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
@@ -421,6 +420,12 @@ impl ExchangeTable {
         self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
     }
 
+    /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
+    pub(super) fn is_get_stream(&self, key: Key) -> bool {
+        // A GET that was refused has a response like any other.
+        self.get(key).is_some_and(|x| x.kind == Kind::Get && x.form == ResponseForm::EventStream)
+    }
+
     /// Returns whether a request waits for the decision about its token.
     pub(super) fn is_authorizing(&self, key: Key) -> bool {
         self.get(key).is_some_and(|x| x.phase == RequestPhase::Authorizing)
@@ -499,23 +504,19 @@ impl ExchangeTable {
 
     /// Returns the number of exchanges of a principal.
     pub(super) fn count_of(&self, principal: &str) -> usize {
-        self.principals.get(principal).copied().unwrap_or(0)
+        self.principals.of(principal)
     }
 
-    /// Sets the party for which an exchange acts, once.
-    pub(super) fn set_authorization(&mut self, key: Key, authorization: Authorization) {
+    /// Sets the party for which an exchange acts, and when its token expires, once.
+    pub(super) fn set_authorization(
+        &mut self,
+        key: Key,
+        authorization: Authorization,
+        expires: Option<Instant>,
+    ) {
         if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
-            *self.principals.entry(authorization.identity().shared_principal().clone()).or_default() += 1;
-            x.authorization = Some(authorization);
-        }
-    }
-
-    fn release_principal(&mut self, principal: &str) {
-        if let Some(count) = self.principals.get_mut(principal) {
-            *count -= 1;
-            if *count == 0 {
-                self.principals.remove(principal);
-            }
+            self.principals.add(authorization.identity().shared_principal());
+            (x.authorization, x.expires) = (Some(authorization), expires);
         }
     }
 
@@ -624,6 +625,7 @@ impl ExchangeTable {
         self.trim_at = None;
         if self.slab.is_empty() {
             self.spare = SpareBuffers::default();
+            self.principals.trim();
             self.slab.trim();
             self.checks.trim(|_, _| false);
         }
@@ -719,7 +721,7 @@ mod tests {
                 }
                 (2, Some(key)) => table.mark_ready(key),
                 (3, Some(key)) => table.set_open_ended(key, at % 3 > 0),
-                (4, Some(key)) => table.set_authorization(key, party(PRINCIPALS[at % 2])),
+                (4, Some(key)) => table.set_authorization(key, party(PRINCIPALS[at % 2]), None),
                 (5, Some(key)) => table.record_activity(key),
                 // Of the exchanges with one number at most one is the call.
                 (6, Some(key)) => session.set_place(key, (at % 7) as u32, false),
@@ -736,7 +738,7 @@ mod tests {
         assert!(keys.len() > 10 && session.table.open_ended > session.table.max_open_ended);
         keys.iter().for_each(|key| session.remove(Instant::ZERO, *key));
         session.check();
-        assert!(session.table.principals.is_empty() && session.table.pop_ready().is_none());
+        assert!(session.table.pop_ready().is_none());
         let trim_at = session.table.next_deadline().expect("memory is kept for a while");
         session.table.trim_if_due(trim_at);
         assert_eq!((session.table.capacity(), session.table.next_deadline()), (0, None));
@@ -770,7 +772,7 @@ mod tests {
         assert_eq!(table.quietest(None), Some(keys[0]));
         table.record_activity(keys[0]);
         assert_eq!(table.quietest(None), Some(keys[2]), "the stream of HTTP+SSE is its session");
-        table.set_authorization(keys[0], party("alice"));
+        table.set_authorization(keys[0], party("alice"), None);
         assert_eq!((table.quietest(Some("alice")), table.quietest(Some("bob"))), (Some(keys[0]), None));
     }
 

@@ -23,6 +23,7 @@ mod exchange_table;
 mod get_streams;
 mod http_sse;
 mod post;
+mod principals;
 mod protected;
 mod refusal;
 mod replay;
@@ -47,17 +48,18 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::{Kind, ResponseForm};
-use self::exchange_table::{ExchangeTable, ServerExchange};
+use self::exchange::Kind;
+use self::exchange_table::ExchangeTable;
 use self::refusal::shutting_down;
 use self::session::SessionTable;
 use self::shares::share_of_streams;
+use self::token::Validator;
 use super::fields::{self, KnownField};
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
 use crate::error::Fault;
 use crate::head::RequestHead;
-use crate::server::{self, Engine};
+use crate::server::{self, Engine, Identity};
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -70,7 +72,7 @@ pub enum Event {
     /// A request with a token to validate (AUTH-009, AUTH-010).
     ///
     /// The exchange waits for [`grant`](Server::grant) or [`deny`](Server::deny). This event occurs only if the server
-    /// is [protected](Config::protected).
+    /// is [protected](Config::protected), and not for a token that its [validator](Server::set_validator) decides about.
     Token {
         /// The exchange of the request.
         exchange: ExchangeId,
@@ -96,6 +98,9 @@ pub struct Server {
     now: Instant,
     /// The application reported that its queue of calls is full.
     overloaded: bool,
+    validator: Option<Validator>,
+    /// Memory for the next token.
+    spare_token: Vec<u8>,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
@@ -120,6 +125,8 @@ impl Server {
             tool_params: Vec::new(),
             now: Instant::ZERO,
             overloaded: false,
+            validator: None,
+            spare_token: Vec::new(),
         }
     }
 
@@ -130,6 +137,18 @@ impl Server {
     /// [`take_other_shard`](Connection::take_other_shard).
     pub const fn set_shard(&mut self, shard: u8, all: u8) {
         self.sessions.set_shard(shard, all);
+    }
+
+    /// Sets a validator of tokens that is asked while the head of a request is handled, at every request (SEC-004).
+    ///
+    /// It must not block. It returns `None` for a token about which it cannot decide at once; the token then becomes an
+    /// [`Event::Token`], as all do without a validator. A decision has the effect of [`grant`](Self::grant) or
+    /// [`deny`](Self::deny), and costs less.
+    pub fn set_validator(
+        &mut self,
+        validator: impl Fn(&TokenRequest) -> Option<Result<Arc<Identity>, Denial>> + Send + Sync + 'static,
+    ) {
+        self.validator = Some(Validator(Box::new(validator)));
     }
 
     /// Sets whether the limit of calls that wait for handlers is reached.
@@ -258,13 +277,6 @@ impl Server {
                 unwritten.discard_written(x.out.consumed());
             }
         }
-    }
-
-    /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
-    fn is_get_stream(&self, exchange: ExchangeId) -> bool {
-        // A GET that was refused has a response like any other.
-        let is_stream = |x: &ServerExchange| x.kind == Kind::Get && x.form == ResponseForm::EventStream;
-        self.exchanges.get(exchange.0).is_some_and(is_stream)
     }
 
     /// Returns whether the whole body was taken; also true for an unknown exchange.

@@ -4,11 +4,13 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::admission::SingleValue;
 use super::exchange::{ExchangeId, RequestPhase};
-use super::protected::{Dpop, Scheme};
+use super::exchange_table::ExchangeTable;
+use super::protected::{Dpop, Protected, Scheme};
 use super::refusal::{Refusal, overloaded};
 use super::{Event, Server};
 use crate::ascii::AsciiCaseExt as _;
@@ -20,18 +22,45 @@ use crate::time::Instant;
 
 /// An access token; only [`reveal`](Self::reveal) shows it (SEC-019).
 #[derive(Clone, PartialEq, Eq)]
-pub struct AccessToken(Box<str>);
+pub struct AccessToken(String);
 
 impl AccessToken {
     /// Wraps a token, for tests of validators.
     #[must_use]
-    pub fn new(token: impl Into<Box<str>>) -> Self {
+    pub fn new(token: impl Into<String>) -> Self {
         Self(token.into())
+    }
+
+    /// Copies a token of a field if it is one word of the characters that tokens have (RFC 6750, 2.1).
+    ///
+    /// `padded` is memory for it.
+    fn from_field(token: &[u8], mut padded: Vec<u8>) -> Option<Self> {
+        // Padded, because both checks take whole blocks in a few steps, and the bytes after the last one by one.
+        let length = token.len().next_multiple_of(BLOCK);
+        padded.clear();
+        padded.reserve(length);
+        padded.extend_from_slice(token);
+        padded.resize(length, b'=');
+        let is_valid = |block: &[u8]| block.iter().fold(true, |all, b| all & is_token_byte(*b));
+        if token.is_empty() || !padded.chunks_exact(BLOCK).all(is_valid) {
+            return None;
+        }
+        let mut text = String::from_utf8(padded).ok()?;
+        text.truncate(token.len());
+        Some(Self(text))
+    }
+
+    /// Returns the memory of the token for the next one, without its text, unless it is too large to be kept.
+    fn into_spare(self) -> Vec<u8> {
+        let mut spare = self.0.into_bytes();
+        spare.fill(0);
+        spare.clear();
+        if spare.capacity() > MAX_SPARE { Vec::new() } else { spare }
     }
 
     /// Returns the text of the token.
     #[must_use]
-    pub const fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -99,6 +128,21 @@ impl Denial {
     }
 }
 
+/// A decision about a token.
+type Decision = Result<Arc<Identity>, Denial>;
+
+/// The function of a validator.
+type Validate = dyn Fn(&TokenRequest) -> Option<Decision> + Send + Sync;
+
+/// Decides about tokens at once, or returns `None` if the application has to.
+pub(super) struct Validator(pub(super) Box<Validate>);
+
+impl fmt::Debug for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Validator").finish_non_exhaustive()
+    }
+}
+
 /// The reason why the credentials of a request cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CredentialFault {
@@ -127,7 +171,7 @@ impl CredentialFault {
 }
 
 impl Server {
-    /// Asks for the decision about the token of a request; `Err(None)` means that it was answered already.
+    /// Decides about the token of a request, or asks for the decision; `Err(None)` means that it was answered already.
     pub(super) fn check_token(
         &mut self,
         key: Key,
@@ -143,30 +187,56 @@ impl Server {
                 self.exchanges.refuse_with(key, &denied(401), fields);
                 return Err(None);
             }
-            SingleValue::One(value) => credentials(value, proof, protected.dpop_mode()),
+            SingleValue::One(value) => {
+                let spare = core::mem::take(&mut self.spare_token);
+                credentials(value, proof, protected.dpop_mode(), spare)
+            }
             SingleValue::Repeated => Err(CredentialFault::Malformed),
         };
-        let fault = match credentials {
-            Ok((scheme, token, proof)) => {
-                let request = TokenRequest {
-                    scheme,
-                    token: AccessToken(token.into()),
-                    proof: proof.map(AccessToken::new),
-                    method: method_name(method),
-                    url: protected.request_url(path, &self.config.path),
-                };
-                if let Some(x) = self.exchanges.get_mut(key) {
-                    (x.phase, x.scheme) = (RequestPhase::Authorizing, Some(scheme));
-                }
-                self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-                return Ok(());
+        let (scheme, token, proof) = match credentials {
+            Ok(credentials) => credentials,
+            Err(fault) => {
+                let (status, scheme, error) = fault.response();
+                let fields = protected.challenge_fields(scheme, error, None);
+                self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
+                return Err(None);
             }
-            Err(fault) => fault,
         };
-        let (status, scheme, error) = fault.response();
-        let fields = protected.challenge_fields(scheme, error, None);
-        self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
-        Err(None)
+        let (method, url) = (method_name(method), protected.request_url(path, &self.config.path));
+        let request = TokenRequest { scheme, token, proof, method, url };
+        let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
+        x.scheme = Some(scheme);
+        // Each request anew: a token may have been revoked since the last one (SEC-004).
+        let Some(decision) = self.validator.as_ref().and_then(|validator| (validator.0)(&request)) else {
+            x.phase = RequestPhase::Authorizing;
+            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
+            return Ok(());
+        };
+        self.spare_token = request.token.into_spare();
+        match decision {
+            Ok(identity) => self.accept(key, identity),
+            Err(denial) => {
+                self.exchanges.refuse_token(key, protected, &denial);
+                Err(None)
+            }
+        }
+    }
+
+    /// Lets a request act for a principal; `Err(None)` means that it was answered already.
+    fn accept(&mut self, key: Key, identity: Arc<Identity>) -> Result<(), Option<Refusal>> {
+        let Some(protected) = &self.config.protected else { return Err(None) };
+        let authorization = Authorization::with_policy(identity, protected.policy().clone());
+        if !authorization.has_required_scopes() {
+            let required = protected.policy().required.clone();
+            self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
+            return Err(None);
+        }
+        if !self.admit_principal(authorization.principal()) {
+            return Err(Some(overloaded("too many requests of this principal are in work")));
+        }
+        let expires = authorization.identity().lifetime().map(|lifetime| self.now + lifetime);
+        self.exchanges.set_authorization(key, authorization, expires);
+        Ok(())
     }
 
     /// Accepts the token of a request, which then acts for its principal.
@@ -175,37 +245,49 @@ impl Server {
     pub fn grant(&mut self, now: Instant, exchange: ExchangeId, identity: impl Into<Arc<Identity>>) {
         self.tick(now);
         let key = exchange.0;
-        let Some(protected) = self.config.protected.as_ref().filter(|_| self.exchanges.is_authorizing(key))
-        else {
+        if !self.exchanges.is_authorizing(key) {
             return;
-        };
-        let authorization = Authorization::with_policy(identity.into(), protected.policy().clone());
-        if !authorization.has_required_scopes() {
-            let required = protected.policy().required.clone();
-            return self.deny(now, exchange, &Denial::InsufficientScope(required));
         }
-        if !self.admit_principal(authorization.principal()) {
-            return self
-                .exchanges
-                .refuse(key, &overloaded("too many requests of this principal are in work"));
+        match self.accept(key, identity.into()) {
+            Ok(()) => {
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    x.phase = RequestPhase::ReceivingBody;
+                }
+                self.proceed(key);
+            }
+            Err(Some(refusal)) => self.exchanges.refuse(key, &refusal),
+            Err(None) => {}
         }
-        let expires = authorization.identity().lifetime().map(|lifetime| self.now + lifetime);
-        self.exchanges.set_authorization(key, authorization);
-        if let Some(x) = self.exchanges.get_mut(key) {
-            (x.phase, x.expires) = (RequestPhase::ReceivingBody, expires);
-        }
-        self.proceed(key);
     }
 
     /// Refuses a request because of its token.
     pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
         self.tick(now);
-        let key = exchange.0;
-        if !self.exchanges.is_authorizing(key) {
-            return;
+        if let Some(protected) = &self.config.protected {
+            if self.exchanges.is_authorizing(exchange.0) {
+                self.exchanges.refuse_token(exchange.0, protected, denial);
+            }
         }
-        let scheme = self.exchanges.get(key).and_then(|x| x.scheme);
-        let Some(protected) = &self.config.protected else { return };
+    }
+
+    /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
+    pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
+        let scopes = self.engine.exchanges().take_required_scopes(stream)?.split(' ').collect();
+        let scheme = self.exchanges.get(key)?.scheme?;
+        let error = Some(("insufficient_scope", ""));
+        let protected = self.config.protected.as_ref()?;
+        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
+            fields.push(name, value);
+        }
+        fields.push(fields::CACHE_CONTROL, b"no-store");
+        Some(403)
+    }
+}
+
+impl ExchangeTable {
+    /// Refuses a request because of its token.
+    fn refuse_token(&mut self, key: Key, protected: &Protected, denial: &Denial) {
+        let scheme = self.get(key).and_then(|x| x.scheme);
         let challenge =
             |scheme, error, why, scopes| protected.challenge_fields(scheme, Some((error, why)), scopes);
         let dpop = Some(Scheme::Dpop);
@@ -225,23 +307,10 @@ impl Server {
             }
             Denial::Unavailable => {
                 let refusal = overloaded("the token cannot be validated at present");
-                return self.exchanges.refuse(key, &refusal);
+                return self.refuse(key, &refusal);
             }
         };
-        self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
-    }
-
-    /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
-    pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
-        let scopes = self.engine.exchanges().take_required_scopes(stream)?.split(' ').collect();
-        let scheme = self.exchanges.get(key)?.scheme?;
-        let error = Some(("insufficient_scope", ""));
-        let protected = self.config.protected.as_ref()?;
-        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
-            fields.push(name, value);
-        }
-        fields.push(fields::CACHE_CONTROL, b"no-store");
-        Some(403)
+        self.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
     }
 }
 
@@ -265,24 +334,26 @@ fn method_name(method: &str) -> &'static str {
 }
 
 /// Returns the scheme, the token and the proof of an `Authorization` field (RFC 6750, 2.1; RFC 9449, 7.1).
-fn credentials<'a>(
-    value: &'a [u8],
-    proof: SingleValue<'a>,
+fn credentials(
+    value: &[u8],
+    proof: SingleValue<'_>,
     dpop: Dpop,
-) -> Result<(Scheme, &'a str, Option<&'a str>), CredentialFault> {
+    spare: Vec<u8>,
+) -> Result<(Scheme, AccessToken, Option<AccessToken>), CredentialFault> {
     let (scheme, token) = match () {
         () if value.starts_with(b"Bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"dpop ") => (Scheme::Dpop, value.get(5..)),
         () => return Err(CredentialFault::Malformed),
     };
-    let token = token68(token.unwrap_or_default().trim_ascii()).ok_or(CredentialFault::Malformed)?;
+    let token = token.unwrap_or_default().trim_ascii();
+    let token = AccessToken::from_field(token, spare).ok_or(CredentialFault::Malformed)?;
     match (scheme, dpop, proof) {
         (Scheme::Bearer, Dpop::Required, _) | (Scheme::Dpop, Dpop::Off, _) => {
             Err(CredentialFault::SchemeNotOffered(scheme))
         }
         (Scheme::Bearer, ..) => Ok((scheme, token, None)),
-        (Scheme::Dpop, _, SingleValue::One(proof)) => match token68(proof) {
+        (Scheme::Dpop, _, SingleValue::One(proof)) => match AccessToken::from_field(proof, Vec::new()) {
             Some(proof) => Ok((scheme, token, Some(proof))),
             None => Err(CredentialFault::Proof),
         },
@@ -294,28 +365,52 @@ fn starts_with(value: &[u8], scheme: &[u8]) -> bool {
     value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_case(scheme))
 }
 
-/// Returns the text if it is one word of the characters that tokens have (RFC 6750, 2.1).
-fn token68(text: &[u8]) -> Option<&str> {
-    // Two masks in place of many comparisons: tokens are long.
-    let mask = |b: u8| if b & 64 == 0 { LOW } else { HIGH };
-    let is_valid = text.iter().all(|b| b.is_ascii() && (mask(*b) >> (b & 63)) & 1 == 1);
-    if text.is_empty() || !is_valid { None } else { core::str::from_utf8(text).ok() }
+/// Largest memory of a token that is kept for the next one, in bytes.
+const MAX_SPARE: usize = 4 << 10;
+
+/// Number of bytes that are checked together.
+const BLOCK: usize = 16;
+
+/// Returns whether tokens may have a byte (RFC 6750, 2.1: letters, digits and `-._~+/=`).
+const fn is_token_byte(b: u8) -> bool {
+    // Without branches, so that a block is compared at once. In ASCII `-`, `.`, `/` and the digits are one range.
+    let (is_letter, is_digit_or_mark) =
+        ((b | 0x20).wrapping_sub(b'a') < 26, b.wrapping_sub(b'-') <= b'9' - b'-');
+    is_letter | is_digit_or_mark | (b == b'+') | (b == b'=') | (b == b'_') | (b == b'~')
 }
 
-/// The characters of tokens below 64, as bits.
-const LOW: u64 = token_characters(0);
-/// The characters of tokens from 64 to 127, as bits.
-const HIGH: u64 = token_characters(64);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
 
-/// Returns which of 64 bytes may be part of a token.
-const fn token_characters(first: u8) -> u64 {
-    let (mut mask, mut at) = (0, 0);
-    while at < 64 {
-        let b = first + at;
-        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=') {
-            mask |= 1 << at;
+    #[test]
+    fn tokens_have_letters_digits_and_seven_marks_at_every_place() {
+        assert!(AccessToken::from_field(b"", Vec::new()).is_none());
+        let mut spare = Vec::new();
+        for length in [1, 2, 15, 16, 17, 32, 63] {
+            for at in [0, length / 2, length - 1] {
+                for byte in 0..=u8::MAX {
+                    let mut token = vec![b'x'; length];
+                    token[at] = byte;
+                    let expected = byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+                    let found = AccessToken::from_field(&token, core::mem::take(&mut spare));
+                    assert_eq!(found.is_some(), expected, "{byte} at {at} of {length}");
+                    if let Some(found) = found {
+                        assert_eq!(found.reveal().as_bytes(), token);
+                        spare = found.into_spare();
+                    }
+                }
+            }
         }
-        at += 1;
     }
-    mask
+
+    // covers: SEC-019
+    #[test]
+    fn debug_output_has_no_token() {
+        let request = TokenRequest::dpop("s3cret", "pr00f", "POST", "https://a.example/");
+        let shown = format!("{request:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("pr00f"), "{shown}");
+    }
 }

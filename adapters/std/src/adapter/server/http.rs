@@ -194,7 +194,7 @@ impl<H: Handler> HttpServer<H> {
     /// ```
     #[must_use]
     pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
-        self.inner.tokens = Some(TokenWorkers::new(validator));
+        self.inner.set_tokens(TokenWorkers::new(validator));
         self
     }
 

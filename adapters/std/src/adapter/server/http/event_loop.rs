@@ -28,6 +28,7 @@ pub(super) struct HttpLoop {
     pub(super) state: State,
     pub(super) dispatcher: Dispatcher,
     pub(super) remote_runner: RemoteRunner,
+    /// Decides about the tokens that need waiting.
     pub(super) tokens: Option<TokenWorkers>,
     /// Ends a wait of the loop.
     waker: Option<Waker>,
@@ -215,7 +216,14 @@ impl HttpLoop {
         }
     }
 
-    /// Decides about received tokens, or has them decided about. Returns whether there were any.
+    /// Sets what decides about tokens.
+    pub(super) fn set_tokens(&mut self, tokens: TokenWorkers) {
+        let workers = tokens.clone();
+        self.state.server.set_validator(move |request| workers.validate_now(request));
+        self.tokens = Some(tokens);
+    }
+
+    /// Has received tokens decided about. Returns whether there were any.
     fn validate_tokens(&mut self) -> bool {
         let mut any = false;
         while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
@@ -230,9 +238,6 @@ impl HttpLoop {
     /// Returns the decision about a token, or `None` if it arrives later.
     fn validate_token(&mut self, exchange: ExchangeId, request: TokenRequest) -> Option<TokenOutcome> {
         let Some(tokens) = self.tokens.clone() else { return Some(Err(Denial::invalid_token())) };
-        if let Some(outcome) = tokens.validate_now(&request) {
-            return Some(outcome);
-        }
         if !self.state.shard_inbox.has_waker() {
             let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
             self.state.shard_inbox.register(&waker);

@@ -118,7 +118,9 @@ impl HttpLoop {
             state.bound_streams();
             let mut other = Self::new(state);
             other.dispatcher.set_max_running(self.dispatcher.max_running());
-            other.tokens.clone_from(&self.tokens);
+            if let Some(tokens) = &self.tokens {
+                other.set_tokens(tokens.clone());
+            }
             others.push(other);
         }
         self.state.server.set_shard(0, all);
