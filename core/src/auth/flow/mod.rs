@@ -240,7 +240,9 @@ impl Flow {
                     self.request_succeeded(&mut request, &purpose, &response)
                 }
                 RequestOutcome::Refused(kind) => {
-                    self.keep_nonce(&mut request, &purpose);
+                    if !purpose.is_at_provider() {
+                        self.nonce = request.take_nonce();
+                    }
                     self.request_refused(&request, purpose, kind);
                 }
             },
@@ -466,16 +468,14 @@ impl Flow {
         };
         self.state = State::Requesting { request, purpose, fetch };
     }
-
-    /// Keeps the last nonce of the authorization server for the next request.
-    fn keep_nonce(&mut self, request: &mut ClientRequest, purpose: &Purpose) {
-        if !matches!(purpose, Purpose::TokenExchange) {
-            self.nonce = request.take_nonce();
-        }
-    }
 }
 
 impl Purpose {
+    /// Returns whether the request goes to the identity provider, whose nonces are no others'.
+    const fn is_at_provider(&self) -> bool {
+        matches!(self, Self::TokenExchange)
+    }
+
     const fn step(&self) -> Step {
         match self {
             Self::Tokens(step) => *step,

@@ -101,7 +101,9 @@ impl Flow {
         purpose: &Purpose,
         response: &FetchResponse,
     ) {
-        self.keep_nonce(request, purpose);
+        if !purpose.is_at_provider() {
+            self.nonce = request.take_nonce();
+        }
         let expected = match purpose {
             Purpose::Device => return self.device_authorized(response),
             Purpose::Revocation => return self.remove_tokens(AfterRemoval::End),
