@@ -1,4 +1,50 @@
 //! Authorization of a client: from a challenge of a server to an access token, without I/O and without cryptography.
+//!
+//! A [`Flow`] is one authorization for one MCP server. It asks for one thing after the other ([`Event`]), and ends with a
+//! token, without one, or with an [`Error`] that names the step, the server and the rule. The caller brings the rest: an
+//! HTTP client that enforces the [policy](FetchPolicy) of each request, a store, a browser, signatures, time and entropy.
+//! `mcp_std::auth::Authorizer` does all of that on `std`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use mcp_proto::auth::{Config, Event, FetchResponse, Flow, Trigger};
+//! use mcp_proto::http::client::Url;
+//! use mcp_proto::{Anchor, Entropy, Instant};
+//!
+//! let server = Url::parse("https://mcp.example.com/mcp")?;
+//! let trigger = Trigger::Unauthorized { challenges: Vec::new(), rejected: None }; // a 401
+//! let now = Instant::from_micros(1); // by the clock of the caller
+//! let clock = Anchor::new(now, 1_800_000_000);
+//! let entropy = Entropy::new([7; 32], 0); // 32 random bytes
+//! let mut flow = Flow::new(Arc::new(Config::new("Example")), server, trigger, clock, now, entropy);
+//!
+//! // Nothing is stored for this server …
+//! let Some(Event::Load { key }) = flow.poll_event(now) else { panic!("a question to the store") };
+//! assert_eq!(key, "token https://mcp.example.com/mcp");
+//! flow.handle_loaded(now, None);
+//! // … so the flow looks for the metadata of the server.
+//! let Some(Event::Fetch(fetch)) = flow.poll_event(now) else { panic!("a request") };
+//! assert_eq!(fetch.url.target(), "/.well-known/oauth-protected-resource/mcp");
+//! let body = br#"{"resource":"https://evil.example/mcp","authorization_servers":["https://evil.example"]}"#;
+//! let response = FetchResponse { status: 200, body: body.to_vec(), ..FetchResponse::default() };
+//! flow.handle_response(now, fetch.id, response);
+//! let Some(Event::Failed(error)) = flow.poll_event(now) else { panic!("the metadata of another server") };
+//! assert!(error.to_string().contains("`resource` is https://evil.example/mcp, which is not this server"));
+//! # Ok::<(), mcp_proto::http::client::UrlError>(())
+//! ```
+//!
+//! # Rules
+//!
+//! - A credential goes to no URL but those that the validated metadata of its issuer names, or that the configuration
+//!   names. Requests for metadata follow at most three redirects, each of which is checked; requests with credentials
+//!   follow none (SEC-011).
+//! - `issuer`, `resource` and `iss` are compared byte for byte (AUTH-030, AUTH-043, AUTH-048).
+//! - One flow at a time refreshes the tokens for a server, under a lock of the store, and hands out a token once it is
+//!   stored.
+//! - A flow makes at most 32 requests besides polls of the device flow, and ends in time: each request has a timeout
+//!   ([`Config::fetch_timeout`]), and so has the user ([`Config::login_timeout`]). Store, signatures and assertions are
+//!   local: the caller bounds them.
+//! - No error, and no `Debug` output, holds a secret (SEC-019).
 
 mod client_metadata;
 mod client_request;
