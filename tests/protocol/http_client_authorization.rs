@@ -169,6 +169,33 @@ fn cancelled_call_does_not_wait_for_a_due_credential() {
     harness.assert_nothing_sent();
 }
 
+#[test]
+fn credentials_that_are_due_at_once_are_renewed_once_for_a_request() {
+    let due = |token| bearer(token).renew_at(Some(Instant::ZERO));
+    let mut harness = modern(config().credential(bearer("old").renew_at(Some(Instant::ZERO + secs(100)))));
+    harness.advance(secs(101));
+    let key = harness.call("tools/call", &json!({"name": "wave"}), &CallOptions::new());
+    let challenge = harness.expect_challenge();
+    harness.client.authorization().authorize(harness.now, challenge.exchange, due("new")).expect("open");
+    let request = harness.expect_post("tools/call");
+    assert_eq!(request.field("Authorization"), Some("Bearer new"));
+    answer(&mut harness, &request);
+    assert!(harness.expect_done(key).is_ok());
+}
+
+#[test]
+fn credential_without_a_challenge_is_for_later_requests() {
+    let mut harness = modern(config());
+    harness.client.authorization().set_credential(harness.now, bearer("t")).expect("nothing is held");
+    let (key, request) = harness.start_wave_call(&CallOptions::new());
+    assert_eq!(request.field("Authorization"), Some("Bearer t"));
+    harness.respond_with(request.id, 401, &[], "");
+    let challenge = harness.expect_challenge();
+    assert!(harness.client.authorization().set_credential(harness.now, bearer("u")).is_err(), "it is open");
+    harness.client.authorization().refuse(harness.now, challenge.exchange).expect("open");
+    assert!(harness.expect_done(key).is_err());
+}
+
 // ---- DPoP ----------------------------------------------------------------------------------------------------------
 
 // covers: AUTH-006, AUTH-007
@@ -227,6 +254,30 @@ fn nonces_of_the_server_are_used_and_asked_for_twice_at_most() {
     let challenge = harness.expect_challenge();
     harness.client.authorization().refuse(harness.now, challenge.exchange).expect("open");
     assert!(harness.expect_done(key).is_err());
+}
+
+#[test]
+fn requests_in_flight_together_are_repeated_with_the_same_nonce() {
+    let mut harness = modern_bound();
+    let keys: Vec<_> =
+        (0..2).map(|_| harness.call("tools/call", &json!({"name": "wave"}), &CallOptions::new())).collect();
+    harness.pump();
+    sign(&mut harness);
+    sign(&mut harness);
+    let fields = [("DPoP-Nonce", "n1"), ("WWW-Authenticate", "DPoP error=\"use_dpop_nonce\"")];
+    for request in harness.take_requests() {
+        harness.respond_with(request.id, 401, &fields, "");
+    }
+    sign(&mut harness);
+    sign(&mut harness);
+    assert!(harness.client.authorization().poll_challenge().is_none());
+    for request in harness.take_requests() {
+        assert_eq!(claims(&request)["nonce"], "n1");
+        answer(&mut harness, &request);
+    }
+    for key in keys {
+        assert!(harness.expect_done(key).is_ok());
+    }
 }
 
 #[test]

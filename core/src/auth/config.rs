@@ -121,6 +121,18 @@ pub enum GrantType {
     Assertion,
 }
 
+impl GrantType {
+    /// Returns the name of the grant for which a client registers itself.
+    pub(super) const fn registered_name(&self) -> &'static str {
+        match self {
+            Self::AuthorizationCode => "authorization_code",
+            Self::DeviceCode => "urn:ietf:params:oauth:grant-type:device_code",
+            Self::ClientCredentials => "client_credentials",
+            Self::Enterprise(_) | Self::Assertion => "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        }
+    }
+}
+
 /// The identity provider of an enterprise, named by the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityProvider {

@@ -1,11 +1,13 @@
 //! JSON Web Tokens that a client signs: assertions (RFC 7523) and DPoP proofs (RFC 9449).
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
+use super::document::Document;
 use super::signing::Algorithm;
 use crate::json::write_str;
 
@@ -22,7 +24,7 @@ pub(super) fn digest(text: &str) -> String {
 
 /// A JSON object under construction.
 pub(super) struct JsonObject {
-    text: alloc::vec::Vec<u8>,
+    text: Vec<u8>,
 }
 
 impl JsonObject {
@@ -163,6 +165,16 @@ fn signing_input(header: JsonObject, claims: JsonObject) -> String {
     text
 }
 
+/// Returns the audience of a JWT, without any check of it; `None` if the text is no JWT or names none.
+pub(super) fn audience(jwt: &str) -> Option<Vec<String>> {
+    let claims = URL_SAFE_NO_PAD.decode(jwt.split('.').nth(1)?).ok()?;
+    let claims = Document::parse(&claims).ok()?;
+    match claims.string("aud") {
+        Ok(one) => one.map(|one| Vec::from([one])),
+        Err(_) => claims.strings("aud").ok()?,
+    }
+}
+
 /// Returns the JWS of a signing input and its signature.
 pub(crate) fn join(mut signing_input: String, signature: &[u8]) -> String {
     signing_input.push('.');
@@ -173,7 +185,6 @@ pub(crate) fn join(mut signing_input: String, signature: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn decoded(part: &str) -> String {
         String::from_utf8(URL_SAFE_NO_PAD.decode(part).expect("Base64")).expect("text")
@@ -223,5 +234,16 @@ mod tests {
         assert_eq!(decoded(header), r#"{"typ":"JWT","alg":"RS256","kid":"k"}"#);
         assert_eq!(decoded(claims), r#"{"iss":"c","sub":"c","aud":"https://as","jti":"j","iat":7,"exp":67}"#);
         assert_eq!(join(String::from("a.b"), &[255]), "a.b._w");
+    }
+
+    #[test]
+    fn audiences_are_read_from_tokens_alone() {
+        let token = |claims: &str| alloc::format!("e30.{}.x", base64url(claims.as_bytes()));
+        let one = Some(Vec::from([String::from("a")]));
+        assert_eq!(audience(&token(r#"{"aud":"a"}"#)), one);
+        assert_eq!(audience(&token(r#"{"aud":["a"]}"#)), one);
+        for other in [token("{}"), token(r#"{"aud":7}"#), String::from("opaque"), String::new()] {
+            assert_eq!(audience(&other), None, "{other}");
+        }
     }
 }

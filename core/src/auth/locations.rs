@@ -113,7 +113,9 @@ impl UrlPolicy<'_> {
         let is_near = network == literal_network(&self.server.host);
         match network {
             Some(Network::Loopback) if is_near => Ok(()),
-            Some(Network::Loopback | Network::LinkLocal | Network::Reserved) if !is_near => {
+            Some(Network::Loopback | Network::LinkLocal | Network::Private | Network::Reserved)
+                if !is_near =>
+            {
                 Err(format!("`{what}` is an address that {} may not refer to", self.server).into())
             }
             _ if !origin.secure => Err(format!("`{what}` is not https").into()),
@@ -127,7 +129,15 @@ fn literal_network(host: &str) -> Option<Network> {
     if is_loopback(host) {
         return Some(Network::Loopback);
     }
-    host.strip_suffix('.').unwrap_or(host).parse::<IpAddr>().ok().map(Network::of)
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
+    match name.parse::<IpAddr>() {
+        Ok(address) => Some(Network::of(address)),
+        // Browsers and resolvers read `127.1` and `0x7f000001` as addresses.
+        Err(_) if is_number => Some(Network::Reserved),
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +244,11 @@ mod tests {
             ("https://h", "https://[::ffff:127.0.0.1]/x", false),
             ("https://h", "https://169.254.169.254/x", false),
             ("https://h", "https://0.0.0.0/x", false),
+            ("https://h", "https://192.168.1.1/x", false),
+            ("https://10.0.0.1", "https://192.168.1.1/x", true),
+            ("https://h", "https://127.1/x", false),
+            ("https://h", "https://0x7f000001/x", false),
+            ("https://h", "https://2130706433/x", false),
             ("http://localhost:9", "http://127.0.0.1:1/x", true),
             ("http://[::1]:9", "http://as.localhost/x", true),
             ("http://localhost:9", "http://as/x", false),

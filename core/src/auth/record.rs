@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::document::{Defect, Document};
-use super::jose::JsonObject;
+use super::jose::{self, JsonObject};
 use super::locations;
 use super::secret::Secret;
 use super::signing::DpopKey;
@@ -204,6 +204,8 @@ pub(super) struct ClientRecord {
     pub(super) client_id: String,
     pub(super) auth_method: String,
     pub(super) secret: Option<Secret>,
+    /// The grant type that the client was registered for.
+    pub(super) grant: String,
     /// Empty if the client was registered for a flow without one.
     pub(super) redirect_uri: String,
     /// When the secret expires: Unix time in seconds.
@@ -223,6 +225,7 @@ impl ClientRecord {
             client_id: document.required_string("client_id")?,
             auth_method: document.required_string("auth_method")?,
             secret: document.string("client_secret")?.map(Secret::from),
+            grant: document.required_string("grant")?,
             redirect_uri: document.string("redirect_uri")?.unwrap_or_default(),
             expires_at: document.seconds("expires_at")?,
         })
@@ -233,10 +236,33 @@ impl ClientRecord {
         out.number("version", VERSION).string("client_id", &self.client_id);
         out.string("auth_method", &self.auth_method);
         out.optional("client_secret", self.secret.as_ref().map(Secret::expose));
-        out.string("redirect_uri", &self.redirect_uri);
+        out.string("grant", &self.grant).string("redirect_uri", &self.redirect_uri);
         if let Some(at) = self.expires_at {
             out.number("expires_at", at);
         }
+        out.finish().into()
+    }
+}
+
+/// The only authorization server that gets a shared secret of the configuration (AUTH-039).
+pub(super) struct SecretBinding;
+
+impl SecretBinding {
+    /// Returns the key under which the issuer is stored for a client with a secret.
+    pub(super) fn key(client_id: &str, secret: &Secret) -> String {
+        let digest = jose::digest(&format!("{client_id}\0{}", secret.expose()));
+        format!("issuer of {client_id} {}", digest.get(..16).unwrap_or_default())
+    }
+
+    pub(super) fn parse(stored: &Secret) -> Result<String, Defect> {
+        let document = Document::parse(stored.expose().as_bytes())?;
+        check_version(&document)?;
+        document.required_string("issuer")
+    }
+
+    pub(super) fn to_secret(issuer: &str) -> Secret {
+        let mut out = JsonObject::new();
+        out.number("version", VERSION).string("issuer", issuer);
         out.finish().into()
     }
 }
@@ -320,6 +346,7 @@ mod tests {
             client_id: "c".into(),
             auth_method: "none".into(),
             secret: None,
+            grant: "authorization_code".into(),
             redirect_uri: "http://127.0.0.1:1/callback".into(),
             expires_at: Some(3),
         };

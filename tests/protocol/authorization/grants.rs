@@ -217,3 +217,21 @@ fn an_exchange_that_gives_something_else_is_refused() {
     let outcome = world.unauthorized(&with_provider(provider));
     assert!(matches!(outcome, Outcome::Failed(_)) && world.grants("jwt-bearer").is_empty());
 }
+
+#[test]
+fn an_assertion_for_another_server_is_not_presented() {
+    // {"aud":"https://honest.test"} and {"aud":["https://as.test"]}
+    for (claims, fits) in
+        [("eyJhdWQiOiJodHRwczovL2hvbmVzdC50ZXN0In0", false), ("eyJhdWQiOlsiaHR0cHM6Ly9hcy50ZXN0Il19", true)]
+    {
+        let mut world = world("none", &json!(["none"]));
+        world.assertion = format!("e30.{claims}.c2ln");
+        let client = ClientCredentials::new("known", ClientAuth::None);
+        let outcome = world.unauthorized(&config().grant(GrantType::Assertion).credentials(client));
+        match fits {
+            true => drop(outcome.token()),
+            false => assert_eq!(outcome.error().rule(), "RFC 7523, 3"),
+        }
+        assert_eq!(world.grants("jwt-bearer").len(), usize::from(fits));
+    }
+}

@@ -1,7 +1,7 @@
 //! The client at an authorization server: configured, by a document, registered, named by a user.
 
 use mcp_proto::auth::{
-    ApplicationType, ClientAuth, ClientCredentials, Config, ErrorKind, Registration, Step, Trigger,
+    ApplicationType, ClientAuth, ClientCredentials, Config, ErrorKind, GrantType, Registration, Step, Trigger,
 };
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::{Value, json};
@@ -281,4 +281,51 @@ fn nobody_is_asked_if_the_application_is_not_interactive() {
     let (world, outcome) = run(&config().interactive(false), |_| {});
     assert!(outcome.error().is_login_required());
     assert!(world.opened.is_empty() && world.requests.iter().all(|request| request.method == "GET"));
+}
+
+// covers: AUTH-025, AUTH-039
+#[test]
+fn a_secret_of_the_configuration_stays_at_its_first_authorization_server() {
+    let mut world = World::with("https://mcp.test/mcp", &["https://as.test", "https://other.test"]);
+    know(&mut world);
+    world.resource()["authorization_servers"] = json!(["https://as.test"]);
+    world.unauthorized(&configured(None)).token();
+    // Neither a log out nor another MCP server leads the secret elsewhere.
+    world.run(&configured(None), Trigger::LogOut);
+    world.resource()["authorization_servers"] = json!(["https://other.test"]);
+    let error = world.unauthorized(&configured(None)).error();
+    assert_eq!((error.step(), error.rule()), (Step::Registration, "AUTH-039"));
+    assert!(error.to_string().contains("https://as.test"), "{error}");
+    // A client that is named for the other one is another matter.
+    world.unauthorized(&configured(Some("https://other.test"))).token();
+}
+
+// covers: AUTH-039
+#[test]
+fn a_registration_is_for_its_grant() {
+    let mut world = World::new();
+    world.unauthorized(&config()).token();
+    world.store.retain(|key, _| key.starts_with("client "));
+    world.unauthorized(&config().grant(GrantType::DeviceCode)).token();
+    let grants: Vec<Value> =
+        registrations(&world).iter().map(|sent| sent["grant_types"][0].clone()).collect();
+    assert_eq!(grants, ["urn:ietf:params:oauth:grant-type:device_code"], "it registered anew");
+}
+
+#[test]
+fn a_wrong_secret_of_the_configuration_costs_no_tokens() {
+    let mut world = World::new();
+    know(&mut world);
+    let issuer = Some("https://as.test");
+    world.unauthorized(&configured(issuer)).token();
+    let before = world.store.clone();
+    world.wait(4_000);
+    let wrong = ClientCredentials::new("known", ClientAuth::Secret("typo".into())).issuer("https://as.test");
+    let error = world.run(&config().credentials(wrong), Trigger::Connect).error();
+    assert!(
+        matches!(error.kind(), ErrorKind::Refused { code, .. } if **code == *"invalid_client"),
+        "{error}"
+    );
+    assert_eq!(world.store, before);
+    world.run(&configured(issuer), Trigger::Connect).token();
 }

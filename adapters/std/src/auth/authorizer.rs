@@ -193,7 +193,8 @@ struct FlowRun<'a> {
 impl FlowRun<'_> {
     fn run(&mut self) -> Result<Option<AccessToken>, Error> {
         loop {
-            if self.cancellation.is_cancelled() {
+            // Under the lock a refresh token may be spent already: what replaces it has to be stored first.
+            if self.lock.is_none() && self.cancellation.is_cancelled() {
                 self.fail("cancelled");
             }
             match self.flow.poll_event(self.clock.now()) {
@@ -229,10 +230,16 @@ impl FlowRun<'_> {
     fn serve(&mut self, event: Event) {
         let authorizer = self.authorizer;
         match event {
-            Event::Fetch(fetch) => match authorizer.fetcher.fetch_cancellable(&fetch, self.cancellation) {
-                Ok(response) => self.flow.handle_response(self.clock.now(), fetch.id, response),
-                Err(failure) => self.flow.handle_fetch_failure(self.clock.now(), fetch.id, failure),
-            },
+            Event::Fetch(fetch) => {
+                let fetched = match &self.lock {
+                    Some(_) => authorizer.fetcher.fetch(&fetch),
+                    None => authorizer.fetcher.fetch_cancellable(&fetch, self.cancellation),
+                };
+                match fetched {
+                    Ok(response) => self.flow.handle_response(self.clock.now(), fetch.id, response),
+                    Err(failure) => self.flow.handle_fetch_failure(self.clock.now(), fetch.id, failure),
+                }
+            }
             Event::Load { key } => self.load(&key),
             Event::Lock { key } => match authorizer.store.lock(&key, LOCK_TIMEOUT, self.cancellation) {
                 Ok(lock) => {

@@ -9,7 +9,7 @@ use super::super::client_request::{AuthMethod, Client};
 use super::super::config::{ApplicationType, ClientCredentials, GrantType};
 use super::super::document::{Defect, Document};
 use super::super::jose::JsonObject;
-use super::super::record::{ClientRecord, Registration};
+use super::super::record::{ClientRecord, Registration, SecretBinding};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::super::token;
@@ -18,6 +18,7 @@ use super::{Event, Flow, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
+use crate::url::Url;
 
 impl Flow {
     /// Determines the client at the authorization server that was discovered.
@@ -84,10 +85,18 @@ impl Flow {
                 let client = Client { id: credentials.client_id.clone(), auth };
                 // The secret of the configuration is there again next time; the one that a user typed is not.
                 let is_configured = self.facts.config.credentials.is_some();
-                let secret = credentials.auth.secret().filter(|_| !is_configured).cloned();
+                let shared = credentials.auth.secret();
+                let secret = shared.filter(|_| !is_configured).cloned();
                 self.facts.client =
                     Some(Registered { client, registration: Registration::PreRegistered, secret });
-                self.client_ready();
+                match shared.filter(|_| is_configured && credentials.issuer.is_none()) {
+                    Some(shared) => {
+                        let key = SecretBinding::key(&credentials.client_id, shared);
+                        self.state = State::LoadingBinding { key: key.clone() };
+                        self.emit(Event::Load { key });
+                    }
+                    None => self.client_ready(),
+                }
             }
             None => {
                 let why = "`token_endpoint_auth_methods_supported` has no method of this client";
@@ -108,7 +117,10 @@ impl Flow {
             }
         };
         let unix_secs = self.unix_secs();
-        let is_known = |record: &ClientRecord| record.expires_at.is_none_or(|at| at > unix_secs);
+        let grant = self.facts.config.grant_type().registered_name();
+        let is_known = |record: &ClientRecord| {
+            record.grant == grant && record.expires_at.is_none_or(|at| at > unix_secs)
+        };
         let record = record.filter(is_known);
         self.facts.client = record.as_ref().map(registered);
         if !matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode) {
@@ -182,8 +194,9 @@ impl Flow {
     }
 
     pub(super) fn registered(&mut self, response: &FetchResponse, redirect_uri: String) {
+        let grant = self.facts.config.grant_type().registered_name();
         let record = match response.status {
-            200 | 201 => read_registration(&response.body, redirect_uri).map_err(ErrorKind::Invalid),
+            200 | 201 => read_registration(&response.body, grant, redirect_uri).map_err(ErrorKind::Invalid),
             // AUTH-038: the server says which redirect URI or type it refuses.
             _ => Err(token::refusal(response)),
         };
@@ -204,6 +217,24 @@ impl Flow {
 }
 
 impl Facts {
+    /// Checks that the secret of the configuration is for the authorization server, the first one that it is used at,
+    /// whichever MCP server named that one (AUTH-039). Returns what is to be stored, if nothing is.
+    pub(super) fn check_secret_binding(&self, stored: Option<&Secret>) -> Result<Option<Secret>, Error> {
+        let issuer = self.issuer.as_ref().map_or("", |issuer| &issuer.issuer);
+        let bound = stored.map(SecretBinding::parse).transpose().map_err(|why| {
+            let why = format!("the stored issuer of the client is damaged: {why}");
+            self.error(Step::Store, ErrorKind::Local(why.into()), "")
+        })?;
+        match bound {
+            None => Ok(Some(SecretBinding::to_secret(issuer))),
+            Some(bound) if bound == issuer => Ok(None),
+            Some(bound) => {
+                let why = format!("the secret of the client is for {}", Url::redacted(&bound));
+                Err(self.error(Step::Registration, ErrorKind::Invalid(why.into()), "AUTH-039"))
+            }
+        }
+    }
+
     /// Returns the client that a user named earlier for this authorization server.
     pub(super) fn named_client(&self) -> Option<Registered> {
         let record = self.record.as_ref().filter(|r| r.registration == Registration::PreRegistered)?;
@@ -226,12 +257,11 @@ impl Facts {
             ApplicationType::Web => "web",
         };
         body.string("application_type", kind);
+        let grant = self.config.grant_type().registered_name();
         let (grants, responses): (Vec<&str>, &[&str]) = match self.config.grant_type() {
-            GrantType::DeviceCode => {
-                (Vec::from(["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"]), &[])
-            }
-            GrantType::Enterprise(_) => (Vec::from(["urn:ietf:params:oauth:grant-type:jwt-bearer"]), &[]),
-            _ => (Vec::from(["authorization_code", "refresh_token"]), &["code"]),
+            GrantType::Enterprise(_) => (Vec::from([grant]), &[]),
+            GrantType::DeviceCode => (Vec::from([grant, "refresh_token"]), &[]),
+            _ => (Vec::from([grant, "refresh_token"]), &["code"]),
         };
         body.strings("redirect_uris", (!redirect_uri.is_empty()).then_some(redirect_uri));
         body.strings("grant_types", grants).strings("response_types", responses.iter().copied());
@@ -241,7 +271,7 @@ impl Facts {
 }
 
 /// Reads the response of a registration (RFC 7591, 3.2.1).
-fn read_registration(body: &[u8], redirect_uri: String) -> Result<ClientRecord, Defect> {
+fn read_registration(body: &[u8], grant: &str, redirect_uri: String) -> Result<ClientRecord, Defect> {
     let document = Document::parse(body)?;
     let secret = document.string("client_secret")?.map(Secret::from);
     let method = document.string("token_endpoint_auth_method")?;
@@ -255,6 +285,7 @@ fn read_registration(body: &[u8], redirect_uri: String) -> Result<ClientRecord, 
         client_id: document.required_string("client_id")?,
         auth_method: method.into(),
         secret: secret.filter(|_| method != "none"),
+        grant: grant.into(),
         redirect_uri,
         // 0: never (RFC 7591, 3.2.1).
         expires_at: document.seconds("client_secret_expires_at")?.filter(|at| *at != 0),

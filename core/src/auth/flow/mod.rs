@@ -79,6 +79,9 @@ enum State {
     },
     ChoosingServer(Vec<String>),
     LoadingClient,
+    LoadingBinding {
+        key: String,
+    },
     AwaitingClient,
     AwaitingRedirectUri {
         preferred: Option<String>,
@@ -262,10 +265,19 @@ impl Flow {
     /// Takes what the store has, after [`Event::Load`] or [`Event::Lock`].
     pub fn handle_loaded(&mut self, now: Instant, value: Option<&Secret>) {
         self.tick(now);
-        match self.state {
+        match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
             State::LoadingClient => self.client_loaded(value),
+            State::LoadingBinding { key } => match self.facts.check_secret_binding(value) {
+                Ok(Some(value)) => {
+                    let key = key.clone();
+                    self.state = State::SavingClient;
+                    self.emit(Event::Save { key, value: Some(value) });
+                }
+                Ok(None) => self.client_ready(),
+                Err(error) => self.end_with(error),
+            },
             _ => {}
         }
     }
@@ -321,6 +333,7 @@ impl Flow {
             | State::SavingTokens(_)
             | State::RemovingTokens(_)
             | State::LoadingClient
+            | State::LoadingBinding { .. }
             | State::SavingClient
             | State::RemovingClient(_)
             | State::Ended => Step::Store,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
+use super::super::locations;
 use super::super::record::{Registration, TokenRecord};
 use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
@@ -144,17 +145,22 @@ impl Flow {
 
     /// Handles the refusal of a refresh token.
     pub(super) fn refresh_refused(&mut self, request: &ClientRequest, kind: ErrorKind) {
-        let is_gone = matches!(&kind, ErrorKind::Refused { code, .. }
-            if matches!(&**code, "invalid_grant" | "invalid_client" | "unauthorized_client"));
-        if is_gone {
-            let record = self.facts.record.as_ref();
-            let registered = record.filter(|record| record.registration == Registration::Dynamic);
-            let then = match registered {
-                Some(record) if token::is_client_unknown(&kind) => {
-                    AfterRemoval::ForgetClient { issuer: record.issuer.clone() }
-                }
-                _ => AfterRemoval::Authorize,
-            };
+        let record = self.facts.record.as_ref();
+        let registered = record.filter(|record| record.registration == Registration::Dynamic);
+        let code = match &kind {
+            ErrorKind::Refused { code, .. } => &**code,
+            _ => "",
+        };
+        let then = match registered {
+            _ if code == "invalid_grant" => Some(AfterRemoval::Authorize),
+            Some(record) if token::is_client_unknown(&kind) => {
+                Some(AfterRemoval::ForgetClient { issuer: record.issuer.clone() })
+            }
+            Some(_) if code == "unauthorized_client" => Some(AfterRemoval::Authorize),
+            // A client of the configuration may have a wrong secret this time; its tokens are not to blame.
+            _ => None,
+        };
+        if let Some(then) = then {
             // It will never work again: forget it, so that no later flow tries.
             return self.remove_tokens(then);
         }
@@ -202,7 +208,10 @@ impl Facts {
 
     /// Returns whether a record is of this client and names acceptable endpoints.
     pub(super) fn fits(&self, record: &TokenRecord) -> bool {
-        self.fits_client(record) && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
+        let covers = |resource: &Url| locations::covers(resource, &self.server);
+        self.fits_client(record)
+            && Url::parse(&record.resource).is_ok_and(|resource| covers(&resource))
+            && self.policy().parse("token_endpoint", &record.token_endpoint).is_ok()
     }
 
     /// Returns whether a record is of the client of the configuration, or the configuration names none.

@@ -2,6 +2,7 @@
 
 use super::super::client_request::{Client, ClientRequest};
 use super::super::config::GrantType;
+use super::super::jose;
 use super::super::record::{TokenRecord, url_text};
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
@@ -46,6 +47,9 @@ impl Flow {
         self.tick(now);
         if !matches!(self.state, State::AwaitingAssertion) {
             return;
+        }
+        if let Err(error) = self.facts.check_assertion(&assertion) {
+            return self.end_with(error);
         }
         self.assertion = Some(assertion);
         match self.facts.config.grant_type() {
@@ -210,6 +214,25 @@ impl Flow {
 }
 
 impl Facts {
+    /// Checks that an assertion is for the authorization server that gets it: another one could present it elsewhere
+    /// (RFC 7523, 3).
+    fn check_assertion(&self, assertion: &Secret) -> Result<(), Error> {
+        let Some(issuer) = self.issuer.as_ref().filter(|_| *self.config.grant_type() == GrantType::Assertion)
+        else {
+            return Ok(());
+        };
+        let endpoint = issuer.token_endpoint.as_ref().map(url_text);
+        let fits = |audience: &String| *audience == issuer.issuer || Some(audience) == endpoint.as_ref();
+        match jose::audience(assertion.expose()) {
+            Some(audience) if !audience.iter().any(fits) => {
+                let why =
+                    ErrorKind::Invalid("`aud` of the assertion is not this authorization server".into());
+                Err(self.error(Step::Token, why, "RFC 7523, 3"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that a token is bound to the key if it has to be, and to no other.
     fn check_binding(&self, tokens: &TokenResponse) -> Result<(), Error> {
         let rule = "RFC 9449, 5";

@@ -50,9 +50,26 @@ impl Authorization<'_> {
         self.resolve(now, exchange)?;
         self.client.credentials.replace(credential, self.client.now);
         for (mut held, since, answer) in self.client.exchanges.take_held() {
-            held.retries.credentials += u32::from(answer.is_some());
+            match answer {
+                Some(_) => held.retries.credentials += 1,
+                None => held.retries.renewals += 1,
+            }
             self.resend_held(held, since);
         }
+        Ok(())
+    }
+
+    /// Uses a credential from now on, without a challenge.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if a challenge is open, which is to be answered instead.
+    pub fn set_credential(&mut self, now: Instant, credential: Credential) -> Result<(), UseError> {
+        self.client.tick(now);
+        if self.client.exchanges.first_held().is_some() {
+            return Err(UseError::Stale);
+        }
+        self.client.credentials.replace(credential, self.client.now);
         Ok(())
     }
 
@@ -152,6 +169,10 @@ impl Authorization<'_> {
     #[inline]
     pub(super) fn hold_due(&mut self, x: ClientExchange) -> Option<ClientExchange> {
         if !self.client.credentials.is_due(self.client.now) || !self.may_wait(&x) {
+            return Some(x);
+        }
+        if x.retries.renewals > 0 {
+            // The new credential is due already: the server has to decide, or this would go on without end.
             return Some(x);
         }
         self.hold(x, None);

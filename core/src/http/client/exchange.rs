@@ -213,6 +213,8 @@ pub(super) struct ToolRefresh {
 pub(super) struct RetryCounts {
     pub(super) redirects: u8,
     pub(super) credentials: u32,
+    /// Credentials that were renewed before the request was sent.
+    pub(super) renewals: u8,
     /// Retries with another nonce in the proof.
     pub(super) nonces: u8,
     pub(super) sessions: u8,

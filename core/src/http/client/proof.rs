@@ -118,8 +118,14 @@ impl Proofs {
         if is_new {
             maker.nonce = Some(nonce.into());
         }
-        is_new && head.status == 401
+        head.status == 401 && (is_new || asks_for_nonce(head))
     }
+}
+
+/// Returns whether a response asks for a proof with its nonce, although that nonce came with another response before.
+fn asks_for_nonce(head: &ResponseHead<'_>) -> bool {
+    let challenges = super::challenge::parse(head::values(head.fields, fields::WWW_AUTHENTICATE));
+    challenges.iter().any(|challenge| challenge.param("error") == Some("use_dpop_nonce"))
 }
 
 impl ProofMaker {

@@ -31,6 +31,8 @@ pub(super) struct Authorization {
 #[derive(Debug)]
 struct RunningFlow {
     exchange: ExchangeId,
+    /// Whether the flow only renews a credential that may still be good.
+    is_renewal: bool,
     outcome: Receiver<Outcome>,
 }
 
@@ -65,8 +67,9 @@ impl Authorization {
         clock: &Clock,
         waker: impl FnMut() -> io::Result<Waker>,
     ) -> bool {
-        let mut has_output = self.finish_flow(client, clock);
-        has_output |= self.start_flow(client, clock, waker);
+        // First, so that the outcome of a flow answers the challenge that is open now.
+        let mut has_output = self.start_flow(client, clock, waker);
+        has_output |= self.finish_flow(client, clock);
         while let Some(proof) = client.authorization().poll_proof() {
             match self.authorizer.sign(&proof.sign) {
                 Ok(signature) => client.authorization().handle_proof(clock.now(), proof.exchange, &signature),
@@ -86,6 +89,11 @@ impl Authorization {
     ) -> bool {
         let Some(challenge) = client.authorization().poll_challenge() else { return false };
         let exchange = challenge.exchange;
+        if let Some(running) = &mut self.running {
+            // The exchange that asked first has ended; the user who is logging in need not do so twice.
+            running.exchange = exchange;
+            return false;
+        }
         let started = waker().and_then(|waker| self.spawn(challenge, waker));
         if let Err(error) = started {
             let server = self.server.origin().to_string();
@@ -103,6 +111,7 @@ impl Authorization {
     fn spawn(&mut self, challenge: Challenge, waker: Waker) -> io::Result<()> {
         let (sender, outcome) = channel();
         let exchange = challenge.exchange;
+        let is_renewal = challenge.cause == ChallengeCause::Due;
         let trigger = self.trigger(challenge);
         let (authorizer, server) = (self.authorizer.clone(), self.server.clone());
         let cancellation = self.cancellation.clone();
@@ -114,7 +123,7 @@ impl Authorization {
                 let _ = sender.send(outcome);
             }
         })?;
-        self.running = Some(RunningFlow { exchange, outcome });
+        self.running = Some(RunningFlow { exchange, is_renewal, outcome });
         Ok(())
     }
 
@@ -133,7 +142,7 @@ impl Authorization {
     /// Takes the outcome of the flow, if it has ended. Returns whether it has.
     fn finish_flow(&mut self, client: &mut Client, clock: &Clock) -> bool {
         let Some(running) = &self.running else { return false };
-        let exchange = running.exchange;
+        let (exchange, is_renewal) = (running.exchange, running.is_renewal);
         let outcome = match running.outcome.try_recv() {
             Ok(outcome) => outcome,
             Err(TryRecvError::Empty) => return false,
@@ -143,17 +152,24 @@ impl Authorization {
             }
         };
         self.running = None;
-        self.answer(client, clock, exchange, outcome);
+        match outcome {
+            // The server decides whether the old credential is still good; if not, the next flow tells why.
+            Err(_) if is_renewal => self.answer(client, clock, exchange, Ok(None)),
+            outcome => self.answer(client, clock, exchange, outcome),
+        }
         true
     }
 
     fn answer(&mut self, client: &mut Client, clock: &Clock, exchange: ExchangeId, outcome: Outcome) {
         let now = clock.now();
-        // The challenge may have been withdrawn in the meantime.
+        let mut authorization = client.authorization();
+        // The challenge may have been withdrawn in the meantime: the exchange that asked was cancelled.
         let _ = match outcome.and_then(|token| token.map(|token| self.credential(token, clock)).transpose()) {
-            Ok(Some(credential)) => client.authorization().authorize(now, exchange, credential),
-            Ok(None) => client.authorization().refuse(now, exchange),
-            Err(error) => client.authorization().fail(now, exchange, &Arc::new(error)),
+            Ok(Some(credential)) => authorization
+                .authorize(now, exchange, credential.clone())
+                .or_else(|_| authorization.set_credential(now, credential)),
+            Ok(None) => authorization.refuse(now, exchange),
+            Err(error) => authorization.fail(now, exchange, &Arc::new(error)),
         };
     }
 
