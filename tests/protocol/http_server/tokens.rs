@@ -92,15 +92,14 @@ fn missing_or_denied_token_gets_a_challenge() {
         assert_eq!(reply.status, status);
         assert!(reply.field("www-authenticate").is_some_and(|c| c.contains(challenge_part)), "{reply:?}");
     }
-    let malformed = [
-        "Basic eDp5",
-        "Bearer",
-        "Bearer a b",
-        "Bearer \u{e4}",
-        "Bearer a\"b",
-        "Bearer a, Basic b",
-        "Bearer a\tb",
-    ];
+    for other in ["Basic eDp5", "ApiKey x", "Bearerx y"] {
+        let x = web.post(&with(other), &modern_request(1, "tools/call", ECHO_PARAMS));
+        let reply = web.response(x);
+        assert_eq!(reply.status, 401, "{other}");
+        assert!(reply.field("www-authenticate").is_some_and(|c| !c.contains("error")), "as without a token");
+    }
+    let malformed =
+        ["Bearer", "Bearer a b", "Bearer \u{e4}", "Bearer a\"b", "Bearer a, Basic b", "Bearer a\tb"];
     for malformed in malformed {
         let x = web.post(&with(malformed), &modern_request(1, "tools/call", ECHO_PARAMS));
         let reply = web.response(x);

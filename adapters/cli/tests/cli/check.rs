@@ -7,6 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::protection::RULES;
 use crate::shell_server::{
     ShellServer, capabilities, complete, discovered, error_action, error_code_action, method_pattern,
     print_action, result_action, welcome,
@@ -407,7 +408,7 @@ const NOT_SERVER_RULES: [&str; 3] = ["not-a-server", "echoes", "flood"];
 fn check_finds_exactly_each_violated_rule() {
     let cases = cases();
     let provoked: BTreeSet<_> =
-        cases.iter().flat_map(|(names, _)| names).chain(&NOT_SERVER_RULES).copied().collect();
+        cases.iter().flat_map(|(names, _)| names).chain(&NOT_SERVER_RULES).chain(&RULES).copied().collect();
     let rules = probe(&["check", "--rules", "--json"]).assert_ok().json();
     let rules = rules.as_array().into_iter().flatten().map(|rule| rule["check"].as_str().expect("a name"));
     // The rules about HTTP have servers of their own.

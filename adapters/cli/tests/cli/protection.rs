@@ -207,20 +207,23 @@ fn serve_scripted(
     format!("{url}/mcp")
 }
 
+/// The rules of `check` about challenges and metadata.
+pub(crate) const RULES: [&str; 6] = [
+    "challenge",
+    "challenge-scope",
+    "resource-metadata",
+    "resource-identifier",
+    "authorization-servers",
+    "offline-access",
+];
+
 const GOOD: &str = r#"{"resource":"ORIGIN/mcp","authorization_servers":["https://login.example.com"]}"#;
 const NAMED: &str = "Bearer scope=\"a\", resource_metadata=\"ORIGIN/meta\"";
 
 // covers: AUTH-004, AUTH-019, AUTH-020, AUTH-021, AUTH-051, AUTH-060
 #[test]
 fn check_finds_faults_of_challenges_and_documents() {
-    let rules = [
-        "challenge",
-        "challenge-scope",
-        "resource-metadata",
-        "resource-identifier",
-        "authorization-servers",
-        "offline-access",
-    ];
+    let rules = RULES;
     let at_meta = |text: &'static str| move |path: &str| (path == "/meta").then(|| text.to_owned());
     let nowhere = |_: &str| None;
     let cases: Vec<(String, &[&str])> = vec![

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::TokenValidator;
 use super::dpop::DpopVerifier;
 use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
-use super::jwt::{Claims, has_audience, scopes, thumbprint, unix_time};
+use super::jwt::{Claims, has_audience, principal, scopes, thumbprint, unix_time};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.
@@ -159,11 +159,16 @@ impl IntrospectionValidator {
         if expires.is_some_and(|at| at <= now) || time("nbf")?.is_some_and(|at| at > now.saturating_add(60)) {
             return Err(invalid("the token has expired, or is not valid yet"));
         }
-        let subject = ["sub", "client_id"].iter().find_map(|name| claims.get(*name)?.as_str());
-        let subject = subject.filter(|subject| !subject.is_empty());
+        let subject = principal(claims)?;
+        let principal = match (&*self.issuers, claims.get("iss").and_then(Value::as_str)) {
+            ([_], _) => subject,
+            // One name may be two parties at two issuers.
+            (_, Some(issuer)) => format!("{issuer} {subject}"),
+            (_, None) => return Err(invalid("the token does not say its issuer")),
+        };
         let kept = now.saturating_add(self.keep);
         Ok(CachedAnswer {
-            principal: subject.ok_or_else(|| invalid("the token names nobody"))?.into(),
+            principal: principal.into(),
             scopes: scopes(claims).into(),
             thumbprint: thumbprint(claims)?.map(Into::into),
             expires,

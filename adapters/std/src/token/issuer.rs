@@ -53,6 +53,8 @@ pub(super) enum Lookup {
 #[derive(Debug)]
 pub(super) struct Issuer {
     identifier: String,
+    /// The URL of the keys, if the application named it.
+    configured: Option<Url>,
     cache: Mutex<Cache>,
     /// Held during a fetch, so that there is one at a time.
     fetching: Mutex<()>,
@@ -70,8 +72,8 @@ struct Cache {
 
 impl Issuer {
     pub(super) fn new(identifier: &str, keys_url: Option<Url>) -> Self {
-        let cache = Mutex::new(Cache { keys_url, ..Cache::default() });
-        Self { identifier: identifier.into(), cache, fetching: Mutex::default() }
+        let cache = Mutex::default();
+        Self { identifier: identifier.into(), configured: keys_url, cache, fetching: Mutex::default() }
     }
 
     pub(super) fn identifier(&self) -> &str {
@@ -85,16 +87,16 @@ impl Issuer {
     /// Returns the keys for a token without a request.
     pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm, now: u64) -> Lookup {
         let cache = self.cache();
-        let Some(fetched_at) = cache.fetched_at.filter(|at| now.saturating_sub(*at) <= USABLE) else {
+        let Some(fetched_at) = cache.fetched_at.filter(|at| now.abs_diff(*at) <= USABLE) else {
             return Lookup::Fetch;
         };
-        let may_fetch = cache.tried_at.is_none_or(|at| now.saturating_sub(at) >= MIN_INTERVAL);
+        let may_fetch = cache.tried_at.is_none_or(|at| now.abs_diff(at) >= MIN_INTERVAL);
         let fits = |key: &&IssuerKey| {
             (id.is_none() || key.id.as_deref() == id)
                 && key.algorithm.as_deref().is_none_or(|name| name == algorithm.name())
         };
         let found: Candidates = cache.keys.iter().filter(fits).map(|key| key.key.clone()).collect();
-        let is_fresh = now.saturating_sub(fetched_at) <= FRESH;
+        let is_fresh = now.abs_diff(fetched_at) <= FRESH;
         if may_fetch && (found.is_empty() || !is_fresh) { Lookup::Fetch } else { Lookup::Found(found) }
     }
 
@@ -103,20 +105,27 @@ impl Issuer {
         let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut cache = self.cache();
-            let is_early = cache.tried_at.is_some_and(|at| now.saturating_sub(at) < MIN_INTERVAL);
+            let is_early = cache.tried_at.is_some_and(|at| now.abs_diff(at) < MIN_INTERVAL);
             if is_early {
-                return cache.fetched_at.is_some_and(|at| now.saturating_sub(at) <= USABLE);
+                return cache.fetched_at.is_some_and(|at| now.abs_diff(at) <= USABLE);
             }
             cache.tried_at = Some(now);
         }
-        let known = self.cache().keys_url.clone();
-        let url = known.or_else(|| self.discover(fetcher));
-        let keys = url.as_ref().and_then(|url| self.fetch_keys(fetcher, url));
+        let known = self.configured.clone().or_else(|| self.cache().keys_url.clone());
+        let fetch_from = |url: Option<Url>| {
+            let keys = url.as_ref().and_then(|url| self.fetch_keys(fetcher, url));
+            (url, keys)
+        };
+        let (url, keys) = match fetch_from(known) {
+            // The keys may have moved.
+            (_, None) if self.configured.is_none() => fetch_from(self.discover(fetcher)),
+            fetched => fetched,
+        };
         let mut cache = self.cache();
         if let (Some(keys), Some(url)) = (keys, url) {
             (cache.keys, cache.keys_url, cache.fetched_at) = (keys.into(), Some(url), Some(now));
         }
-        cache.fetched_at.is_some_and(|at| now.saturating_sub(at) <= USABLE)
+        cache.fetched_at.is_some_and(|at| now.abs_diff(at) <= USABLE)
     }
 
     /// Finds the URL of the keys in the metadata of the authorization server (AUTH-028, AUTH-029, AUTH-030).
@@ -144,7 +153,8 @@ impl Issuer {
 
     fn fetch_keys(&self, fetcher: &dyn Fetcher, url: &Url) -> Option<Vec<IssuerKey>> {
         let mut policy = FetchPolicy::new(TIMEOUT, MAX_KEY_SET);
-        if let Ok(issuer) = Url::parse(&self.identifier) {
+        // The URL of the application may be anywhere.
+        if let (Ok(issuer), None) = (Url::parse(&self.identifier), &self.configured) {
             policy = policy.reachable_from(issuer.origin().clone()); // SEC-011
         }
         let set = fetch_object(fetcher, url.clone(), policy)?;

@@ -112,9 +112,14 @@ impl JwtValidator {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if it is not a URL.
+    /// [`UrlError`] if it is not a URL, or is neither `https` nor on this machine: keys over a connection that anyone can
+    /// change are no keys.
     pub fn keys_url(mut self, issuer: &str, url: &str) -> Result<Self, UrlError> {
         let url = Url::parse(url)?;
+        let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
+        if !url.origin().secure && !is_local {
+            return Err(UrlError::Scheme);
+        }
         for known in self.issuers.iter_mut().filter(|known| known.identifier() == issuer) {
             *known = Issuer::new(issuer, Some(url.clone()));
         }
@@ -181,12 +186,10 @@ impl JwtValidator {
                 return Err(invalid("the token is not valid yet"));
             }
         }
-        let subject = ["sub", "client_id"].iter().find_map(|name| claims.get(*name)?.as_str());
-        let subject = subject.filter(|subject| !subject.is_empty());
-        let subject = subject.ok_or_else(|| invalid("the token names nobody"))?;
+        let subject = principal(claims)?;
         self.dpop.check(request, thumbprint(claims)?, now)?;
         let principal = match &*self.issuers {
-            [_] => subject.into(),
+            [_] => subject,
             _ => format!("{} {subject}", issuer.identifier()),
         };
         let identity = Identity::new(principal).scopes(&scopes(claims));
@@ -243,6 +246,17 @@ pub(super) fn has_audience(claims: &Claims, audiences: &[String]) -> bool {
         Some(one) => is_own(one),
         None => false,
     }
+}
+
+/// Returns the party for which the bearer of a token acts: its subject, or the client itself as `client ID`, which is not
+/// the user of that name (RFC 9068, 5).
+pub(super) fn principal(claims: &Claims) -> Result<String, Denial> {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(String::from);
+    let found = match claims.get("sub").filter(|subject| !subject.is_null()) {
+        Some(subject) => text(subject),
+        None => claims.get("client_id").and_then(text).map(|client| format!("client {client}")),
+    };
+    found.ok_or_else(|| Denial::InvalidToken("the token names nobody".into()))
 }
 
 /// Returns the scopes of a token, separated by spaces.

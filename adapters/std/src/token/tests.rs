@@ -292,7 +292,7 @@ fn claims_that_do_not_fit_are_refused() {
         &json!({"iss": ISSUER, "aud": RESOURCE, "client_id": "job", "exp": NOW + 1, "scp": ["a", "b"]}),
     );
     let identity = validate(&validator, &scopes).expect("valid");
-    assert_eq!((identity.principal(), identity.granted().as_str()), ("job", "a b"));
+    assert_eq!((identity.principal(), identity.granted().as_str()), ("client job", "a b"));
 }
 
 // covers: AUTH-009

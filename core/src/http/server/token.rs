@@ -150,6 +150,8 @@ enum CredentialFault {
     Malformed,
     /// The server does not take this scheme: 401.
     SchemeNotOffered(Scheme),
+    /// They are of a scheme without tokens, as if there were none: 401 (RFC 6750, 3.1).
+    OtherScheme,
     /// There is not exactly one proof: 401.
     Proof,
 }
@@ -162,7 +164,7 @@ impl CredentialFault {
             Self::SchemeNotOffered(Scheme::Bearer) => {
                 (401, None, Some(("invalid_token", "the token has to be bound to a key")))
             }
-            Self::SchemeNotOffered(Scheme::Dpop) => (401, None, None),
+            Self::SchemeNotOffered(Scheme::Dpop) | Self::OtherScheme => (401, None, None),
             Self::Proof => {
                 (401, Some(Scheme::Dpop), Some(("invalid_dpop_proof", "there has to be one proof")))
             }
@@ -179,7 +181,13 @@ impl Server {
         given: SingleValue<'_>,
         proof: SingleValue<'_>,
     ) -> Result<(), Option<Refusal>> {
-        let Some(protected) = &self.config.protected else { return Ok(()) };
+        let Some(protected) = &self.config.protected else {
+            return match self.validator {
+                None => Ok(()),
+                // Whoever validates tokens means to be protected; nobody is let in by mistake.
+                Some(_) => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
+            };
+        };
         let credentials = match given {
             SingleValue::Absent => {
                 // Without credentials there is no error code (RFC 6750, 3.1).
@@ -344,7 +352,10 @@ fn credentials(
         () if value.starts_with(b"Bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"bearer ") => (Scheme::Bearer, value.get(7..)),
         () if starts_with(value, b"dpop ") => (Scheme::Dpop, value.get(5..)),
-        () => return Err(CredentialFault::Malformed),
+        () if value.eq_ignore_case(b"bearer") || value.eq_ignore_case(b"dpop") => {
+            return Err(CredentialFault::Malformed);
+        }
+        () => return Err(CredentialFault::OtherScheme),
     };
     let token = token.unwrap_or_default().trim_ascii();
     let token = AccessToken::from_field(token, spare).ok_or(CredentialFault::Malformed)?;
