@@ -144,7 +144,9 @@ fn append(text: &mut String, scope: &str) {
 }
 
 fn contains(text: &str, scope: &str) -> bool {
+    // A text with a space is several scopes, also if the set is just these.
     !scope.is_empty()
+        && !scope.contains(' ')
         && (*text == *scope || text.as_bytes().split(|b| *b == b' ').any(|own| own == scope.as_bytes()))
 }
 
