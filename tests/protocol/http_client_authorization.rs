@@ -201,20 +201,7 @@ fn credential_without_a_challenge_is_for_later_requests() {
 // covers: AUTH-006, AUTH-007
 #[test]
 fn each_request_has_a_proof_of_its_own() {
-    let mut harness = HttpClientHarness::new(
-        client(VersionSet::MODERN),
-        config().credential(bound("t0k3n")),
-        Chunker::Whole,
-    );
-    harness.assert_nothing_sent();
-    sign(&mut harness);
-    let probe = harness.expect_post("server/discover");
-    harness.respond_with_json(
-        probe.id,
-        200,
-        &result_response(&probe.body, discover_result(&["2026-07-28"], json!({"tools": {}}))),
-    );
-    harness.expect_ready();
+    let mut harness = modern_bound();
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
         let key = harness.call("tools/call", &json!({"name": "wave"}), &CallOptions::new());
@@ -330,7 +317,7 @@ fn modern_bound() -> HttpClientHarness {
         config().credential(bound("t0k3n")),
         Chunker::Whole,
     );
-    harness.pump();
+    harness.assert_nothing_sent();
     sign(&mut harness);
     let probe = harness.expect_post("server/discover");
     harness.respond_with_json(

@@ -260,7 +260,7 @@ impl<H: Handler> HttpServer<H> {
     /// Sets the validator of access tokens, for a server that is [protected](http::Config::protected). Without one, no
     /// token is accepted.
     ///
-    /// What the [validator](mcp_std::token::TokenValidator) cannot decide at once it decides on threads for this purpose,
+    /// A decision that the [validator](mcp_std::token::TokenValidator) cannot make at once is made on own threads,
     /// at most 8 at a time; 1,024 more tokens may wait. Beyond that, requests get 503. A token is validated at every
     /// request (SEC-004).
     ///

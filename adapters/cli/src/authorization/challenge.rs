@@ -1,4 +1,4 @@
-//! What a server asks of a client without a token.
+//! The challenges that a client without a token gets from a server.
 
 use core::time::Duration;
 

@@ -30,7 +30,7 @@ pub(super) struct AssertionSource {
     value: SecretArg,
 }
 
-/// What a grant needs besides the client.
+/// The type of a grant, and the assertion that it needs.
 struct Grant {
     kind: Option<GrantType>,
     assertion: Option<AssertionSource>,

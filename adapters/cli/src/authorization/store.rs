@@ -83,7 +83,7 @@ fn find(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_path_buf).or_else(variable).or_else(FileStore::default_path)
 }
 
-/// The wait for another process that uses the store has ended in vain.
+/// Error after the wait for another process that has locked the store.
 #[derive(Debug)]
 struct StoreBusy(Option<PathBuf>);
 

@@ -14,7 +14,7 @@ use super::browser::Browser;
 use super::cancellation::Cancellation;
 use super::redirect::{RedirectEnd, RedirectListener, RedirectPage};
 
-/// What a user, or the application in their place, has to do for an authorization.
+/// The part of an authorization that a user has to do, or the application in their place.
 ///
 /// The methods run on a thread of the authorization and may block.
 pub trait Interaction: Send + Sync {

@@ -89,7 +89,7 @@ pub enum StoreError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried: `read`, `replace`, …
+        /// Operation that failed: `read`, `replace`, …
         operation: &'static str,
         /// The error of the operating system.
         error: io::Error,

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::TokenValidator;
 use super::dpop::DpopVerifier;
 use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
-use super::jwt::{Claims, has_audience, principal, scopes, thumbprint, unix_time};
+use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint, unix_time};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.
@@ -78,11 +78,7 @@ impl IntrospectionValidator {
         client_secret: &Secret,
         fetcher: impl Fetcher + 'static,
     ) -> Result<Self, UrlError> {
-        let endpoint = Url::parse(endpoint)?;
-        let is_local = matches!(&*endpoint.origin().host, "localhost" | "127.0.0.1" | "::1");
-        if !endpoint.origin().secure && !is_local {
-            return Err(UrlError::Scheme);
-        }
+        let endpoint = confidential_url(endpoint)?;
         // Both are encoded as in a form first (RFC 6749, 2.3.1).
         let credentials = format!("{}:{}", form_encode(client_id), form_encode(client_secret.expose()));
         Ok(Self {

@@ -115,11 +115,7 @@ impl JwtValidator {
     /// [`UrlError`] if it is not a URL, or is neither `https` nor on this machine: keys over a connection that anyone can
     /// change are no keys.
     pub fn keys_url(mut self, issuer: &str, url: &str) -> Result<Self, UrlError> {
-        let url = Url::parse(url)?;
-        let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
-        if !url.origin().secure && !is_local {
-            return Err(UrlError::Scheme);
-        }
+        let url = confidential_url(url)?;
         for known in self.issuers.iter_mut().filter(|known| known.identifier() == issuer) {
             *known = Issuer::new(issuer, Some(url.clone()));
         }
@@ -246,6 +242,17 @@ pub(super) fn has_audience(claims: &Claims, audiences: &[String]) -> bool {
         Some(one) => is_own(one),
         None => false,
     }
+}
+
+/// Parses a URL whose connection nobody else can read or change: `https`, or on this machine.
+///
+/// # Errors
+///
+/// [`UrlError`] if it is not a URL; [`UrlError::Scheme`] also if it is `http` to another machine.
+pub(super) fn confidential_url(text: &str) -> Result<Url, UrlError> {
+    let url = Url::parse(text)?;
+    let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
+    if url.origin().secure || is_local { Ok(url) } else { Err(UrlError::Scheme) }
 }
 
 /// Returns the party for which the bearer of a token acts: its subject, or the client itself as `client ID`, which is not

@@ -168,7 +168,7 @@ impl<H: Handler> HttpServer<H> {
     /// Sets the validator of access tokens, for a server that is
     /// [protected](mcp_proto::http::server::Config::protected). Without one, no token is accepted.
     ///
-    /// What the validator cannot decide at once it decides on threads for this purpose, at most 8 at a time; 1,024 more
+    /// A decision that the validator cannot make at once is made on threads of its own, at most 8 at a time; 1,024 more
     /// tokens may wait. Beyond that, requests get 503. A token is validated at every request (SEC-004).
     ///
     /// ```no_run

@@ -26,7 +26,7 @@ pub(super) struct Visitor {
     is_write_shut: bool,
 }
 
-/// What a request asks for.
+/// The resource that a request names.
 enum Request {
     /// The redirect, with its query.
     Redirect(String),
