@@ -110,7 +110,7 @@ impl Flow {
         let record = match value.map(ClientRecord::parse).transpose() {
             Ok(record) => record,
             Err(why) => {
-                let error = self.facts.damaged("the stored registration at this server", why);
+                let error = self.facts.damaged("the stored registration at this server is", &why);
                 return self.end_with(error);
             }
         };
@@ -220,7 +220,7 @@ impl Facts {
     pub(super) fn check_secret_binding(&self, stored: Option<&Secret>) -> Result<Option<Secret>, Error> {
         let issuer = self.issuer.as_ref().map_or("", |issuer| &issuer.issuer);
         let bound = stored.map(SecretBinding::parse).transpose();
-        let bound = bound.map_err(|why| self.damaged("the stored issuer of the client", why))?;
+        let bound = bound.map_err(|why| self.damaged("the stored issuer of the client is", &why))?;
         match bound {
             None => Ok(Some(SecretBinding::to_secret(issuer))),
             Some(bound) if bound == issuer => Ok(None),

@@ -74,10 +74,10 @@ impl Facts {
         Error::new(step, server, kind, rule)
     }
 
-    /// Creates the error for a stored value that cannot be read.
+    /// Creates the error for a stored value that cannot be read. `subject` ends in its verb.
     #[inline(never)]
-    pub(super) fn damaged(&self, what: &str, why: Defect) -> Error {
-        self.error(Step::Store, ErrorKind::Local(format!("{what} is damaged: {why}").into()), "")
+    pub(super) fn damaged(&self, subject: &str, why: &Defect) -> Error {
+        self.error(Step::Store, ErrorKind::Local(format!("{subject} damaged: {why}").into()), "")
     }
 
     pub(super) fn policy(&self) -> UrlPolicy<'_> {

@@ -195,7 +195,7 @@ impl Facts {
     /// Reads the stored record.
     fn read_record(&mut self, value: Option<&Secret>) -> Result<(), Error> {
         let record = value.map(TokenRecord::parse).transpose();
-        let record = record.map_err(|why| self.damaged("the record of this server", why))?;
+        let record = record.map_err(|why| self.damaged("the stored tokens for this server are", &why))?;
         // Whoever logs out means what is stored, of whatever client it is.
         let is_any = matches!(self.trigger, Trigger::LogOut);
         self.record = record.filter(|record| is_any || self.fits(record));
