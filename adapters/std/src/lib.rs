@@ -64,6 +64,8 @@ mod catch;
 mod clock;
 pub mod entropy;
 mod error;
+#[cfg(all(test, any(feature = "auth-server", feature = "validate")))]
+mod fuzz_seeds;
 pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]
