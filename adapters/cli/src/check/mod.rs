@@ -3,7 +3,9 @@
 //! Tools are never called, because they may have effects.
 
 mod answer;
+mod authorization_server;
 mod conversation;
+mod document;
 mod entries;
 mod exchange;
 mod handshake;
