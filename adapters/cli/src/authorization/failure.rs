@@ -59,6 +59,11 @@ fn hint(error: &auth::Error, url: &str) -> String {
         (Step::Registration, _) => {
             format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")
         }
+        // A token that was issued just now and is refused will not be accepted the next time.
+        (Step::Challenge, _) => format!(
+            "the log of the server may tell why; a server that takes no tokens bound to a key needs \
+             `mcp-probe login --dpop never {url}`"
+        ),
         (_, ErrorKind::InsufficientScope) => {
             format!("`mcp-probe login --scope SCOPE {url}` asks for other scopes")
         }

@@ -125,6 +125,12 @@ fn check_invalid_token(report: &CheckReport, reply: Result<HttpResponseHead, Str
     }
 }
 
+/// Returns whether the server refuses requests with the credentials that the check has, if any.
+pub(super) fn is_unauthorized(setup: &CheckSetup) -> bool {
+    let ServerTarget::Http(server) = &setup.server else { return false };
+    send(server, "POST", None, setup.connect_timeout).is_ok_and(|head| head.status == 401)
+}
+
 /// Returns the challenge that is about access tokens.
 fn bearer_challenge(head: &HttpResponseHead) -> Option<AuthChallenge> {
     let challenges = parse_challenges(head.values(WWW_AUTHENTICATE).map(str::as_bytes));

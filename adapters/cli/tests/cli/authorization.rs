@@ -283,7 +283,7 @@ fn bearer_token_sets_the_stored_one_aside() {
 fn check_uses_the_stored_token_or_gets_one() {
     let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
     let check = ["check", "--era", "modern", "--timeout", "1s", &server.url];
-    user.run(&check).assert_code(1);
+    user.run(&check).assert_code(6);
     let tokens = || {
         let requests = server.requests("/mcp");
         let sent = requests.iter().filter_map(|request| request.fields.get("authorization"));

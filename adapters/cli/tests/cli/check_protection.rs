@@ -266,6 +266,10 @@ fn check_passes_our_own_protected_server() {
     for runtime in ["blocking", "threads", "smol"] {
         let protect = ["--protect", &issuer.0, "--require-scope", "a", "--everything", "--runtime", runtime];
         let server = ServingProcess::new(&protect);
+        // Without a token the rest of the server is unknown, which is not a fault of it.
+        let alone = probe(&["check", &server.url, "--json"]).assert_code(6);
+        assert_eq!(alone.json(), serde_json::json!([]), "{runtime}");
+        alone.assert_stderr(&["another access token", "mcp-probe login"]);
         let header = format!("Authorization: Bearer {}", issuer.token(&server.url, "a"));
         let done = probe(&["check", &server.url, "--strict", "--header", &header]).assert_ok();
         assert!(!done.stdout.contains(&issuer.token(&server.url, "a")));
