@@ -65,7 +65,7 @@ mod clock;
 pub mod entropy;
 mod error;
 #[cfg(all(test, any(feature = "auth-server", feature = "validate")))]
-mod fuzz_seeds;
+mod fuzz_tests;
 pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]

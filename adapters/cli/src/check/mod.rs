@@ -79,7 +79,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
     }
     let counts = findings.counts();
     if supported.is_empty() && counts.errors == 0 {
-        let why = "the server asks for another access token: its challenges and metadata alone were checked";
+        let why = "authorization is needed: the challenges and the metadata of the server alone were checked";
         return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(BEARER_HINT));
     }
     match (counts.errors, counts.warnings) {

@@ -42,14 +42,17 @@ struct ScriptedRequest {
     has_token: bool,
 }
 
+/// Gives the status and the challenge of a response to a request. `None`: 401, with the challenge of the server.
+type Refusal = dyn Fn(&ScriptedRequest) -> Option<(u16, &'static str)> + Send;
+
 /// A server that requires tokens and is its own authorization server. `ORIGIN` in its texts is its address.
 struct ScriptedServer {
     /// The challenge, or nothing for responses without one.
     challenge: &'static str,
     /// The documents: paths and texts. The first one for a path counts.
     documents: Vec<(&'static str, String)>,
-    /// Response to a request that gets no document: status and challenge. The default is 401 with the challenge.
-    refusal: Box<dyn Fn(&ScriptedRequest) -> Option<(u16, &'static str)> + Send>,
+    /// Answers requests that get no document.
+    refusal: Box<Refusal>,
 }
 
 impl ScriptedServer {
@@ -269,7 +272,7 @@ fn check_passes_our_own_protected_server() {
         // Without a token the rest of the server is unknown, which is not a fault of it.
         let alone = probe(&["check", &server.url, "--json"]).assert_code(6);
         assert_eq!(alone.json(), serde_json::json!([]), "{runtime}");
-        alone.assert_stderr(&["another access token", "mcp-probe login"]);
+        alone.assert_stderr(&["authorization is needed", "mcp-probe login"]);
         let header = format!("Authorization: Bearer {}", issuer.token(&server.url, "a"));
         let done = probe(&["check", &server.url, "--strict", "--header", &header]).assert_ok();
         assert!(!done.stdout.contains(&issuer.token(&server.url, "a")));

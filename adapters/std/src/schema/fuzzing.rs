@@ -45,10 +45,10 @@ pub fn schema(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::schema;
-    use crate::fuzz_seeds;
+    use crate::fuzz_tests;
 
     #[test]
     fn schema_target_accepts_seeds_and_noise() {
-        fuzz_seeds::for_each_variant("schema", schema);
+        fuzz_tests::for_each_variant("schema", schema);
     }
 }

@@ -195,11 +195,11 @@ fn validator() -> JwtValidator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzz_seeds;
+    use crate::fuzz_tests;
 
     #[test]
     fn jwt_target_accepts_seeds_and_noise() {
-        fuzz_seeds::for_each_variant("jwt", jwt);
+        fuzz_tests::for_each_variant("jwt", jwt);
     }
 
     // Otherwise the checks of what is accepted check nothing.
