@@ -29,6 +29,8 @@ static ISSUER_KEY: LazyLock<ClientKey> = LazyLock::new(|| {
 });
 /// Key of a client, to which [`BOUND`] is bound. It differs in each process: what depends on it has names in inputs.
 static CLIENT_KEY: LazyLock<DpopKey> = LazyLock::new(|| generate_dpop_key().expect("randomness"));
+/// Key of another client.
+static OTHER_KEY: LazyLock<DpopKey> = LazyLock::new(|| generate_dpop_key().expect("randomness"));
 /// A valid token that is bound to a key.
 static BOUND: LazyLock<String> = LazyLock::new(|| {
     let DpopKey { public, .. } = &*CLIENT_KEY;
@@ -42,7 +44,8 @@ static BOUND: LazyLock<String> = LazyLock::new(|| {
 
 /// Reads a token, or the header and the claims of a token or of a proof, on two lines. The first byte chooses.
 ///
-/// In a proof `"JWK"` stands for the key of the client and `ATH` for the digest of its token.
+/// In a proof `"JWK"` stands for the key of the client and `ATH` for the digest of its token. With `"OTHER"` another
+/// client signs, whose key that is.
 ///
 /// # Panics
 ///
@@ -120,11 +123,14 @@ fn check_access_token(header: &str, claims: &str) -> bool {
 /// Presents a bound token with a proof of this header and these claims, signed by the client. Returns whether it is
 /// accepted.
 fn check_proof(header: &str, claims: &str) -> bool {
-    let DpopKey { private, public } = &*CLIENT_KEY;
-    let (x, y) = public.split_at(32);
-    let jwk = json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)});
+    let jwk = |key: &DpopKey| {
+        let (x, y) = key.public.split_at(32);
+        json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)})
+    };
+    let DpopKey { private, .. } = if header.contains(r#""OTHER""#) { &*OTHER_KEY } else { &*CLIENT_KEY };
     let digest = encode(&sha256(BOUND.as_bytes()));
-    let header = header.replace(r#""JWK""#, &jwk.to_string());
+    let header = header.replace(r#""JWK""#, &jwk(&CLIENT_KEY).to_string());
+    let header = header.replace(r#""OTHER""#, &jwk(&OTHER_KEY).to_string());
     let claims = claims.replace("ATH", &digest);
     let input = signing_input(&header, &claims);
     let signature = sign_dpop(private, input.as_bytes()).expect("a signature");
@@ -136,8 +142,9 @@ fn check_proof(header: &str, claims: &str) -> bool {
     }
     let (header, claims) = (read(&header), read(&claims));
     check_header(&header, &Jws::parse(&proof).expect("it was read before"));
-    let member = |name: &str| header.get("jwk").and_then(|jwk| jwk.get(name)).and_then(Value::as_str);
-    assert_eq!((member("x"), member("y")), (Some(&*encode(x)), Some(&*encode(y))), "another key");
+    let member = |name: &str| header.get("jwk").and_then(|jwk| jwk.get(name));
+    let own = jwk(&CLIENT_KEY);
+    assert_eq!((member("x"), member("y")), (own.get("x"), own.get("y")), "the proof of another key");
     assert_eq!((header.get("typ"), header.get("alg")), (Some(&json!("dpop+jwt")), Some(&json!("ES256"))));
     let claim = |name: &str| claims.get(name).unwrap_or(&Value::Null);
     assert_eq!((claim("htm"), claim("ath")), (&json!("POST"), &json!(digest)));
