@@ -13,6 +13,9 @@
 
 #[cfg(feature = "auth-server")]
 mod dpop;
+#[cfg(all(any(fuzzing, test), feature = "auth-server"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "auth-server")]
 mod introspection;
 #[cfg(feature = "auth-server")]
