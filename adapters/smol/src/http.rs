@@ -261,8 +261,9 @@ impl<H: Handler> HttpServer<H> {
     /// token is accepted.
     ///
     /// A decision that the [validator](mcp_std::token::TokenValidator) cannot make at once is made on own threads,
-    /// at most 8 at a time; 1,024 more tokens may wait. Beyond that, requests get 503. A token is validated at every
-    /// request (SEC-004).
+    /// at most 8 at a time; 256 more tokens may wait. Beyond that, and after
+    /// [`token_timeout`](mcp_proto::http::server::Config::token_timeout), requests get 503 with `Retry-After`. A token is
+    /// validated at every request (SEC-004).
     ///
     /// ```no_run
     /// use mcp_smol::mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};

@@ -216,7 +216,7 @@ impl Server {
         x.scheme = Some(scheme);
         // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = self.validator.as_ref().and_then(|validator| (validator.0)(&request)) else {
-            x.phase = RequestPhase::Authorizing;
+            self.await_token_decision(key);
             self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
             return Ok(());
         };
