@@ -218,9 +218,12 @@ impl<H: Handler> HttpServer<H> {
     /// };
     /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
     /// let http = Http::new().allow_host("tools.example.com").protected(protected);
-    /// let validator = |request: &TokenRequest| match request.token.reveal() {
-    ///     "a-long-random-text" => Ok(Identity::new("alice").scopes("greet")),
-    ///     _ => Err(Denial::invalid_token()),
+    /// let validator = |request: &TokenRequest| {
+    ///     if request.token.matches("a-long-random-text") {
+    ///         Ok(Identity::new("alice").scopes("greet"))
+    ///     } else {
+    ///         Err(Denial::invalid_token())
+    ///     }
     /// };
     /// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
     /// server.validate_tokens(validator).run()?;

@@ -19,9 +19,10 @@ use mcp_proto::server::Identity;
 use serde_json::Value;
 
 use super::TokenValidator;
+use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
 use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
-use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint, unix_time};
+use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.
@@ -48,7 +49,7 @@ pub struct IntrospectionValidator {
     fetcher: Box<dyn Fetcher>,
     dpop: DpopVerifier,
     cache: Mutex<BTreeMap<[u8; 32], CachedAnswer>>,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    clock: UnixClock,
 }
 
 /// What is known about an active token.
@@ -90,7 +91,7 @@ impl IntrospectionValidator {
             fetcher: Box::new(fetcher),
             dpop: DpopVerifier::default(),
             cache: Mutex::default(),
-            clock: Arc::new(unix_time),
+            clock: UnixClock::default(),
         })
     }
 
@@ -108,10 +109,17 @@ impl IntrospectionValidator {
         self
     }
 
+    /// Sets the verifier of the proofs for tokens that are bound to a key (DPoP; default: one without nonces).
+    #[must_use]
+    pub fn dpop(mut self, verifier: DpopVerifier) -> Self {
+        self.dpop = verifier;
+        self
+    }
+
     /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = UnixClock::new(clock);
         self
     }
 
@@ -191,8 +199,8 @@ impl IntrospectionValidator {
         answer: &CachedAnswer,
         now: u64,
     ) -> Result<Arc<Identity>, Denial> {
-        self.dpop.check(request, answer.thumbprint.as_deref(), now)?;
-        let identity = Identity::new(answer.principal.clone()).scopes(&answer.scopes);
+        let key = self.dpop.verify_at(request, answer.thumbprint.as_deref(), now)?;
+        let identity = Identity::new(answer.principal.clone()).scopes(&answer.scopes).proven_key(key);
         Ok(Arc::new(match answer.expires {
             Some(at) => identity.valid_for(Duration::from_secs(at.saturating_sub(now))),
             None => identity,
@@ -205,14 +213,14 @@ impl TokenValidator for IntrospectionValidator {
         if let Some(decision) = self.validate_now(request) {
             return decision;
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         let answer = self.ask(request, now)?;
         self.keep(sha256(request.token.reveal().as_bytes()), &answer, now);
         self.grant(request, &answer, now)
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        let (token, now) = (request.token.reveal(), (self.clock)());
+        let (token, now) = (request.token.reveal(), self.clock.now());
         if token.len() > MAX_TOKEN {
             return Some(Err(Denial::InvalidToken("the token is too long".into())));
         }

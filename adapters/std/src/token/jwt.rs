@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_proto::http::client::{Url, UrlError};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
@@ -15,6 +14,7 @@ use mcp_proto::server::Identity;
 use serde_json::{Map, Value};
 
 use super::TokenValidator;
+use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
 use super::issuer::{Issuer, Lookup};
 use super::jose::{Algorithm, Jws, numeric_date};
@@ -58,8 +58,7 @@ pub struct JwtValidator {
     requires_type: bool,
     fetcher: Box<dyn Fetcher>,
     dpop: DpopVerifier,
-    /// Returns the Unix time in seconds.
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    clock: UnixClock,
 }
 
 impl JwtValidator {
@@ -73,7 +72,7 @@ impl JwtValidator {
             requires_type: false,
             fetcher: Box::new(fetcher),
             dpop: DpopVerifier::default(),
-            clock: Arc::new(unix_time),
+            clock: UnixClock::default(),
         }
     }
 
@@ -122,10 +121,17 @@ impl JwtValidator {
         Ok(self)
     }
 
+    /// Sets the verifier of the proofs for tokens that are bound to a key (DPoP; default: one without nonces).
+    #[must_use]
+    pub fn dpop(mut self, verifier: DpopVerifier) -> Self {
+        self.dpop = verifier;
+        self
+    }
+
     /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = UnixClock::new(clock);
         self
     }
 
@@ -183,12 +189,12 @@ impl JwtValidator {
             }
         }
         let subject = principal(claims)?;
-        self.dpop.check(request, thumbprint(claims)?, now)?;
+        let key = self.dpop.verify_at(request, thumbprint(claims)?, now)?;
         let principal = match &*self.issuers {
             [_] => subject,
             _ => format!("{} {subject}", issuer.identifier()),
         };
-        let identity = Identity::new(principal).scopes(&scopes(claims));
+        let identity = Identity::new(principal).scopes(&scopes(claims)).proven_key(key);
         Ok(Arc::new(identity.valid_for(Duration::from_secs(remaining))))
     }
 }
@@ -203,7 +209,7 @@ impl Jws<'_> {
 
 impl TokenValidator for JwtValidator {
     fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let issuer = match self.decide(request, now) {
             Ok(decision) => return decision,
             Err(issuer) => issuer,
@@ -216,7 +222,7 @@ impl TokenValidator for JwtValidator {
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        self.decide(request, (self.clock)()).ok()
+        self.decide(request, self.clock.now()).ok()
     }
 }
 
@@ -227,11 +233,6 @@ impl fmt::Debug for JwtValidator {
             .field("audiences", &self.audiences)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the Unix time of the system in seconds.
-pub(super) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Returns whether one of these audiences is among those of a token.

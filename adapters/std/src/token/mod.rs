@@ -6,11 +6,13 @@
 //! - a closure `Fn(&TokenRequest) -> Result<Identity, Denial>`, which runs on the loop of the server;
 //! - [`off_loop`] of such a closure, which may block;
 //! - with the feature `auth-server`: `JwtValidator` for tokens that are JWTs, and `IntrospectionValidator` for all
-//!   others.
+//!   others, and `DpopVerifier` for closures that accept tokens which are bound to a key.
 //!
 //! A validator has to check that the token was issued for this server (AUTH-010, SEC-007), and that it is still valid. A
 //! server does not pass the token of a client on to other services (AUTH-011).
 
+#[cfg(feature = "auth-server")]
+mod clock;
 #[cfg(feature = "auth-server")]
 mod dpop;
 #[cfg(feature = "auth-server")]
@@ -25,6 +27,8 @@ mod jwt;
 mod tests;
 mod validator;
 
+#[cfg(feature = "auth-server")]
+pub use dpop::DpopVerifier;
 #[cfg(feature = "auth-server")]
 pub use introspection::IntrospectionValidator;
 #[cfg(feature = "auth-server")]

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::sync::Mutex;
 
 use mcp_proto::auth::{Fetch, FetchFailure, FetchResponse, Secret};
@@ -19,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::jose::{encode, sha256};
-use super::{Algorithm, IntrospectionValidator, JwtValidator, TokenValidator};
+use super::{Algorithm, DpopVerifier, IntrospectionValidator, JwtValidator, TokenValidator};
 use crate::auth::Fetcher;
 
 const RESOURCE: &str = "https://tools.example.com/mcp";

@@ -1,7 +1,5 @@
 //! Tokens that only the authorization server can read.
 
-use core::time::Duration;
-
 use super::*;
 
 const ENDPOINT: &str = "https://login.example.com/introspect";
