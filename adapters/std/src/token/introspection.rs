@@ -21,7 +21,8 @@ use serde_json::Value;
 use super::TokenValidator;
 use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
-use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
+use super::failure::{FailureCallback, ServiceFailure, read_object};
+use super::jose::{MAX_TOKEN, numeric_date, sha256};
 use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint};
 use crate::auth::Fetcher;
 
@@ -36,7 +37,8 @@ const MAX_CACHED: usize = 10_000;
 ///
 /// An answer is kept for a minute at most ([`cache_for`](Self::cache_for)), and never longer than the token is valid: a
 /// revoked token is accepted for that long. At most 10,000 answers are kept. Only active tokens are: an unknown one is
-/// asked about each time.
+/// asked about each time. If the authorization server does not answer, requests get 503, and
+/// [`on_failure`](Self::on_failure) tells why.
 ///
 /// The answer has to say that the token is active and is for this resource (`aud`; AUTH-010, SEC-007). The principal is
 /// `sub`, or `client_id` if there is none.
@@ -50,6 +52,7 @@ pub struct IntrospectionValidator {
     dpop: DpopVerifier,
     cache: Mutex<BTreeMap<[u8; 32], CachedAnswer>>,
     clock: UnixClock,
+    failures: FailureCallback,
 }
 
 /// What is known about an active token.
@@ -92,6 +95,7 @@ impl IntrospectionValidator {
             dpop: DpopVerifier::default(),
             cache: Mutex::default(),
             clock: UnixClock::default(),
+            failures: FailureCallback::default(),
         })
     }
 
@@ -116,6 +120,15 @@ impl IntrospectionValidator {
         self
     }
 
+    /// Sets what is called when the authorization server gives nothing to use (default: nothing).
+    ///
+    /// It runs on a thread of the validator, once for each request that failed.
+    #[must_use]
+    pub fn on_failure(mut self, callback: impl Fn(&ServiceFailure) + Send + Sync + 'static) -> Self {
+        self.failures = FailureCallback::new(callback);
+        self
+    }
+
     /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -133,12 +146,13 @@ impl IntrospectionValidator {
         let policy = FetchPolicy::new(TIMEOUT, MAX_ANSWER);
         let mut fetch = Fetch::post_form(self.endpoint.clone(), &form, policy);
         fetch.fields.push("Authorization", self.authorization.expose().as_bytes());
-        let response = self.fetcher.fetch(&fetch).map_err(|_| Denial::Unavailable)?;
-        if response.status != 200 || response.body.len() > MAX_ANSWER {
-            return Err(Denial::Unavailable);
+        match read_object(&self.endpoint, self.fetcher.fetch(&fetch), MAX_ANSWER) {
+            Ok(claims) => self.check_claims(&claims, now),
+            Err(failure) => {
+                self.failures.report(&failure);
+                Err(Denial::Unavailable)
+            }
         }
-        let claims = object(&response.body).ok_or(Denial::Unavailable)?;
-        self.check_claims(&claims, now)
     }
 
     fn check_claims(&self, claims: &Claims, now: u64) -> Result<CachedAnswer, Denial> {

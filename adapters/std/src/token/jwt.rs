@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::TokenValidator;
 use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
+use super::failure::{FailureCallback, ServiceFailure};
 use super::issuer::{Issuer, Lookup};
 use super::jose::{Algorithm, Jws, numeric_date};
 use crate::auth::Fetcher;
@@ -26,8 +27,10 @@ pub(super) type Claims = Map<String, Value>;
 /// A validator of access tokens that are JWTs (RFC 9068).
 ///
 /// The keys come from the metadata of the authorization servers of a [`Protected`] resource. They are fetched with the
-/// first token, again after an hour, and for a token with an unknown key, at most every 30 seconds. While the
-/// authorization server cannot be reached, known keys are used for a day; without keys requests get 503.
+/// first token, again after an hour, and for a token with an unknown key, at most four times in 30 seconds, and not for 10
+/// seconds after a failure. Beyond that, a token with an unknown key gets 503 with `Retry-After`, because the key may be a
+/// new one; it gets 401 if the keys were fetched for it less than 30 seconds ago. While the authorization server cannot
+/// be reached, known keys are used for a day, and [`on_failure`](Self::on_failure) tells why.
 ///
 /// A token has to have a signature by an allowed algorithm, the issuer (`iss`), this resource as audience (`aud`;
 /// AUTH-010, SEC-007) and an expiration (`exp`). `nbf`, `typ` and the binding to a key (`cnf.jkt`) are checked where they
@@ -59,6 +62,7 @@ pub struct JwtValidator {
     fetcher: Box<dyn Fetcher>,
     dpop: DpopVerifier,
     clock: UnixClock,
+    failures: FailureCallback,
 }
 
 impl JwtValidator {
@@ -73,6 +77,7 @@ impl JwtValidator {
             fetcher: Box::new(fetcher),
             dpop: DpopVerifier::default(),
             clock: UnixClock::default(),
+            failures: FailureCallback::default(),
         }
     }
 
@@ -128,6 +133,15 @@ impl JwtValidator {
         self
     }
 
+    /// Sets what is called when the authorization server gives nothing to use (default: nothing).
+    ///
+    /// It runs on a thread of the validator, once for each request that failed.
+    #[must_use]
+    pub fn on_failure(mut self, callback: impl Fn(&ServiceFailure) + Send + Sync + 'static) -> Self {
+        self.failures = FailureCallback::new(callback);
+        self
+    }
+
     /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -135,8 +149,12 @@ impl JwtValidator {
         self
     }
 
-    /// Decides about a token, or returns the issuer whose keys have to be fetched first.
-    fn decide(&self, request: &TokenRequest, now: u64) -> Result<Result<Arc<Identity>, Denial>, &Issuer> {
+    /// Decides about a token, or returns whose keys have to be fetched first.
+    fn decide(
+        &self,
+        request: &TokenRequest,
+        now: u64,
+    ) -> Result<Result<Arc<Identity>, Denial>, MissingKey<'_>> {
         let invalid = |why: &'static str| Ok(Err(Denial::InvalidToken(why.into())));
         let Some(jws) = Jws::parse(request.token.reveal()) else {
             return invalid("the token is not a JWT with an accepted signature");
@@ -149,8 +167,13 @@ impl JwtValidator {
         else {
             return invalid("the token has another issuer");
         };
-        let Lookup::Found(keys) = issuer.find(jws.key_id(), jws.algorithm, now) else {
-            return Err(issuer);
+        let keys = match issuer.find(jws.key_id(), jws.algorithm, now) {
+            Lookup::Found(keys) => keys,
+            Lookup::Unavailable => return Ok(Err(Denial::Unavailable)),
+            Lookup::Fetch(version) => {
+                let (id, algorithm) = (jws.key_id().map(Into::into), jws.algorithm);
+                return Err(MissingKey { issuer, id, algorithm, version });
+            }
         };
         let Some(claims) = keys.iter().find_map(|key| jws.verify(key)) else {
             return invalid("the signature of the token does not fit");
@@ -199,6 +222,15 @@ impl JwtValidator {
     }
 }
 
+/// A key that has to be fetched to decide about a token.
+struct MissingKey<'a> {
+    issuer: &'a Issuer,
+    id: Option<String>,
+    algorithm: Algorithm,
+    /// The version of the keys among which it is not.
+    version: u64,
+}
+
 impl Jws<'_> {
     /// Returns the issuer that the payload claims, to find the keys by which that is verified.
     fn issuer(&self) -> Option<String> {
@@ -210,14 +242,12 @@ impl Jws<'_> {
 impl TokenValidator for JwtValidator {
     fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial> {
         let now = self.clock.now();
-        let issuer = match self.decide(request, now) {
+        let MissingKey { issuer, id, algorithm, version } = match self.decide(request, now) {
             Ok(decision) => return decision,
-            Err(issuer) => issuer,
+            Err(missing) => missing,
         };
-        if !issuer.refresh(&*self.fetcher, now) {
-            return Err(Denial::Unavailable);
-        }
-        // The keys are there, and too new to be fetched again.
+        let failures = issuer.refresh(&*self.fetcher, (id.as_deref(), algorithm), version, now);
+        failures.iter().for_each(|failure| self.failures.report(failure));
         self.decide(request, now).unwrap_or(Err(Denial::Unavailable))
     }
 

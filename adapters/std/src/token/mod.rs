@@ -16,6 +16,8 @@ mod clock;
 #[cfg(feature = "auth-server")]
 mod dpop;
 #[cfg(feature = "auth-server")]
+mod failure;
+#[cfg(feature = "auth-server")]
 mod introspection;
 #[cfg(feature = "auth-server")]
 mod issuer;
@@ -29,6 +31,8 @@ mod validator;
 
 #[cfg(feature = "auth-server")]
 pub use dpop::DpopVerifier;
+#[cfg(feature = "auth-server")]
+pub use failure::{ServiceFailure, ServiceFailureReason};
 #[cfg(feature = "auth-server")]
 pub use introspection::IntrospectionValidator;
 #[cfg(feature = "auth-server")]
