@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use mcp_proto::http::server::{Config, Event, ExchangeId};
-use mcp_proto::model::{InputRequest, InputRequests};
+use mcp_proto::model::{InputRequest, InputRequests, Resource, ResourceTemplate};
+use mcp_proto::router::Router;
 use mcp_proto::server::{Call, Event as EngineEvent, Identity};
-use mcp_proto::{Change, Progress, Version};
+use mcp_proto::{Capability, Change, EntryKind, Progress, Version};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
 
@@ -331,4 +332,59 @@ fn streams_end_with_the_token_that_opened_them() {
     assert_eq!(web.response(call).status, 200);
     let x = send(&mut web, ("POST", "/mcp"), &named, &legacy_request(3, "ping", ""), identity(5));
     assert_eq!(web.response(x).status, 200);
+}
+
+// covers: AUTH-054
+#[test]
+fn subscription_needs_the_scopes_of_its_resource() {
+    let mut router = Router::<()>::new("x", "1");
+    router.declare(Capability::ResourceSubscriptions);
+    router.resource(Resource::new("file:///open", "open"), ()).expect("valid");
+    router.resource(Resource::new("file:///Mine", "mine"), ()).expect("valid");
+    for template in ["vault://{name}", "vault://public/{name}"] {
+        router.resource_template(ResourceTemplate::new(template, template), ()).expect("valid");
+    }
+    assert!(router.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
+    assert!(router.require_scope(EntryKind::ResourceTemplate, "vault://{name}", "vault"));
+    let scopes = router.resource_scopes();
+    for (uri, expected) in [
+        ("file:///open", &[][..]),
+        ("file:///Mine", &["files:read"]),
+        ("FILE:///%4Dine", &["files:read"]),
+        ("vault://a", &["vault"]),
+        ("VAULT://a", &["vault"]),
+        ("vault://public/a", &[]),
+        ("other://x", &[]),
+        ("no URI", &[]),
+    ] {
+        let found: Vec<&str> = scopes.required_for(uri).iter().map(|scope| &**scope).collect();
+        assert_eq!(found, expected, "{uri}");
+    }
+    let mut web = HttpServerHarness::new(router.config(), scoped_config());
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let mut listen = |uris: &str, scopes: &str| {
+        let params = format!("\"notifications\":{{\"resourceSubscriptions\":[{uris}]}}");
+        let body = modern_request(1, "subscriptions/listen", &params);
+        let x = send(&mut web, ("POST", "/mcp"), &fields, &body, Identity::new("a").scopes(scopes));
+        let reply = web.response(x);
+        (reply.status, reply.field("www-authenticate").unwrap_or_default().to_owned())
+    };
+    assert_eq!(listen(r#""file:///open","vault://public/a""#, "base").0, 200);
+    assert_eq!(listen(r#""file:///Mine","vault://a""#, "base files vault").0, 200);
+    let (status, challenge) = listen(r#""file:///open","file:///Mine","vault://a""#, "base vault");
+    assert!(status == 403 && challenge.contains("scope=\"base files:read vault\""), "{challenge}");
+    // A session subscribes to one resource at a time, and needs no scopes to end that.
+    let party = |scopes| Identity::new("a").scopes(scopes);
+    let x = send(&mut web, ("POST", "/mcp"), &[], &initialize_request("2025-11-25"), party("base"));
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = [("Mcp-Session-Id", &*id)];
+    for (n, method, scopes, status) in [
+        (2, "resources/subscribe", "base", 403),
+        (3, "resources/subscribe", "base files:read", 200),
+        (4, "resources/unsubscribe", "base", 200),
+    ] {
+        let body = legacy_request(n, method, "\"uri\":\"file:///Mine\"");
+        let x = send(&mut web, ("POST", "/mcp"), &named, &body, party(scopes));
+        assert_eq!(web.response(x).status, status, "{method} {scopes}");
+    }
 }
