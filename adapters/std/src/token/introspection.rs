@@ -19,11 +19,10 @@ use mcp_proto::server::Identity;
 use serde_json::Value;
 
 use super::TokenValidator;
-use super::clock::UnixClock;
-use super::dpop::DpopVerifier;
-use super::failure::{FailureCallback, ServiceFailure, read_object};
+use super::failure::read_object;
 use super::jose::{MAX_TOKEN, numeric_date, sha256};
-use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint};
+use super::jwt::{Claims, confidential_url, principal, scopes, thumbprint};
+use super::settings::{Settings, setters};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.
@@ -45,15 +44,14 @@ const MAX_CACHED: usize = 10_000;
 pub struct IntrospectionValidator {
     endpoint: Url,
     issuers: Vec<String>,
-    audiences: Vec<String>,
     authorization: Secret,
     keep: u64,
     fetcher: Box<dyn Fetcher>,
-    dpop: DpopVerifier,
     cache: Mutex<BTreeMap<[u8; 32], CachedAnswer>>,
-    clock: UnixClock,
-    failures: FailureCallback,
+    settings: Settings,
 }
+
+setters!(IntrospectionValidator);
 
 /// What is known about an active token.
 #[derive(Clone)]
@@ -88,51 +86,18 @@ impl IntrospectionValidator {
         Ok(Self {
             endpoint,
             issuers: protected.issuers().map(Into::into).collect(),
-            audiences: Vec::from([protected.resource().into()]),
             authorization: Secret::new(format!("Basic {}", STANDARD.encode(credentials))),
             keep: 60,
             fetcher: Box::new(fetcher),
-            dpop: DpopVerifier::default(),
             cache: Mutex::default(),
-            clock: UnixClock::default(),
-            failures: FailureCallback::default(),
+            settings: Settings::new(protected),
         })
-    }
-
-    /// Accepts another audience in addition to the identifier of the resource; it must stand for this server alone.
-    #[must_use]
-    pub fn audience(mut self, audience: impl Into<String>) -> Self {
-        self.audiences.push(audience.into());
-        self
     }
 
     /// Sets for how long an answer is kept (default 60 s; seconds are rounded down; 0 keeps none).
     #[must_use]
     pub const fn cache_for(mut self, keep: Duration) -> Self {
         self.keep = keep.as_secs();
-        self
-    }
-
-    /// Sets the verifier of the proofs for tokens that are bound to a key (DPoP; default: one without nonces).
-    #[must_use]
-    pub fn dpop(mut self, verifier: DpopVerifier) -> Self {
-        self.dpop = verifier;
-        self
-    }
-
-    /// Sets what is called when the authorization server gives nothing to use (default: nothing).
-    ///
-    /// It runs on a thread of the validator, once for each request that failed.
-    #[must_use]
-    pub fn on_failure(mut self, callback: impl Fn(&ServiceFailure) + Send + Sync + 'static) -> Self {
-        self.failures = FailureCallback::new(callback);
-        self
-    }
-
-    /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.clock = UnixClock::new(clock);
         self
     }
 
@@ -149,7 +114,7 @@ impl IntrospectionValidator {
         match read_object(&self.endpoint, self.fetcher.fetch(&fetch), MAX_ANSWER) {
             Ok(claims) => self.check_claims(&claims, now),
             Err(failure) => {
-                self.failures.report(&failure);
+                self.settings.failures.report(&failure);
                 Err(Denial::Unavailable)
             }
         }
@@ -161,7 +126,7 @@ impl IntrospectionValidator {
             return Err(invalid("the token is not active"));
         }
         // AUTH-010, SEC-007
-        if !has_audience(claims, &self.audiences) {
+        if self.settings.find_audience(claims).is_none() {
             return Err(invalid("the token is for another server"));
         }
         if let Some(issuer) = claims.get("iss") {
@@ -213,7 +178,7 @@ impl IntrospectionValidator {
         answer: &CachedAnswer,
         now: u64,
     ) -> Result<Arc<Identity>, Denial> {
-        let key = self.dpop.verify_at(request, answer.thumbprint.as_deref(), now)?;
+        let key = self.settings.dpop.verify_at(request, answer.thumbprint.as_deref(), now)?;
         let identity = Identity::new(answer.principal.clone()).scopes(&answer.scopes).proven_key(key);
         Ok(Arc::new(match answer.expires {
             Some(at) => identity.valid_for(Duration::from_secs(at.saturating_sub(now))),
@@ -227,14 +192,14 @@ impl TokenValidator for IntrospectionValidator {
         if let Some(decision) = self.validate_now(request) {
             return decision;
         }
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let answer = self.ask(request, now)?;
         self.keep(sha256(request.token.reveal().as_bytes()), &answer, now);
         self.grant(request, &answer, now)
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        let (token, now) = (request.token.reveal(), self.clock.now());
+        let (token, now) = (request.token.reveal(), self.settings.clock.now());
         if token.len() > MAX_TOKEN {
             return Some(Err(Denial::InvalidToken("the token is too long".into())));
         }
@@ -260,7 +225,7 @@ impl fmt::Debug for IntrospectionValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntrospectionValidator")
             .field("endpoint", &self.endpoint)
-            .field("audiences", &self.audiences)
+            .field("audiences", &self.settings.all_audiences())
             .finish_non_exhaustive()
     }
 }

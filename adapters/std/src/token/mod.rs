@@ -25,6 +25,8 @@ mod issuer;
 mod jose;
 #[cfg(feature = "auth-server")]
 mod jwt;
+#[cfg(feature = "auth-server")]
+mod settings;
 #[cfg(all(test, feature = "auth-server"))]
 mod tests;
 mod validator;

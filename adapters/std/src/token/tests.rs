@@ -296,6 +296,50 @@ fn claims_that_do_not_fit_are_refused() {
     assert_eq!((identity.principal(), identity.granted().as_str()), ("client job", "a b"));
 }
 
+// covers: AUTH-010, SEC-007
+#[test]
+fn id_token_for_a_name_of_the_server_is_no_access_token() {
+    let key = SigningKey::p256();
+    let validator = || jwt_validator(&Web::with_keys(&[key.jwk_with_id("k")])).0;
+    let sign = |kind: Option<&str>, claims: &Value| {
+        let mut header = json!({"alg": "ES256", "kid": "k"});
+        if let Some(kind) = kind {
+            header["typ"] = json!(kind);
+        }
+        key.sign(&header, claims)
+    };
+    // The client id of a server that is a client itself.
+    let id_token = json!({"iss": ISSUER, "aud": "tools", "sub": "alice", "exp": NOW + 600, "nonce": "n"});
+    for kind in [None, Some("JWT"), Some("application/jwt")] {
+        let token = sign(kind, &id_token);
+        assert!(why(validate(&validator(), &token)).contains("another server"), "{kind:?}");
+        let named = validator().audience("tools");
+        assert!(
+            why(validate(&named, &token)).contains("does not say that it is an access token"),
+            "{kind:?}"
+        );
+        for (name, value) in [
+            ("scope", json!("mail")),
+            ("scp", json!(["mail"])),
+            ("client_id", json!("c")),
+            ("roles", json!([])),
+        ] {
+            let mut claims = id_token.clone();
+            claims[name] = value;
+            assert!(validate(&named, &sign(kind, &claims)).is_ok(), "{kind:?} {name}");
+        }
+        let mut claims = id_token.clone();
+        claims["aud"] = json!(["tools", RESOURCE]);
+        assert!(validate(&named, &sign(kind, &claims)).is_ok(), "no ID token is for a resource");
+        assert!(
+            why(validate(&validator().require_type(), &sign(kind, &claims))).contains("type"),
+            "{kind:?}"
+        );
+    }
+    let typed = sign(Some("at+jwt"), &id_token);
+    assert!(validate(&validator().audience("tools"), &typed).is_ok());
+}
+
 // covers: AUTH-009
 #[test]
 fn forged_headers_are_refused() {
