@@ -141,6 +141,9 @@ fn authorization_server_that_cannot_be_reached_is_no_fault_of_the_token() {
     let server = ServingProcess::new(&["--protect", &gone.0]);
     assert!(call(&server, &gone.token(&server.url, "")).stderr.contains("503"));
     assert!(call(&server, &issuer.token(&server.url, "")).stderr.contains("401"), "another issuer");
+    let stderr = server.stop();
+    assert!(stderr.contains("no new keys") && stderr.contains("http://127.0.0.1:1/.well-known/"), "{stderr}");
+    assert!(!stderr.contains("eyJ"), "a token was printed: {stderr}");
 }
 
 // covers: AUTH-060
@@ -160,4 +163,18 @@ fn options_that_cannot_protect_are_refused() {
         assert!(refused.stderr.contains(why), "{args:?}: {}", refused.stderr);
     }
     probe(&["serve", "--protect", "https://login.example.com"]).assert_code(2);
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let args = ["serve", "--http", address, "--protect", "https://login.example.com"];
+        let refused = probe(&args).assert_code(2);
+        assert!(
+            refused.stderr.contains(address) && refused.stderr.contains("--audience URL"),
+            "{}",
+            refused.stderr
+        );
+    }
+    let issuer = Issuer::new();
+    let audience = "https://tools.example.com/mcp";
+    let server = ServingProcess::listening_at("0.0.0.0:0", &["--protect", &issuer.0, "--audience", audience]);
+    let document = get(&server, "/.well-known/oauth-protected-resource/mcp");
+    assert!(document.contains(audience) && !document.contains("0.0.0.0"), "{document}");
 }

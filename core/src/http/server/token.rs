@@ -17,12 +17,14 @@ use super::{Config, Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::Fields;
 use crate::http::fields;
-use crate::server::{Authorization, Identity, Scopes};
+use crate::server::{Authorization, Identity, Scopes, is_nonce};
 use crate::slab::Key;
 use crate::time::Instant;
 
 /// An access token; only [`reveal`](Self::reveal) shows it (SEC-019).
-#[derive(Clone, PartialEq, Eq)]
+///
+/// It has no `==`, whose time would tell how much of a guess is right: see [`matches`](Self::matches).
+#[derive(Clone)]
 pub struct AccessToken(String);
 
 impl AccessToken {
@@ -49,6 +51,23 @@ impl AccessToken {
         spare.fill(0);
         spare.clear();
         if spare.capacity() > MAX_SPARE { Vec::new() } else { spare }
+    }
+
+    /// Returns whether the token is an expected one, in a time that depends on the length alone.
+    ///
+    /// With many tokens, look up a digest of the [text](Self::reveal) instead: the time of a search among the texts
+    /// themselves tells something about them.
+    ///
+    /// ```
+    /// use mcp_proto::http::server::AccessToken;
+    /// assert!(AccessToken::new("a-long-random-text").matches("a-long-random-text"));
+    /// ```
+    #[must_use]
+    pub fn matches(&self, expected: &str) -> bool {
+        let (own, expected) = (self.0.as_bytes(), expected.as_bytes());
+        let differences =
+            own.iter().zip(expected).fold(0, |all, (a, b)| core::hint::black_box(all | (a ^ b)));
+        own.len() == expected.len() && differences == 0
     }
 
     /// Returns the text of the token.
@@ -223,6 +242,7 @@ impl Server {
         let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
+        // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
             return self.ask(key, request);
         };
@@ -239,10 +259,8 @@ impl Server {
 
     /// Lets the application decide about the token of a request.
     fn ask(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.phase = RequestPhase::Authorizing;
-            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-        }
+        self.await_token_decision(key);
+        self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
         Ok(())
     }
 
@@ -271,6 +289,15 @@ impl Server {
         recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
         let Some(protected) = &self.config.protected else { return Err(None) };
+        let is_bound = identity.key().is_some();
+        if is_bound || protected.dpop_mode() != Dpop::Off {
+            let is_proven = self.exchanges.get(key).and_then(|x| x.scheme) == Some(Scheme::Dpop);
+            if is_bound != is_proven {
+                let denial = Denial::InvalidToken(wrong_binding(is_bound).into());
+                self.exchanges.refuse_token(key, protected, &denial);
+                return Err(None);
+            }
+        }
         let known =
             recent.as_deref().and_then(|recent| recent.authorization_of(&identity, protected)).cloned();
         let authorization = match known {
@@ -298,7 +325,9 @@ impl Server {
 
     /// Accepts the token of a request, which then acts for its principal.
     ///
-    /// A token without a [scope that every request needs](super::Protected::scope) is denied with 403.
+    /// A token without a [scope that every request needs](super::Protected::scope) is denied with 403. One that is bound
+    /// to a key is denied with 401 unless it was presented with a proof, and the other way round
+    /// ([`Identity::proven_key`]).
     pub fn grant(&mut self, now: Instant, exchange: ExchangeId, identity: impl Into<Arc<Identity>>) {
         self.tick(now);
         let key = exchange.0;
@@ -356,8 +385,8 @@ impl ExchangeTable {
             Denial::InvalidDpopProof(why) => (401, challenge(dpop, "invalid_dpop_proof", &**why, None)),
             Denial::UseDpopNonce(nonce) => {
                 let mut fields = challenge(dpop, "use_dpop_nonce", "", None);
-                // A nonce is one word of visible ASCII; another one would not arrive as it is.
-                if !nonce.is_empty() && nonce.bytes().all(|b| b.is_ascii_graphic()) {
+                // Another text would not arrive as it is.
+                if is_nonce(nonce) {
                     fields.push(fields::DPOP_NONCE, nonce.as_bytes());
                 }
                 (401, fields)
@@ -369,6 +398,11 @@ impl ExchangeTable {
         };
         self.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
     }
+}
+
+/// Returns why a token is not accepted that is, or is not, bound to a key of which its request gives proof.
+const fn wrong_binding(is_bound: bool) -> &'static str {
+    if is_bound { "the token is bound to a key" } else { "no proof of a key was verified for the token" }
 }
 
 fn denied(status: u16) -> Refusal {
@@ -480,6 +514,16 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn token_matches_itself_alone() {
+        let token = AccessToken::new("t0k3n");
+        assert!(token.matches("t0k3n") && AccessToken::new("").matches(""));
+        for other in ["", "t", "t0k3", "t0k3n ", "x0k3n", "t0k3m", "T0K3N", "t0k3n\0"] {
+            assert!(!token.matches(other) && !AccessToken::new(other).matches("t0k3n"), "{other}");
         }
     }
 
