@@ -100,6 +100,11 @@ pub enum ErrorKind {
     LoginRequired,
     /// The user, or who answers for them, did not answer in time.
     TimedOut,
+    /// There was no redirect in time, and the client was registered by an earlier flow.
+    ///
+    /// An authorization server that no longer knows a client says so on its page, without a redirect. So the registration
+    /// is forgotten, and the next flow makes another.
+    NoRedirect,
     /// The application could not do what the flow asked for: a store, a signature, a browser.
     Local(Box<str>),
     /// The flow needed more requests than it may make.
@@ -162,7 +167,10 @@ impl Error {
     /// Returns whether a server or a user did not answer in time.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
-        matches!(self.kind, ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut)
+        matches!(
+            self.kind,
+            ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut | ErrorKind::NoRedirect
+        )
     }
 
     /// Returns whether a user has to log in.
@@ -191,6 +199,9 @@ impl fmt::Display for Error {
             }
             ErrorKind::LoginRequired => f.write_str("a user has to log in")?,
             ErrorKind::TimedOut => f.write_str("no answer in time")?,
+            ErrorKind::NoRedirect => {
+                f.write_str("no redirect in time; the registration of the client is forgotten")?;
+            }
             ErrorKind::Local(reason) => f.write_str(&quoted(reason))?,
             ErrorKind::TooManyRequests => f.write_str("too many requests")?,
         }

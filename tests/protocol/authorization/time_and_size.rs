@@ -155,8 +155,12 @@ fn an_application_may_give_up_at_any_step() {
                 return;
             }
         }
-        // Before the question is polled: it is not asked any more.
+        // Before the question is polled: it is not asked any more. A lock is released.
+        let is_locked = world.is_locked();
         flow.fail(world.now, "no store");
+        if is_locked {
+            assert!(matches!(flow.poll_event(world.now), Some(Event::Unlock { .. })));
+        }
         match flow.poll_event(world.now).expect("the end") {
             Event::Failed(error) => assert_eq!(error.kind(), &ErrorKind::Local("no store".into())),
             // The tokens were stored: the flow has ended before.

@@ -25,8 +25,6 @@ use super::redirect::{RedirectEnd, RedirectPage};
 use super::store::{MemoryStore, StoreLock, TokenStore};
 use crate::Clock;
 
-/// Time to wait for another process that uses the same stored tokens.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait without a look at the cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 
@@ -241,13 +239,16 @@ impl FlowRun<'_> {
                 }
             }
             Event::Load { key } => self.load(&key),
-            Event::Lock { key } => match authorizer.store.lock(&key, LOCK_TIMEOUT, self.cancellation) {
-                Ok(lock) => {
-                    self.lock = Some(lock);
-                    self.load(&key);
+            Event::Lock { key } => {
+                let wait = authorizer.config.lock_timeout();
+                match authorizer.store.lock(&key, wait, self.cancellation) {
+                    Ok(lock) => {
+                        self.lock = Some(lock);
+                        self.load(&key);
+                    }
+                    Err(error) => self.fail(&error.to_string()),
                 }
-                Err(error) => self.fail(&error.to_string()),
-            },
+            }
             Event::Unlock { .. } => self.lock = None,
             Event::Save { key, value } => {
                 let saved = match &value {

@@ -51,8 +51,9 @@ pub trait TokenStore: Send + Sync {
     /// Waits up to `wait` for the exclusive lock of a key, and takes it.
     ///
     /// It excludes everyone who uses the same stored texts, in other processes too, and ends with this process at the
-    /// latest. It excludes nobody from the other methods. Whoever refreshes a token holds it from before the load to
-    /// after the save, so that a refresh token is used once.
+    /// latest. It excludes nobody from the other methods. Whoever refreshes, replaces or removes tokens holds it from
+    /// before the load to after the save, so that a refresh token is used once. A holder may be waiting for an
+    /// authorization server, so `wait` is [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout).
     ///
     /// # Errors
     ///

@@ -60,6 +60,8 @@ pub struct Flow {
     fetches: u32,
     /// The id of the last request; polls have their own, too.
     last_fetch: u32,
+    /// The time of the last request.
+    sent_at: Instant,
     is_locked: bool,
     /// The last nonce of the authorization server.
     nonce: Option<String>,
@@ -173,6 +175,7 @@ impl Flow {
             deadline: None,
             fetches: 0,
             last_fetch: 0,
+            sent_at: now,
             is_locked: false,
             nonce: None,
             assertion: None,
@@ -212,6 +215,11 @@ impl Flow {
             state @ (State::Searching { .. } | State::Registering { .. } | State::Requesting { .. }) => {
                 self.state = state;
                 self.fetch_failed(FetchFailure::TimedOut);
+            }
+            // A page that says that the client is unknown redirects to nowhere.
+            State::AwaitingRedirect { .. } if self.facts.uses_stored_registration => {
+                let error = self.facts.error(Step::Authorization, ErrorKind::NoRedirect, "");
+                self.end_without_client(error, true);
             }
             state => {
                 self.state = state;
@@ -268,6 +276,7 @@ impl Flow {
         match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
+            State::SavingTokens(_) if !self.is_locked => self.write_tokens(),
             State::LoadingClient => self.client_loaded(value),
             State::LoadingBinding { key } => match self.facts.check_secret_binding(value) {
                 Ok(Some(value)) => {
@@ -286,7 +295,7 @@ impl Flow {
     pub fn handle_saved(&mut self, now: Instant) {
         self.tick(now);
         match core::mem::replace(&mut self.state, State::Ended) {
-            State::SavingTokens(record) => self.tokens_saved(&record),
+            State::SavingTokens(record) if self.is_locked => self.tokens_saved(&record),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
             State::RemovingClient(None) => self.removed(),
@@ -420,6 +429,7 @@ impl Flow {
             return None;
         }
         self.last_fetch = self.last_fetch.wrapping_add(1);
+        self.sent_at = self.now;
         let id = FetchId(self.last_fetch);
         let timeout = self.facts.config.fetch_timeout;
         // Whoever sends the request ends it in time; this deadline is for one who does not.

@@ -270,7 +270,7 @@ impl Facts {
 pub(super) fn access_token(record: &TokenRecord) -> AccessToken {
     AccessToken {
         token: record.access_token.clone(),
-        dpop: record.dpop.clone(),
+        dpop: record.dpop.clone().filter(|_| !record.is_bearer),
         renew_at: record.renew_at,
         scopes: record.granted.clone(),
     }
