@@ -107,6 +107,8 @@ pub enum ErrorKind {
     NoRedirect,
     /// The application could not do what the flow asked for: a store, a signature, a browser.
     Local(Box<str>),
+    /// Another process or thread did not release the stored tokens in time.
+    Locked(Box<str>),
     /// The flow needed more requests than it may make.
     TooManyRequests,
 }
@@ -164,12 +166,15 @@ impl Error {
         matches!(self.kind, ErrorKind::Fetch(FetchFailure::Unreachable(_)))
     }
 
-    /// Returns whether a server or a user did not answer in time.
+    /// Returns whether a server or a user did not answer in time, or another process did not release the stored tokens.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(
             self.kind,
-            ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut | ErrorKind::NoRedirect
+            ErrorKind::Fetch(FetchFailure::TimedOut)
+                | ErrorKind::TimedOut
+                | ErrorKind::NoRedirect
+                | ErrorKind::Locked(_)
         )
     }
 
@@ -202,7 +207,7 @@ impl fmt::Display for Error {
             ErrorKind::NoRedirect => {
                 f.write_str("no redirect in time; the registration of the client is forgotten")?;
             }
-            ErrorKind::Local(reason) => f.write_str(&quoted(reason))?,
+            ErrorKind::Local(reason) | ErrorKind::Locked(reason) => f.write_str(&quoted(reason))?,
             ErrorKind::TooManyRequests => f.write_str("too many requests")?,
         }
         if !self.rule.is_empty() {

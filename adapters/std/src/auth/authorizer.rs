@@ -22,7 +22,7 @@ use super::fetch::{Fetcher, HttpFetcher};
 use super::interaction::{BrowserLogin, Interaction, RedirectReceiver};
 use super::keys::{ClientKey, generate_dpop_key, sign_dpop};
 use super::redirect::{RedirectEnd, RedirectPage};
-use super::store::{MemoryStore, StoreLock, TokenStore};
+use super::store::{MemoryStore, StoreError, StoreLock, TokenStore};
 use crate::Clock;
 
 /// Longest wait without a look at the cancellation.
@@ -90,6 +90,13 @@ impl Authorizer {
         self
     }
 
+    /// Replaces the configuration of flows.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = Arc::new(config);
+        self
+    }
+
     /// Returns the configuration of flows.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -154,7 +161,9 @@ impl Authorizer {
             clock.now(),
             entropy,
         );
-        let mut run = FlowRun { authorizer: self, clock, flow, receiver: None, lock: None, cancellation };
+        let fetcher = self.fetcher.for_flow().unwrap_or_else(|| Arc::clone(&self.fetcher));
+        let mut run =
+            FlowRun { authorizer: self, fetcher, clock, flow, receiver: None, lock: None, cancellation };
         run.run()
     }
 
@@ -181,6 +190,7 @@ impl fmt::Debug for Authorizer {
 /// One flow with what it holds.
 struct FlowRun<'a> {
     authorizer: &'a Authorizer,
+    fetcher: Arc<dyn Fetcher>,
     clock: Clock,
     flow: Flow,
     receiver: Option<Box<dyn RedirectReceiver>>,
@@ -230,8 +240,8 @@ impl FlowRun<'_> {
         match event {
             Event::Fetch(fetch) => {
                 let fetched = match &self.lock {
-                    Some(_) => authorizer.fetcher.fetch(&fetch),
-                    None => authorizer.fetcher.fetch_cancellable(&fetch, self.cancellation),
+                    Some(_) => self.fetcher.fetch(&fetch),
+                    None => self.fetcher.fetch_cancellable(&fetch, self.cancellation),
                 };
                 match fetched {
                     Ok(response) => self.flow.handle_response(self.clock.now(), fetch.id, response),
@@ -246,7 +256,7 @@ impl FlowRun<'_> {
                         self.lock = Some(lock);
                         self.load(&key);
                     }
-                    Err(error) => self.fail(&error.to_string()),
+                    Err(error) => self.store_failed(&error),
                 }
             }
             Event::Unlock { .. } => self.lock = None,
@@ -257,7 +267,7 @@ impl FlowRun<'_> {
                 };
                 match saved {
                     Ok(()) => self.flow.handle_saved(self.clock.now()),
-                    Err(error) => self.fail(&error.to_string()),
+                    Err(error) => self.store_failed(&error),
                 }
             }
             Event::Sign(request) => match authorizer.sign(&request) {
@@ -275,7 +285,15 @@ impl FlowRun<'_> {
     fn load(&mut self, key: &str) {
         match self.authorizer.store.load(key) {
             Ok(text) => self.flow.handle_loaded(self.clock.now(), text.as_ref()),
-            Err(error) => self.fail(&error.to_string()),
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    fn store_failed(&mut self, error: &StoreError) {
+        let (now, reason) = (self.clock.now(), error.to_string());
+        match error {
+            StoreError::Locked { .. } => self.flow.fail_locked(now, &reason),
+            _ => self.flow.fail(now, &reason),
         }
     }
 

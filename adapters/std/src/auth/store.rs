@@ -106,6 +106,8 @@ pub enum StoreError {
     Locked {
         /// The file of the store; `None` for a store without one.
         path: Option<PathBuf>,
+        /// The whole time.
+        wait: Duration,
     },
     /// The [`Cancellation`] ended the wait for a lock.
     Cancelled,
@@ -131,9 +133,9 @@ impl fmt::Display for StoreError {
                 write!(f, "cannot {operation} {}: {error}", path.display())
             }
             Self::Damaged { path, why } => write!(f, "the token store {} {why}", path.display()),
-            Self::Locked { path } => {
+            Self::Locked { path, wait } => {
                 let path = path.as_ref().map_or_else(String::new, |path| format!("{} ", path.display()));
-                write!(f, "the token store {path}is locked by another process or thread")
+                write!(f, "the token store {path}was locked by another process or thread for {wait:?}")
             }
             Self::Cancelled => f.write_str("the wait for the token store was cancelled"),
             Self::TooLarge { path } => {

@@ -325,9 +325,21 @@ impl Flow {
     ///
     /// `reason` is shown to users and must not hold a secret.
     pub fn fail(&mut self, now: Instant, reason: &str) {
+        self.fail_with(now, ErrorKind::Local(reason.into()));
+    }
+
+    /// Ends the flow because another process or thread did not release the stored tokens in time
+    /// ([`ErrorKind::Locked`]).
+    ///
+    /// `reason` is shown to users and must not hold a secret.
+    pub fn fail_locked(&mut self, now: Instant, reason: &str) {
+        self.fail_with(now, ErrorKind::Locked(reason.into()));
+    }
+
+    fn fail_with(&mut self, now: Instant, kind: ErrorKind) {
         self.tick(now);
         if !matches!(self.state, State::Ended) {
-            let error = self.facts.error(self.step(), ErrorKind::Local(reason.into()), "");
+            let error = self.facts.error(self.step(), kind, "");
             self.end_with(error);
         }
     }
