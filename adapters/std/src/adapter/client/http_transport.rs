@@ -139,6 +139,16 @@ impl HttpTransport {
         self
     }
 
+    /// Reads the clocks.
+    fn read_clock(&mut self) -> Instant {
+        self.now = self.clock.now();
+        #[cfg(feature = "auth")]
+        if let Some(authorization) = &mut self.authorization {
+            authorization.follow_clock(&mut self.client, &self.clock);
+        }
+        self.now
+    }
+
     /// Answers challenges and signs proofs. Returns whether there is something new to send.
     fn advance_authorization(&mut self) -> bool {
         #[cfg(feature = "auth")]
@@ -290,8 +300,7 @@ impl ClientTransport for HttpTransport {
     }
 
     fn tick(&mut self) -> Instant {
-        self.now = self.clock.now();
-        self.now
+        self.read_clock()
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -338,7 +347,7 @@ impl ClientTransport for HttpTransport {
             // Without a close, the failing wait would be repeated forever.
             self.client.close(self.now);
         }
-        self.now = self.clock.now();
+        self.read_clock();
         for (token, ready) in found.drain(..) {
             // A socket that moved on to another address has a new token.
             let Some(index) = self.sockets.iter().position(|socket| socket.token == token) else { continue };
