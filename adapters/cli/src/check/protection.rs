@@ -119,9 +119,7 @@ fn check_document(report: &CheckReport, server: &Url, document: &Value) {
     }
     for issuer in issuers {
         let url = issuer.as_str().and_then(|issuer| Url::parse(issuer).ok());
-        let is_safe = |url: &Url| {
-            url.origin().secure || matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1")
-        };
+        let is_safe = |url: &Url| url.origin().secure || url.origin().is_loopback();
         if !url.as_ref().is_some_and(is_safe) {
             report.add(
                 rules::AUTHORIZATION_SERVERS,

@@ -414,10 +414,12 @@ fn refused_delete_after_a_good_answer_costs_a_diagnostic() {
         let args = ["call", "greet", "--era", "legacy", "--runtime", runtime, &server.url];
         let done = user.run(&args).assert_ok();
         assert_eq!(done.stdout, "hello\n");
-        assert!(done.elapsed < Duration::from_secs(10), "{done}");
+        assert!(done.elapsed < Duration::from_secs(10) && !done.stderr.contains("DELETE"), "{done}");
+        let done = user.run(&[&args[..], &["--trace"]].concat()).assert_ok();
+        done.assert_stderr(&["note:", "the server refused to end the session (HTTP status 401)"]);
     }
     let deleted = server.requests("/mcp").iter().filter(|request| request.method == "DELETE").count();
-    assert!(deleted >= 3, "{deleted}");
+    assert!(deleted >= 6, "{deleted}");
     assert_eq!(server.token_forms().len(), 1);
     user.run(&["whoami", &server.url]).assert_ok();
 }

@@ -251,8 +251,7 @@ pub(super) fn has_audience(claims: &Claims, audiences: &[String]) -> bool {
 /// [`UrlError`] if it is not a URL; [`UrlError::Scheme`] also if it is `http` to another machine.
 pub(super) fn confidential_url(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text)?;
-    let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
-    if url.origin().secure || is_local { Ok(url) } else { Err(UrlError::Scheme) }
+    if url.origin().secure || url.origin().is_loopback() { Ok(url) } else { Err(UrlError::Scheme) }
 }
 
 /// Returns the party for which the bearer of a token acts: its subject, or the client itself as `client ID`, which is not

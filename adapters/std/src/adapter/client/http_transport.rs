@@ -23,12 +23,12 @@ use crate::io::Duplex;
 use crate::process::ShutdownTimeouts;
 #[cfg(feature = "tls")]
 use crate::tls::ClientTls;
-use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{
     Challenge, Client, Config as Http, ConnectionId, ConnectionPool, Credential, ExchangeId, PoolLimits,
 };
+use mcp_proto::{Diagnostic, Instant};
 
 use self::connecting::{AddressLookup, ConnectAttempt};
 use super::transport::{ClientTransport, CloseAction, ExitInfo};
@@ -466,6 +466,10 @@ impl ClientTransport for HttpTransport {
 
     fn is_drained(&self) -> bool {
         self.client.is_drained()
+    }
+
+    fn poll_closing_diagnostic(&mut self) -> Option<Diagnostic> {
+        self.client.poll_closing_diagnostic()
     }
 
     fn take_error(&mut self) -> Option<io::Error> {
