@@ -113,6 +113,13 @@ pub enum ErrorKind {
     TooManyRequests,
 }
 
+/// Creates [`ErrorKind::Local`].
+impl From<&str> for ErrorKind {
+    fn from(reason: &str) -> Self {
+        Self::Local(reason.into())
+    }
+}
+
 /// An authorization failed.
 ///
 /// `Display` says the step, the server, what was wrong and the rule; it holds no secret.

@@ -231,12 +231,12 @@ fn login_without_a_redirect_ends_with_stdin_or_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(20) && stdin.is_some());
     let mut shown = String::new();
     waiting.stderr.take().expect("piped").read_to_string(&mut shown).expect("UTF-8");
-    assert!(shown.contains("no answer in time") && shown.contains("--login-wait"), "{shown}");
+    assert!(shown.contains("no redirect in time") && shown.contains("registers it anew"), "{shown}");
 
     // The browser does not start, and nobody opens the address.
     let done =
         user.run(&["login", "--browser", "false", "--login-wait", "500ms", &server.url]).assert_code(4);
-    done.assert_stderr(&["open this address", "no redirect in time", "registers it anew"]);
+    done.assert_stderr(&["open this address", "no answer in time", "--login-wait"]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Instant as SystemInstant;
 
 use mcp_proto::auth::{
-    AccessToken, Config, Error, Event, Flow, RedirectOutcome, SignRequest, Signature, SigningKey, Step,
-    TokenRecord, Trigger,
+    AccessToken, Config, Error, ErrorKind, Event, Flow, RedirectOutcome, SignRequest, Signature, SigningKey,
+    Step, TokenRecord, Trigger,
 };
 use mcp_proto::http::client::Url;
 use mcp_proto::{AuthChallenge, Entropy, Instant};
@@ -292,8 +292,8 @@ impl FlowRun<'_> {
     fn store_failed(&mut self, error: &StoreError) {
         let (now, reason) = (self.clock.now(), error.to_string());
         match error {
-            StoreError::Locked { .. } => self.flow.fail_locked(now, &reason),
-            _ => self.flow.fail(now, &reason),
+            StoreError::Locked { .. } => self.flow.fail(now, ErrorKind::Locked(reason.into())),
+            _ => self.flow.fail(now, &*reason),
         }
     }
 

@@ -276,7 +276,7 @@ impl Flow {
         match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
-            State::SavingTokens(_) if !self.is_locked => self.write_tokens(),
+            State::SavingTokens(_) if !self.is_locked => self.record_locked(value),
             State::LoadingClient => self.client_loaded(value),
             State::LoadingBinding { key } => match self.facts.check_secret_binding(value) {
                 Ok(Some(value)) => {
@@ -323,23 +323,12 @@ impl Flow {
 
     /// Ends the flow because the application cannot give what it was asked for.
     ///
-    /// `reason` is shown to users and must not hold a secret.
-    pub fn fail(&mut self, now: Instant, reason: &str) {
-        self.fail_with(now, ErrorKind::Local(reason.into()));
-    }
-
-    /// Ends the flow because another process or thread did not release the stored tokens in time
-    /// ([`ErrorKind::Locked`]).
-    ///
-    /// `reason` is shown to users and must not hold a secret.
-    pub fn fail_locked(&mut self, now: Instant, reason: &str) {
-        self.fail_with(now, ErrorKind::Locked(reason.into()));
-    }
-
-    fn fail_with(&mut self, now: Instant, kind: ErrorKind) {
+    /// `reason` is shown to users and must not hold a secret. A text is [`ErrorKind::Local`]; for a store that is not
+    /// released in time it is [`ErrorKind::Locked`].
+    pub fn fail(&mut self, now: Instant, reason: impl Into<ErrorKind>) {
         self.tick(now);
         if !matches!(self.state, State::Ended) {
-            let error = self.facts.error(self.step(), kind, "");
+            let error = self.facts.error(self.step(), reason.into(), "");
             self.end_with(error);
         }
     }

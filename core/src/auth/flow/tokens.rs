@@ -206,21 +206,13 @@ impl Flow {
             issued_at.saturating_add(lifetime - margin).max(earliest)
         });
         record.was_refreshed = was_refreshed;
+        self.emit(match self.is_locked {
+            true => self.facts.save(&record),
+            // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens
+            // (AUTH-063).
+            false => Event::Lock { key: TokenRecord::key(&self.facts.server) },
+        });
         self.state = State::SavingTokens(Box::new(record));
-        if self.is_locked {
-            return self.write_tokens();
-        }
-        // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens (AUTH-063).
-        self.emit(Event::Lock { key: TokenRecord::key(&self.facts.server) });
-    }
-
-    /// Writes the tokens, under the lock.
-    pub(super) fn write_tokens(&mut self) {
-        self.is_locked = true;
-        if let State::SavingTokens(record) = &self.state {
-            let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
-            self.emit(Event::Save { key, value });
-        }
     }
 
     /// Hands out the token once it is stored: a rotated refresh token must not be lost (AUTH-063).
@@ -231,6 +223,11 @@ impl Flow {
 }
 
 impl Facts {
+    /// Returns the event that stores tokens.
+    pub(super) fn save(&self, record: &TokenRecord) -> Event {
+        Event::Save { key: TokenRecord::key(&self.server), value: Some(record.to_secret()) }
+    }
+
     /// Checks that an assertion is for the authorization server that gets it: another one could present it elsewhere
     /// (RFC 7523, 3).
     fn check_assertion(&self, assertion: &Secret) -> Result<(), Error> {
