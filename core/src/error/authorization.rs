@@ -120,6 +120,13 @@ impl From<&str> for ErrorKind {
     }
 }
 
+/// Creates [`ErrorKind::Local`].
+impl From<String> for ErrorKind {
+    fn from(reason: String) -> Self {
+        Self::Local(reason.into())
+    }
+}
+
 /// An authorization failed.
 ///
 /// `Display` says the step, the server, what was wrong and the rule; it holds no secret.

@@ -293,7 +293,7 @@ impl FlowRun<'_> {
         let (now, reason) = (self.clock.now(), error.to_string());
         match error {
             StoreError::Locked { .. } => self.flow.fail(now, ErrorKind::Locked(reason.into())),
-            _ => self.flow.fail(now, &*reason),
+            _ => self.flow.fail(now, reason),
         }
     }
 
