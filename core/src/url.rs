@@ -50,6 +50,25 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Returns whether the host is this machine by its name: `localhost` and the names below it (RFC 6761, 6.3),
+    /// `127.0.0.0/8`, `::1`, and an IPv6 address that stands for one of these.
+    ///
+    /// What is sent there in the clear stays on this machine. Other names are not resolved.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        let name = self.host.strip_suffix('.').unwrap_or(&self.host);
+        if name == "localhost" || name.ends_with(".localhost") {
+            return true;
+        }
+        match name.parse::<IpAddr>() {
+            Ok(IpAddr::V4(address)) => address.is_loopback(),
+            Ok(IpAddr::V6(address)) => {
+                address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Returns the value of `Host`: the host, and the port unless it is the default of the scheme.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -214,27 +233,13 @@ impl fmt::Debug for Url {
 }
 
 /// Returns whether a host name, or an IPv6 address in brackets, is this machine: `localhost`, `127.0.0.1`, `[::1]`.
+///
+/// It is for `Host` and `Origin` of requests, which a page of another site may have chosen, and narrower than
+/// [`Origin::is_loopback`], which is for addresses to connect to: a page below `localhost` or at another loopback address
+/// may be another user's or another program's.
 #[cfg(feature = "http")]
 pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
-    // Other addresses of 127/8 are local too, but host names that look like them need not be.
     matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
-}
-
-/// Returns whether a host is this machine by its name: `localhost`, `127.0.0.0/8`, `::1`, and an IPv6 address that stands
-/// for one of these.
-#[inline(never)]
-pub(crate) fn is_loopback(host: &str) -> bool {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    if name == "localhost" || name.ends_with(".localhost") {
-        return true;
-    }
-    match name.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) => address.is_loopback(),
-        Ok(IpAddr::V6(address)) => {
-            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
-        }
-        Err(_) => false,
-    }
 }
 
 /// Returns the path and query of the text after an authority, without dot segments.

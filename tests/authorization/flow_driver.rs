@@ -169,7 +169,7 @@ impl FlowClient {
         let redirect = match Browser::new(self.script.clone()).authorize(url) {
             Ok(redirect) => redirect,
             // The user sees an error page and gives up.
-            Err(error) => return flow.fail(self.now(), &error.to_string()),
+            Err(error) => return flow.fail(self.now(), error.to_string()),
         };
         if let Some((name, value)) = &self.tampering {
             let changed = with_parameter(&redirect, name, Some(value));

@@ -328,6 +328,40 @@ fn modern_bound() -> HttpClientHarness {
     harness
 }
 
+// covers: SEC-019
+#[test]
+fn secrets_that_a_server_quotes_are_not_in_errors() {
+    let config =
+        config().credential(bearer("s3cret-token")).field("X-Api-Key", b"s3cret-key").expect("a field");
+    let quoted = "Authorization: Bearer s3cret-token, X-Api-Key: s3cret-key";
+    let rpc = json!({"jsonrpc": "2.0", "id": null, "error": {
+        "code": -32000, "message": quoted, "data": {"request": quoted}}});
+    let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{quoted}\"");
+    let cut = format!("{}{quoted}", "x".repeat(mcp_proto::Limits::default().max_noise_bytes - 30));
+    for (status, fields, body) in [
+        (400, &[("Content-Type", "text/plain")][..], quoted),
+        (500, &[("Content-Type", "application/json")], &*rpc.to_string()),
+        (403, &[("WWW-Authenticate", &*challenge)], ""),
+        (400, &[("Content-Type", quoted)], "no"),
+        (400, &[("Content-Type", "text/plain")], &*cut),
+    ] {
+        let mut harness = modern(config.clone());
+        let (key, request) = harness.start_wave_call(&CallOptions::new());
+        harness.respond_with(request.id, status, fields, body);
+        let error = harness.expect_done(key).expect_err("a failure");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains('…') && !text.contains("s3cret"), "{status} {text}");
+    }
+    // A late answer to a request with the credential before.
+    let mut harness = modern(config);
+    let (key, request) = harness.start_wave_call(&CallOptions::new());
+    let now = harness.now;
+    harness.client.authorization().set_credential(now, bearer("another-token")).expect("no challenge");
+    harness.respond_with(request.id, 400, &[("Content-Type", "text/plain")], quoted);
+    let error = harness.expect_done(key).expect_err("a failure");
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+}
+
 // covers: AUTH-061, AUTH-008
 #[test]
 fn credential_without_tls_to_another_machine_needs_permission() {

@@ -643,7 +643,7 @@ fn status_404_without_a_session_fails_only_the_call() {
 // covers: HTTP-073, HTTP-074, HTTP-075, LIFE-019
 #[test]
 fn close_sends_delete_and_ignores_its_outcome() {
-    for delete_outcome in ["204", "404", "405", "500", "broken", "silent"] {
+    for delete_outcome in ["204", "404", "405", "401", "307", "500", "broken", "silent"] {
         let mut harness = legacy_harness(Chunker::Whole);
         let get = harness.become_legacy_with_get_stream(V, Some("s"), tool_capabilities());
         harness.client.close(harness.now);
@@ -660,6 +660,11 @@ fn close_sends_delete_and_ignores_its_outcome() {
             status => harness.respond_with_status(end.id, status.parse().expect("a number")),
         }
         assert!(harness.client.is_drained(), "{delete_outcome}");
+        // A refusal is worth a word.
+        let said = harness.client.poll_closing_diagnostic().map(|said| said.to_string());
+        assert_eq!(said.is_some(), matches!(delete_outcome, "401" | "307" | "500"), "{delete_outcome}");
+        assert!(said.is_none_or(|said| said.contains(delete_outcome)));
+        assert_eq!(harness.client.poll_closing_diagnostic(), None);
         harness.advance(secs(60));
         harness.assert_idle();
     }

@@ -19,7 +19,7 @@ use mcp_proto::RawJson;
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 pub(crate) use authorization::{
-    AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg,
+    AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg, TokenArgs,
 };
 use help::{
     AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,

@@ -1,6 +1,7 @@
 //! The `login` command: learns what a server asks for, and gets tokens.
 
 use mcp_proto::RawJson;
+use mcp_proto::auth::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::http::client::Url;
 use mcp_std::auth::Cancellation;
 
@@ -10,6 +11,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::server::{RemoteServer, Server};
+use crate::session::print_note;
 use crate::whoami;
 
 pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
@@ -17,17 +19,27 @@ pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
     let authorizer = authorization::for_login(args, &mut remote)?;
     let (url, shown) = (authorization::endpoint(&remote)?, remote.display_name());
     let server = Server::Remote(remote);
-    let Some(challenges) = authorization::learn_challenges(&server, &args.revisions, args.connect_timeout)?
-    else {
-        if args.json {
-            return print_json(
-                &RawJson::encode(&()).map_err(|error| CommandFailure::failed(error.to_string()))?,
-            );
-        }
-        return print(&format!("{shown} asks for no authorization\n"));
-    };
+    let challenges = authorization::learn_challenges(&server, &args.revisions, args.connect_timeout)?;
     let failed = |error| CommandFailure::from_authorization(&error, &url);
-    authorizer.log_in(&url, challenges, &Cancellation::new()).map_err(failed)?;
+    let outcome = match challenges {
+        Some(challenges) => authorizer.log_in(&url, challenges, &Cancellation::new()),
+        None => {
+            // A server may refuse calls alone, and say in its metadata what it asks for. An open one has none, and is no
+            // authorization server of 2025-03-26 either.
+            let config = authorizer.config().clone().legacy_fallback(false);
+            match authorizer.clone().with_config(config).log_in(&url, Vec::new(), &Cancellation::new()) {
+                Err(error) if is_open(&error) => {
+                    // A document that breaks a rule is worth a word; one that is not there is not.
+                    if !(error.rule().is_empty() && matches!(error.kind(), ErrorKind::Invalid(_))) {
+                        print_note(&error.to_string());
+                    }
+                    return show_open(&shown, args.json);
+                }
+                outcome => outcome,
+            }
+        }
+    };
+    outcome.map_err(failed)?;
     // What is stored, not what was received: it is what later commands find.
     match authorizer.stored(&url).map_err(failed)? {
         Some(record) if args.json => whoami::show(&record, true),
@@ -37,6 +49,20 @@ pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
         }
         None => Err(lost(&url)),
     }
+}
+
+/// Returns whether a server without challenges has no valid metadata either.
+fn is_open(error: &Error) -> bool {
+    let is_answer = !matches!(error.kind(), ErrorKind::Fetch(failure) if *failure != FetchFailure::TooLarge);
+    error.step() == Step::ResourceMetadata && is_answer
+}
+
+fn show_open(shown: &str, json: bool) -> Result<(), CommandFailure> {
+    if json {
+        let null = RawJson::encode(&()).map_err(|error| CommandFailure::failed(error.to_string()))?;
+        return print_json(&null);
+    }
+    print(&format!("{shown} asks for no authorization\n"))
 }
 
 /// Creates the failure for tokens that another process has removed at once.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::document::Document;
 use super::jose::JsonObject;
 use super::locations;
-use crate::url::{Url, is_loopback};
+use crate::url::Url;
 
 /// A document or its URL is not acceptable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,7 +139,7 @@ fn check_redirect_uri(uri: &str) -> Result<(), ClientMetadataError> {
         return Err(fault("a redirect URI has a fragment"));
     }
     match Url::parse(uri) {
-        Ok(url) if url.origin().secure || is_loopback(&url.origin().host) => Ok(()),
+        Ok(url) if url.origin().secure || url.origin().is_loopback() => Ok(()),
         Ok(_) => Err(fault("a redirect URI is http on another host than the loopback interface")),
         Err(_) => {
             let scheme = crate::uri::scheme(uri).and_then(|end| uri.get(..end)).unwrap_or_default();

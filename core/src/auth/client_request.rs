@@ -23,7 +23,7 @@ use crate::url::Url;
 /// Lifetime of an assertion of a client, in seconds.
 const ASSERTION_LIFETIME: u64 = 60;
 /// Largest number of nonces that a server may ask for in one request.
-const MAX_NONCES: u8 = 2;
+pub(super) const MAX_NONCES: u8 = 2;
 /// Length of the longest nonce, in bytes.
 const MAX_NONCE: usize = 512;
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::client_request::AuthMethod;
+use super::client_request::{AuthMethod, MAX_NONCES};
 use super::secret::Secret;
 use super::signing::Algorithm;
 use crate::error::authorization::{Error, ErrorKind, Step};
@@ -391,6 +391,17 @@ impl Config {
     pub const fn max_document(mut self, bytes: usize) -> Self {
         self.max_document = bytes;
         self
+    }
+
+    /// Returns how long to wait for the lock of an entry ([`Event::Lock`](super::Event)).
+    ///
+    /// It is the longest time for which another flow with this configuration holds the lock: the three requests of a
+    /// refresh whose nonces are refused, and 10 s for the store and for signatures (55 s by default). A shorter wait
+    /// would fail while the other flow still gets its tokens (AUTH-063).
+    #[must_use]
+    pub const fn lock_timeout(&self) -> Duration {
+        let requests = self.fetch_timeout.saturating_mul(1 + MAX_NONCES as u32);
+        requests.saturating_add(Duration::from_secs(10))
     }
 
     pub(super) fn grant_type(&self) -> &GrantType {

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use super::document::Defect;
 use super::network::Network;
-use crate::url::{Origin, Url, is_loopback};
+use crate::url::{Origin, Url};
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
@@ -113,8 +113,8 @@ impl UrlPolicy<'_> {
         if self.http_hosts.iter().any(|host| **host == *origin.host) {
             return Ok(());
         }
-        let network = literal_network(&origin.host);
-        let is_near = network == literal_network(&self.server.host);
+        let network = literal_network(origin);
+        let is_near = network == literal_network(self.server);
         match network {
             Some(Network::Loopback) if is_near => Ok(()),
             Some(Network::Loopback | Network::LinkLocal | Network::Private | Network::Reserved)
@@ -129,11 +129,11 @@ impl UrlPolicy<'_> {
 }
 
 /// Returns the network of a host that is an address or a name for the loopback interface; names are not resolved here.
-fn literal_network(host: &str) -> Option<Network> {
-    if is_loopback(host) {
+fn literal_network(origin: &Origin) -> Option<Network> {
+    if origin.is_loopback() {
         return Some(Network::Loopback);
     }
-    let name = host.strip_suffix('.').unwrap_or(host);
+    let name = origin.host.strip_suffix('.').unwrap_or(&origin.host);
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
     match name.parse::<IpAddr>() {

@@ -64,7 +64,10 @@ pub struct TokenRecord {
     /// The scopes that were granted.
     pub(super) granted: Scopes,
     pub(super) access_token: Secret,
+    /// The key that was offered for the tokens.
     pub(super) dpop: Option<DpopKey>,
+    /// Whether the access token is not bound to the key; the refresh token may be.
+    pub(super) is_bearer: bool,
     pub(super) refresh_token: Option<Secret>,
     /// Unix times, in seconds.
     pub(super) issued_at: u64,
@@ -107,6 +110,7 @@ impl TokenRecord {
                 granted: document.scope("granted").unwrap_or_default(),
                 access_token: access_token.into(),
                 dpop: read_key(document)?,
+                is_bearer: document.boolean("is_bearer"),
                 refresh_token: secret("refresh_token"),
                 issued_at: document.seconds("issued_at").unwrap_or(0),
                 renew_at: document.seconds("renew_at"),
@@ -129,6 +133,9 @@ impl TokenRecord {
         if let Some(key) = &self.dpop {
             out.string("dpop_private", key.private.expose())
                 .string("dpop_public", &jose::base64url(&key.public));
+            if self.is_bearer {
+                out.raw("is_bearer", "true");
+            }
         }
         out.optional("refresh_token", self.refresh_token.as_ref().map(Secret::expose));
         out.number("issued_at", self.issued_at);
@@ -188,10 +195,10 @@ impl TokenRecord {
         self.refresh_token.is_some()
     }
 
-    /// Returns whether the tokens are bound to a key (DPoP).
+    /// Returns whether the access token is bound to a key (DPoP).
     #[must_use]
     pub const fn is_dpop(&self) -> bool {
-        self.dpop.is_some()
+        self.dpop.is_some() && !self.is_bearer
     }
 }
 
@@ -307,6 +314,7 @@ mod tests {
             granted: Scopes::parse("a").expect("scopes"),
             access_token: "ts3cret".into(),
             dpop: Some(DpopKey { private: "ps3cret".into(), public: [9; 64] }),
+            is_bearer: false,
             refresh_token: Some("rs3cret".into()),
             issued_at: 5,
             renew_at: Some(10),

@@ -101,10 +101,31 @@ pub enum ErrorKind {
     LoginRequired,
     /// The user, or who answers for them, did not answer in time.
     TimedOut,
+    /// There was no redirect in time, and the client was registered by an earlier flow.
+    ///
+    /// An authorization server that no longer knows a client says so on its page, without a redirect. So the registration
+    /// is forgotten, and the next flow makes another.
+    NoRedirect,
     /// The application could not do what the flow asked for: a store, a signature, a browser.
     Local(Box<str>),
+    /// Another process or thread did not release the stored tokens in time.
+    Locked(Box<str>),
     /// The flow needed more requests than it may make.
     TooManyRequests,
+}
+
+/// Creates [`ErrorKind::Local`].
+impl From<&str> for ErrorKind {
+    fn from(reason: &str) -> Self {
+        Self::Local(reason.into())
+    }
+}
+
+/// Creates [`ErrorKind::Local`].
+impl From<String> for ErrorKind {
+    fn from(reason: String) -> Self {
+        Self::Local(reason.into())
+    }
 }
 
 /// An authorization failed.
@@ -164,10 +185,16 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Fetch(FetchFailure::Unreachable(_)))
     }
 
-    /// Returns whether a server or a user did not answer in time.
+    /// Returns whether a server or a user did not answer in time, or another process did not release the stored tokens.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut)
+        matches!(
+            self.0.kind,
+            ErrorKind::Fetch(FetchFailure::TimedOut)
+                | ErrorKind::TimedOut
+                | ErrorKind::NoRedirect
+                | ErrorKind::Locked(_)
+        )
     }
 
     /// Returns whether a user has to log in.
@@ -197,7 +224,10 @@ impl fmt::Display for Error {
             }
             ErrorKind::LoginRequired => f.write_str("a user has to log in")?,
             ErrorKind::TimedOut => f.write_str("no answer in time")?,
-            ErrorKind::Local(reason) => f.write_str(&quoted(reason))?,
+            ErrorKind::NoRedirect => {
+                f.write_str("no redirect in time; the registration of the client is forgotten")?;
+            }
+            ErrorKind::Local(reason) | ErrorKind::Locked(reason) => f.write_str(&quoted(reason))?,
             ErrorKind::TooManyRequests => f.write_str("too many requests")?,
         }
         if !rule.is_empty() {

@@ -127,6 +127,30 @@ fn a_token_of_the_wrong_type_is_refused() {
 }
 
 #[test]
+fn the_key_is_kept_for_a_refresh_token_whose_access_token_is_not_bound() {
+    let mut world = offering();
+    world.resource()["dpop_bound_access_tokens_required"] = json!(true);
+    // The server binds refresh tokens alone (RFC 9449, 5).
+    world.alter = Box::new(|request, reply| {
+        if matches!(request.grant(), "authorization_code" | "refresh_token") {
+            reply.edit(|body| body["token_type"] = json!("Bearer"));
+        }
+    });
+    assert!(world.unauthorized(&with(DpopMode::Auto)).token().dpop.is_none());
+    assert!(!world.record().expect("tokens").is_dpop());
+    for _ in 0..2 {
+        world.wait(4_000);
+        assert!(world.run(&with(DpopMode::Auto), Trigger::Connect).token().dpop.is_none());
+        assert!(world.grants("refresh_token")[0].field("dpop").is_some(), "a proof by the first key");
+    }
+    // A server that then binds the access token gets proofs for it.
+    world.alter = Box::new(|_, _| {});
+    world.wait(4_000);
+    assert!(world.run(&with(DpopMode::Auto), Trigger::Connect).token().dpop.is_some());
+    assert!(world.record().expect("tokens").is_dpop());
+}
+
+#[test]
 fn another_key_than_that_of_the_code_is_refused_by_the_server() {
     let mut world = offering();
     world.unauthorized(&with(DpopMode::Always)).token();

@@ -6,6 +6,7 @@ mod device;
 mod discovery;
 mod dpop;
 mod grants;
+mod interleavings;
 mod log_out;
 mod model;
 mod refresh;

@@ -1,6 +1,6 @@
 //! Stored tokens: their use, their refresh by one flow at a time, and what follows a refusal.
 
-use mcp_proto::auth::{ErrorKind, FetchFailure, Secret, Step, Trigger};
+use mcp_proto::auth::{ErrorKind, Event, FetchFailure, Secret, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
 
@@ -46,6 +46,28 @@ fn short_lifetimes_are_renewed_and_never_without_end() {
         assert_eq!(world.run(&config(), Trigger::Connect).token().token, token.token, "{lifetime}");
         world.wait(2);
         assert_ne!(world.run(&config(), Trigger::Connect).token().token, token.token, "{lifetime}");
+    }
+}
+
+#[test]
+fn a_lifetime_counts_from_the_request() {
+    // The response takes 10 s; the lifetime may have begun at its start.
+    for (lifetime, is_due_after) in [(3_600, 3_560), (20, 6), (5, 1)] {
+        let mut world = World::new();
+        world.issuer().lifetime = Some(lifetime);
+        let mut flow = world.flow(&config(), Trigger::LogIn { challenges: Vec::new() });
+        let token = loop {
+            let event = flow.poll_event(world.now).expect("an event");
+            if matches!(&event, Event::Fetch(fetch) if fetch.url.target() == "/token") {
+                world.wait(10);
+            }
+            if let Some(outcome) = world.answer(&mut flow, event) {
+                break outcome.token();
+            }
+        };
+        let left = token.renew_at.map(|at| at - world.unix_secs());
+        assert_eq!(left, Some(is_due_after), "{lifetime}");
+        assert!(world.record().expect("tokens").expires_at() >= token.renew_at, "{lifetime}");
     }
 }
 

@@ -237,6 +237,32 @@ fn stored_tokens_of_another_issuer_than_that_of_the_credentials_are_not_refreshe
 }
 
 #[test]
+fn a_stored_registration_is_forgotten_if_no_redirect_comes() {
+    let mut world = World::new();
+    world.unauthorized(&config()).token();
+    // The page says that the client is unknown, and redirects to nowhere.
+    world.issuer().clients.clear();
+    let error = log_in(&mut world, &config()).error();
+    assert_eq!((error.step(), error.kind()), (Step::Authorization, &ErrorKind::NoRedirect));
+    assert!(error.is_timeout() && registrations(&world).is_empty());
+    assert!(world.record().is_some(), "the tokens are another matter");
+    log_in(&mut world, &config()).token();
+    assert_eq!(registrations(&world).len(), 1);
+    // A registration of this very flow is not in doubt.
+    let mut world = World::new();
+    world.browser = Box::new(|_, _| Vec::new());
+    assert_eq!(log_in(&mut world, &config()).error().kind(), &ErrorKind::TimedOut);
+    let error = log_in(&mut world, &config()).error();
+    assert_eq!((error.kind(), registrations(&world).len()), (&ErrorKind::NoRedirect, 0));
+    // Nor is a client that was registered by somebody else.
+    let mut world = World::new();
+    know(&mut world);
+    world.unauthorized(&configured(None)).token();
+    world.browser = Box::new(|_, _| Vec::new());
+    assert_eq!(log_in(&mut world, &configured(None)).error().kind(), &ErrorKind::TimedOut);
+}
+
+#[test]
 fn a_client_that_the_server_forgot_registers_anew() {
     let forget = |world: &mut World| {
         world.issuer().clients.clear();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mcp_proto::auth::{ErrorKind, Event, FetchFailure, GrantType, Step, Trigger};
+use mcp_proto::auth::{DpopMode, ErrorKind, Event, FetchFailure, GrantType, Step, Trigger};
 use mcp_proto::{Instant, auth::DpopKey};
 use mcp_tests::harness::authorization::{Reply, World};
 use serde_json::json;
@@ -155,8 +155,12 @@ fn an_application_may_give_up_at_any_step() {
                 return;
             }
         }
-        // Before the question is polled: it is not asked any more.
+        // Before the question is polled: it is not asked any more. A lock is released.
+        let is_locked = world.is_locked();
         flow.fail(world.now, "no store");
+        if is_locked {
+            assert!(matches!(flow.poll_event(world.now), Some(Event::Unlock { .. })));
+        }
         match flow.poll_event(world.now).expect("the end") {
             Event::Failed(error) => assert_eq!(error.kind(), &ErrorKind::Local("no store".into())),
             // The tokens were stored: the flow has ended before.
@@ -182,4 +186,41 @@ fn a_flow_that_holds_a_lock_releases_it_when_it_is_given_up() {
     flow.fail(world.now, "stop");
     assert!(matches!(flow.poll_event(world.now), Some(Event::Unlock { .. })));
     assert!(matches!(flow.poll_event(world.now), Some(Event::Failed(_))));
+}
+
+// covers: AUTH-063
+#[test]
+fn whoever_waits_for_the_lock_outlasts_the_longest_refresh() {
+    assert_eq!(config().lock_timeout(), Duration::from_secs(55));
+    assert_eq!(config().fetch_timeout(Duration::MAX).lock_timeout(), Duration::MAX);
+    let config = config().dpop(DpopMode::Always);
+    let mut world = World::new();
+    world.issuer().metadata["dpop_signing_alg_values_supported"] = json!(["ES256"]);
+    log_in(&mut world, &config).token();
+    world.wait(4_000);
+    // Each response takes nearly the whole time, and each nonce is refused.
+    let mut n = 0;
+    world.alter = Box::new(move |_, reply| {
+        n += 1;
+        *reply = Reply::error("use_dpop_nonce").with_field("DPoP-Nonce", &format!("n{n}"));
+    });
+    let mut flow = world.flow(&config, Trigger::Connect);
+    let (mut locked_at, mut held) = (None, None);
+    loop {
+        let event = flow.poll_event(world.now).expect("an event");
+        match &event {
+            Event::Lock { .. } => locked_at = Some(world.now),
+            Event::Fetch(fetch) => world.now = world.now + fetch.policy.timeout - Duration::from_millis(1),
+            Event::Unlock { .. } => held = locked_at.map(|at| world.now.saturating_duration_since(at)),
+            _ => {}
+        }
+        if world.answer(&mut flow, event).is_some() {
+            break;
+        }
+    }
+    let held = held.expect("it was locked");
+    assert!(
+        held > Duration::from_secs(44) && held + Duration::from_secs(9) < config.lock_timeout(),
+        "{held:?}"
+    );
 }

@@ -130,6 +130,14 @@ pub(crate) struct AuthorizationArgs {
     #[arg(long)]
     pub(crate) authorize: bool,
     #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
+}
+
+/// How tokens are got, for which client, and where they are stored.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Authorization")]
+pub(crate) struct TokenArgs {
+    #[command(flatten)]
     pub(crate) login: LoginArgs,
     #[command(flatten)]
     pub(crate) grant: GrantArgs,
@@ -198,7 +206,7 @@ impl LoginArgs {
 impl AuthorizationArgs {
     /// Returns the name of an option that is given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
-        let Self { grant, client, store, .. } = self;
+        let TokenArgs { login, grant, client, store } = &self.tokens;
         let given = [
             (self.authorize, "--authorize"),
             (grant.client_metadata.is_some(), "--client-metadata"),
@@ -216,6 +224,6 @@ impl AuthorizationArgs {
             (store.token_store.is_some(), "--token-store"),
         ];
         let given = given.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
-        given.or_else(|| self.login.given())
+        given.or_else(|| login.given())
     }
 }

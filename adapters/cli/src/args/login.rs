@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use clap::Args;
 
-use super::authorization::{GrantArgs, LoginArgs, OAuthClientArgs, TokenStoreArgs};
+use super::authorization::{OAuthClientArgs, TokenArgs, TokenStoreArgs};
 use super::server::{ServerArgs, ServerPlaceArgs};
 use super::target::RevisionArgs;
 use super::values::duration;
@@ -24,13 +24,7 @@ pub(crate) struct LogInArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
     #[command(flatten)]
-    pub(crate) login: LoginArgs,
-    #[command(flatten)]
-    pub(crate) grant: GrantArgs,
-    #[command(flatten)]
-    pub(crate) client: OAuthClientArgs,
-    #[command(flatten)]
-    pub(crate) store: TokenStoreArgs,
+    pub(crate) tokens: TokenArgs,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,6 @@ use mcp_proto::HttpError;
 use mcp_proto::auth::{self, ErrorKind, Step};
 use mcp_proto::http::client::Url;
 
-use super::store::is_store_busy;
 use crate::failure::{CommandFailure, Exit};
 
 /// Returns whether the server refused a request for want of authorization.
@@ -24,7 +23,7 @@ impl CommandFailure {
     pub(crate) fn from_authorization_at(error: &auth::Error, url: &str) -> Self {
         let exit = match error {
             error if error.is_unreachable() => Exit::Connection,
-            error if error.is_timeout() || is_store_busy(error) => Exit::Timeout,
+            error if error.is_timeout() => Exit::Timeout,
             _ => Exit::Unauthorized,
         };
         Self::new(exit, format!("not authorized: {error}")).with_hint(hint(error, url))
@@ -45,11 +44,14 @@ fn hint(error: &auth::Error, url: &str) -> String {
     let login = format!("`mcp-probe login {url}`");
     match (error.step(), error.kind()) {
         (_, ErrorKind::LoginRequired) => format!("{login} logs in; --authorize does so within this command"),
-        _ if is_store_busy(error) => "is another mcp-probe about to renew a token? Try again".to_owned(),
+        (_, ErrorKind::Locked(_)) => "is another mcp-probe about to renew a token? Try again".to_owned(),
         (Step::Store, _) => {
             format!("move the file away and run {login}; --token-store names another file")
         }
         _ if error.is_unreachable() => "is the authorization server running? Try again later".to_owned(),
+        (_, ErrorKind::NoRedirect) => format!(
+            "if the page said that the client is unknown: {login} registers it anew; --login-wait gives the user more time"
+        ),
         (_, ErrorKind::TimedOut) => format!("{login} tries again; --login-wait gives the user more time"),
         _ if error.is_timeout() => format!("{login} tries again"),
         // A token that was issued just now and is refused will not be accepted the next time.

@@ -7,7 +7,7 @@ use mcp_proto::http::client::Url;
 use mcp_std::auth::{Browser, BrowserLogin, Interaction, RedirectReceiver};
 
 use super::options::AssertionSource;
-use super::pasted_redirect::PastedRedirect;
+use super::pasted_redirect::pasted_redirect;
 use crate::args::LoginArgs;
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -48,7 +48,7 @@ impl Interaction for ProbeInteraction {
     fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
         match &self.browser {
             Some(browser) => browser.receive_redirects(preferred),
-            None => Ok(Box::new(PastedRedirect::new(preferred))),
+            None => pasted_redirect().receive_redirects(preferred),
         }
     }
 

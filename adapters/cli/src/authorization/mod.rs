@@ -32,7 +32,7 @@ pub(crate) fn for_command(
     revisions: &RevisionArgs,
     server: &mut Server,
 ) -> Result<Option<Authorizer>, CommandFailure> {
-    if let (false, Some(name)) = (args.authorize, args.login.given()) {
+    if let (false, Some(name)) = (args.authorize, args.tokens.login.given()) {
         return Err(CommandFailure::usage(format!("{name} says how to log in: add --authorize")));
     }
     let Server::Remote(remote) = server else {
@@ -43,7 +43,7 @@ pub(crate) fn for_command(
             None => Ok(None),
         };
     };
-    let options = ClientOptions::new(&args.client, Some((&args.grant, &args.login, revisions)))?;
+    let options = ClientOptions::for_tokens(&args.tokens, revisions)?;
     remote.allow_http(options.http_hosts());
     let url = endpoint(remote)?;
     if remote.has_credential() {
@@ -60,9 +60,9 @@ pub(crate) fn for_command(
         // Such a server may well ask for nothing. If it does ask, its failure names `login`, which says what to allow.
         return if args.authorize { Err(cleartext_failure(&url)) } else { Ok(None) };
     }
-    let store = ProbeStore::open(args.store.token_store.as_deref());
+    let store = ProbeStore::open(args.tokens.store.token_store.as_deref());
     let record = stored(&store, &url)?.filter(|_| !options.names_client());
-    let interaction = ProbeInteraction::new(&args.login, options.assertion())?;
+    let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion())?;
     let authorizer = options.authorizer(|config| {
         let config = config.interactive(args.authorize || is_terminal());
         match &record {
@@ -119,7 +119,7 @@ pub(crate) fn stored(store: &ProbeStore, url: &Url) -> Result<Option<TokenRecord
 ///
 /// Fails if one does.
 pub(crate) fn check_stdin(args: &AuthorizationArgs, by: &str) -> Result<(), CommandFailure> {
-    if args.login.no_browser {
+    if args.tokens.login.no_browser {
         let why = format!("--no-browser reads the redirect from stdin, {by}: run `mcp-probe login` first");
         return Err(CommandFailure::usage(why));
     }
@@ -132,7 +132,7 @@ pub(crate) fn check_stdin(args: &AuthorizationArgs, by: &str) -> Result<(), Comm
 ///
 /// Fails if an option is wrong.
 pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<Authorizer, CommandFailure> {
-    let options = ClientOptions::new(&args.client, Some((&args.grant, &args.login, &args.revisions)))?;
+    let options = ClientOptions::for_tokens(&args.tokens, &args.revisions)?;
     remote.allow_http(options.http_hosts());
     let url = endpoint(remote)?;
     if remote.has_credential() {
@@ -142,8 +142,8 @@ pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<A
     if exposes_tokens(remote)? {
         return Err(cleartext_failure(&url));
     }
-    let interaction = ProbeInteraction::new(&args.login, options.assertion())?;
-    let store = ProbeStore::for_tokens(args.store.token_store.as_deref())?;
+    let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion())?;
+    let store = ProbeStore::for_tokens(args.tokens.store.token_store.as_deref())?;
     Ok(options.authorizer(|config| config).store(store).interaction(interaction))
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn for_logout(
     store: &ProbeStore,
     record: Option<&TokenRecord>,
 ) -> Result<Authorizer, CommandFailure> {
-    let options = ClientOptions::new(&args.client, None)?;
+    let options = ClientOptions::for_client(&args.client)?;
     let authorizer = options.authorizer(|config| {
         let config = config.interactive(false);
         match record.filter(|_| !options.names_client()) {

@@ -9,7 +9,9 @@ use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType
 use mcp_proto::http::client::{Credential, Url};
 use mcp_std::auth::{Authorizer, ClientKey};
 
-use crate::args::{DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, RevisionArgs, SecretArg};
+use crate::args::{
+    DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, RevisionArgs, SecretArg, TokenArgs,
+};
 use crate::failure::CommandFailure;
 use crate::server::read_secret;
 
@@ -37,15 +39,34 @@ struct Grant {
 }
 
 impl ClientOptions {
-    /// Checks the options. `grant` is `None` for a command that gets no token.
+    /// Checks the options of a command that gets tokens.
     ///
     /// # Errors
     ///
     /// Fails if an option is wrong by itself or contradicts another one. No message holds a secret (SEC-019).
-    pub(super) fn new(
-        client: &OAuthClientArgs,
-        grant: Option<(&GrantArgs, &LoginArgs, &RevisionArgs)>,
-    ) -> Result<Self, CommandFailure> {
+    pub(super) fn for_tokens(args: &TokenArgs, revisions: &RevisionArgs) -> Result<Self, CommandFailure> {
+        let TokenArgs { client, grant, login, .. } = args;
+        let mut options = Self::for_client(client)?;
+        if let Some(url) = &grant.client_metadata {
+            let named = options.config.client_metadata_url(url);
+            options.config = named.map_err(|why| usage("--client-metadata", &why))?;
+            options.names_client = true;
+        }
+        options.config = with_preferences(options.config, grant, login, revisions)?;
+        let found = Grant::new(client, grant, login, &options.http_hosts)?;
+        options.assertion = found.assertion;
+        if let Some(kind) = found.kind {
+            options.config = options.config.grant(kind);
+        }
+        Ok(options)
+    }
+
+    /// Checks the options of a command that gets no token.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub(super) fn for_client(client: &OAuthClientArgs) -> Result<Self, CommandFailure> {
         let http_hosts =
             client.allow_http.iter().map(|host| http_host(host)).collect::<Result<Vec<_>, _>>()?;
         let mut config =
@@ -58,21 +79,7 @@ impl ClientOptions {
         } else if client.client_key.is_some() {
             return Err(CommandFailure::usage("--client-key needs --client-id"));
         }
-        let mut assertion = None;
-        if let Some((grant, login, revisions)) = grant {
-            if let Some(url) = &grant.client_metadata {
-                config = config.client_metadata_url(url).map_err(|why| usage("--client-metadata", &why))?;
-                names_client = true;
-            }
-            config = with_preferences(config, grant, login, revisions)?;
-            let found = Grant::new(client, grant, login, &http_hosts)?;
-            assertion = found.assertion;
-            config = match found.kind {
-                Some(kind) => config.grant(kind),
-                None => config,
-            };
-        }
-        Ok(Self { config, key, http_hosts, assertion, names_client })
+        Ok(Self { config, key, http_hosts, assertion: None, names_client })
     }
 
     /// Returns the hosts to which `http` is allowed.

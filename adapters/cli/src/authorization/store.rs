@@ -1,11 +1,10 @@
 //! The store of tokens of this program.
 
-use core::fmt;
 use core::time::Duration;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use mcp_proto::auth::{Error, ErrorKind, Secret, Step};
+use mcp_proto::auth::Secret;
 use mcp_std::auth::{Cancellation, FileStore, MemoryStore, StoreError, StoreLock, TokenStore};
 
 use crate::failure::CommandFailure;
@@ -38,17 +37,14 @@ impl ProbeStore {
         }
     }
 
-    /// Prints the warnings of the file, and words the end of a wait.
+    /// Prints the warnings of the file.
     fn noted<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Self::File(file) = self {
             for warning in file.take_warnings() {
                 print_note(&warning.to_string());
             }
         }
-        outcome.map_err(|error| match error {
-            StoreError::Locked { path } => StoreError::Other(Box::new(StoreBusy(path))),
-            other => other,
-        })
+        outcome
     }
 
     fn inner(&self) -> &dyn TokenStore {
@@ -82,25 +78,3 @@ fn find(named: Option<&Path>) -> Option<PathBuf> {
     let variable = || env::var_os("MCP_TOKEN_STORE").filter(|path| !path.is_empty()).map(PathBuf::from);
     named.map(Path::to_path_buf).or_else(variable).or_else(FileStore::default_path)
 }
-
-/// Error after the wait for another process that has locked the store.
-#[derive(Debug)]
-struct StoreBusy(Option<PathBuf>);
-
-impl fmt::Display for StoreBusy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.0.as_ref().map_or_else(String::new, |path| format!(" {}", path.display()));
-        write!(f, "the token store{path} {BUSY}")
-    }
-}
-
-impl core::error::Error for StoreBusy {}
-
-/// Returns whether an authorization failed because another process used the store for too long.
-pub(super) fn is_store_busy(error: &Error) -> bool {
-    // The reason is a text once it has passed the flow.
-    error.step() == Step::Store && matches!(error.kind(), ErrorKind::Local(why) if why.ends_with(BUSY))
-}
-
-/// End of the text of a [`StoreBusy`].
-const BUSY: &str = "was locked by another process for 10 s";

@@ -231,12 +231,12 @@ fn login_without_a_redirect_ends_with_stdin_or_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(20) && stdin.is_some());
     let mut shown = String::new();
     waiting.stderr.take().expect("piped").read_to_string(&mut shown).expect("UTF-8");
-    assert!(shown.contains("no answer in time") && shown.contains("--login-wait"), "{shown}");
+    assert!(shown.contains("no redirect in time") && shown.contains("registers it anew"), "{shown}");
 
     // The browser does not start, and nobody opens the address.
     let done =
         user.run(&["login", "--browser", "false", "--login-wait", "500ms", &server.url]).assert_code(4);
-    done.assert_stderr(&["open this address", "no answer in time"]);
+    done.assert_stderr(&["open this address", "no answer in time", "--login-wait"]);
 }
 
 #[test]
@@ -253,15 +253,31 @@ fn device_code_is_shown_escaped() {
 
 #[test]
 fn server_that_asks_for_nothing_is_said_so() {
-    let (user, server) =
-        (User::new(), ProtectedServer::new(Behaviour { is_open: true, ..Behaviour::default() }));
-    user.run(&["login", &server.url]).assert_ok().assert_stdout(&["asks for no authorization"]);
+    let open = Behaviour { is_open: true, no_resource_metadata: true, ..Behaviour::default() };
+    let (user, server) = (User::new(), ProtectedServer::new(open));
+    let done = user.run(&["login", &server.url]).assert_ok().assert_stdout(&["asks for no authorization"]);
+    assert!(!done.stderr.contains("note:"), "{done}");
     assert_eq!(user.run(&["login", "--json", &server.url]).assert_ok().json(), Value::Null);
+    // It does not count as its own authorization server.
+    let done = user.run(&["login", "--legacy-auth", &server.url]).assert_ok();
+    done.assert_stdout(&["asks for no authorization"]);
     user.run(&["inspect", &server.url]).assert_ok();
     assert!(!user.store().exists());
     // A server may ask only after the handshake.
     let server = ProtectedServer::new(Behaviour { opens_handshake: true, ..Behaviour::default() });
     user.log_in(&server).assert_ok().assert_stdout(&["read call"]);
+    // Or it refuses calls alone: its metadata says what it asks for.
+    let server = ProtectedServer::new(Behaviour { is_open: true, ..Behaviour::default() });
+    user.log_in(&server).assert_ok().assert_stdout(&["logged in to", "read"]);
+    user.run(&["whoami", &server.url]).assert_ok();
+}
+
+#[test]
+fn open_server_whose_metadata_breaks_a_rule_is_said_so() {
+    let behaviour = Behaviour { is_open: true, other_resource: true, ..Behaviour::default() };
+    let (user, server) = (User::new(), ProtectedServer::new(behaviour));
+    let done = user.run(&["login", &server.url]).assert_ok().assert_stdout(&["asks for no authorization"]);
+    done.assert_stderr(&["note:", "`resource`", "RFC 9728"]);
 }
 
 #[test]
@@ -361,26 +377,37 @@ fn locked_store_is_waited_for() {
     thread::sleep(Duration::from_secs(1));
     let held: Vec<std::fs::File> = locks()
         .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "lock"))
-        .map(|entry| {
-            let file = std::fs::File::options().write(true).open(entry.path()).expect("a lock");
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
-            file
-        })
+        .filter(|entry| entry.file_name() != "tokens.json.lock")
+        .map(|entry| lock(&entry.path()))
         .collect();
     assert!(!held.is_empty());
+    // Another process refreshes, at an authorization server that is slow.
+    let releaser = thread::spawn(move || {
+        thread::sleep(Duration::from_secs(12));
+        drop(held);
+    });
+    let done = user.run(&["ping", "-n", "1", &server.url]).assert_ok();
+    assert!(done.elapsed >= Duration::from_secs(11), "{done}");
+    releaser.join().expect("no panic");
+    // The file itself is locked for a moment at most.
+    thread::sleep(Duration::from_secs(1));
+    let _held = lock(&user.folder.path().join("tokens.json.lock"));
     let done = user.run(&["ping", "-n", "1", &server.url]).assert_code(4);
     assert!(done.elapsed >= Duration::from_secs(10), "{done}");
     done.assert_stderr(&[
         "the token store at http",
         &user.environment(),
-        "was locked by another process for 10 s",
+        "was locked by another process or thread for 10s",
+        "is another mcp-probe about to renew a token?",
     ]);
-    let releaser = thread::spawn(move || {
-        thread::sleep(Duration::from_secs(1));
-        drop(held);
-    });
-    user.run(&["ping", "-n", "1", &server.url]).assert_ok();
-    releaser.join().expect("no panic");
+}
+
+/// Locks a file as another process does.
+#[cfg(target_os = "linux")]
+fn lock(path: &std::path::Path) -> std::fs::File {
+    let file = std::fs::File::options().write(true).open(path).expect("a lock");
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
+    file
 }
 
 #[test]
@@ -392,10 +419,12 @@ fn refused_delete_after_a_good_answer_costs_a_diagnostic() {
         let args = ["call", "greet", "--era", "legacy", "--runtime", runtime, &server.url];
         let done = user.run(&args).assert_ok();
         assert_eq!(done.stdout, "hello\n");
-        assert!(done.elapsed < Duration::from_secs(10), "{done}");
+        assert!(done.elapsed < Duration::from_secs(10) && !done.stderr.contains("DELETE"), "{done}");
+        let done = user.run(&[&args[..], &["--trace"]].concat()).assert_ok();
+        done.assert_stderr(&["note:", "the server refused to end the session (HTTP status 401)"]);
     }
     let deleted = server.requests("/mcp").iter().filter(|request| request.method == "DELETE").count();
-    assert!(deleted >= 3, "{deleted}");
+    assert!(deleted >= 6, "{deleted}");
     assert_eq!(server.token_forms().len(), 1);
     user.run(&["whoami", &server.url]).assert_ok();
 }

@@ -29,6 +29,8 @@ pub(crate) struct Behaviour {
     pub(crate) no_registration: bool,
     /// There is no metadata of the protected resource (2025-03-26).
     pub(crate) no_resource_metadata: bool,
+    /// The metadata of the protected resource is that of another server.
+    pub(crate) other_resource: bool,
     /// Issuer in the metadata of the authorization server, if not the real one.
     pub(crate) other_issuer: Option<&'static str>,
     /// Speaks 2025-06-18 with sessions, and answers DELETE with 401.
@@ -125,8 +127,10 @@ impl ProtectedServer {
         match path {
             "/mcp" => self.mcp(request),
             "/.well-known/oauth-protected-resource/mcp" if !self.behaviour.no_resource_metadata => {
+                let resource =
+                    if self.behaviour.other_resource { "https://other.test/mcp" } else { &self.url };
                 json_answer(
-                    &json!({"resource": self.url, "authorization_servers": [origin], "scopes_supported": ["read"]}),
+                    &json!({"resource": resource, "authorization_servers": [origin], "scopes_supported": ["read"]}),
                 )
             }
             "/.well-known/oauth-authorization-server" => json_answer(&self.metadata()),

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Instant as SystemInstant;
 
 use mcp_proto::auth::{
-    AccessToken, Config, Error, Event, Flow, RedirectOutcome, SignRequest, Signature, SigningKey, Step,
-    TokenRecord, Trigger,
+    AccessToken, Config, Error, ErrorKind, Event, Flow, RedirectOutcome, SignRequest, Signature, SigningKey,
+    Step, TokenRecord, Trigger,
 };
 use mcp_proto::http::client::Url;
 use mcp_proto::{AuthChallenge, Entropy, Instant};
@@ -22,11 +22,9 @@ use super::fetch::{Fetcher, HttpFetcher};
 use super::interaction::{BrowserLogin, Interaction, RedirectReceiver};
 use super::keys::{ClientKey, generate_dpop_key, sign_dpop};
 use super::redirect::{RedirectEnd, RedirectPage};
-use super::store::{MemoryStore, StoreLock, TokenStore};
+use super::store::{MemoryStore, StoreError, StoreLock, TokenStore};
 use crate::Clock;
 
-/// Time to wait for another process that uses the same stored tokens.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait without a look at the cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 
@@ -89,6 +87,13 @@ impl Authorizer {
     #[must_use]
     pub fn client_key(mut self, key: ClientKey) -> Self {
         self.client_key = Some(key);
+        self
+    }
+
+    /// Replaces the configuration of flows.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = Arc::new(config);
         self
     }
 
@@ -156,7 +161,9 @@ impl Authorizer {
             clock.now(),
             entropy,
         );
-        let mut run = FlowRun { authorizer: self, clock, flow, receiver: None, lock: None, cancellation };
+        let fetcher = self.fetcher.for_flow().unwrap_or_else(|| Arc::clone(&self.fetcher));
+        let mut run =
+            FlowRun { authorizer: self, fetcher, clock, flow, receiver: None, lock: None, cancellation };
         run.run()
     }
 
@@ -183,6 +190,7 @@ impl fmt::Debug for Authorizer {
 /// One flow with what it holds.
 struct FlowRun<'a> {
     authorizer: &'a Authorizer,
+    fetcher: Arc<dyn Fetcher>,
     clock: Clock,
     flow: Flow,
     receiver: Option<Box<dyn RedirectReceiver>>,
@@ -232,8 +240,8 @@ impl FlowRun<'_> {
         match event {
             Event::Fetch(fetch) => {
                 let fetched = match &self.lock {
-                    Some(_) => authorizer.fetcher.fetch(&fetch),
-                    None => authorizer.fetcher.fetch_cancellable(&fetch, self.cancellation),
+                    Some(_) => self.fetcher.fetch(&fetch),
+                    None => self.fetcher.fetch_cancellable(&fetch, self.cancellation),
                 };
                 match fetched {
                     Ok(response) => self.flow.handle_response(self.clock.now(), fetch.id, response),
@@ -241,13 +249,16 @@ impl FlowRun<'_> {
                 }
             }
             Event::Load { key } => self.load(&key),
-            Event::Lock { key } => match authorizer.store.lock(&key, LOCK_TIMEOUT, self.cancellation) {
-                Ok(lock) => {
-                    self.lock = Some(lock);
-                    self.load(&key);
+            Event::Lock { key } => {
+                let wait = authorizer.config.lock_timeout();
+                match authorizer.store.lock(&key, wait, self.cancellation) {
+                    Ok(lock) => {
+                        self.lock = Some(lock);
+                        self.load(&key);
+                    }
+                    Err(error) => self.store_failed(&error),
                 }
-                Err(error) => self.fail(&error.to_string()),
-            },
+            }
             Event::Unlock { .. } => self.lock = None,
             Event::Save { key, value } => {
                 let saved = match &value {
@@ -256,7 +267,7 @@ impl FlowRun<'_> {
                 };
                 match saved {
                     Ok(()) => self.flow.handle_saved(self.clock.now()),
-                    Err(error) => self.fail(&error.to_string()),
+                    Err(error) => self.store_failed(&error),
                 }
             }
             Event::Sign(request) => match authorizer.sign(&request) {
@@ -274,7 +285,15 @@ impl FlowRun<'_> {
     fn load(&mut self, key: &str) {
         match self.authorizer.store.load(key) {
             Ok(text) => self.flow.handle_loaded(self.clock.now(), text.as_ref()),
-            Err(error) => self.fail(&error.to_string()),
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    fn store_failed(&mut self, error: &StoreError) {
+        let (now, reason) = (self.clock.now(), error.to_string());
+        match error {
+            StoreError::Locked { .. } => self.flow.fail(now, ErrorKind::Locked(reason.into())),
+            _ => self.flow.fail(now, reason),
         }
     }
 

@@ -21,7 +21,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use resolve::Resolver;
+use resolve::{FirstNetwork, Resolver};
 
 /// A sender of the requests of a flow.
 ///
@@ -51,6 +51,12 @@ pub trait Fetcher: Send + Sync {
         let _ = cancellation;
         self.fetch(fetch)
     }
+
+    /// Returns the sender of the requests of one flow, which may keep what it decides for its first request; `None`,
+    /// the default, if this one serves all flows alike.
+    fn for_flow(&self) -> Option<Arc<dyn Fetcher>> {
+        None
+    }
 }
 
 /// A [`Fetcher`] with the HTTP/1.1 client of [`mcp_proto::h1`], on Unix.
@@ -62,6 +68,10 @@ pub trait Fetcher: Send + Sync {
 /// second answer of the name server cannot replace a checked one (SEC-011). `localhost` and the names below it are
 /// `127.0.0.1` and `::1`, whatever a name server says (RFC 6761, 6.3).
 ///
+/// The network of the server, which decides what the policy permits, is that of the first lookup of its host
+/// [in a flow](Fetcher::for_flow): otherwise its name server could open another one in the middle of it. Requests
+/// outside of a flow decide each for itself.
+///
 /// A name is resolved on a thread of its own. If the resolver of the system hangs, that thread outlives the request.
 ///
 /// A cancelled request is [`FetchFailure::Unreachable`] with the text `cancelled`.
@@ -70,6 +80,8 @@ pub struct HttpFetcher {
     #[cfg(feature = "tls")]
     tls: ClientTls,
     resolver: Resolver,
+    /// Present in a flow.
+    network: Option<Arc<FirstNetwork>>,
 }
 
 /// The parts of a request that are sent, with its policy.
@@ -96,6 +108,7 @@ impl HttpFetcher {
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
             resolver: resolve::system(),
+            network: None,
         }
     }
 
@@ -131,7 +144,9 @@ impl HttpFetcher {
             return Err(FetchFailure::Unreachable(why.into()));
         }
         let budget = Budget::new(outgoing.policy.timeout, cancellation);
-        let addresses = resolve::permitted(&self.resolver, origin, outgoing.policy.reachable_from, &budget)?;
+        let network = self.network.clone().unwrap_or_default();
+        let from = outgoing.policy.reachable_from;
+        let addresses = resolve::permitted(&self.resolver, &network, origin, from, &budget)?;
         let mut stream = self.connect(origin, addresses, &budget)?;
         let outcome = exchange::run(&mut stream, outgoing, &budget);
         stream.close();
@@ -154,6 +169,10 @@ impl Fetcher for HttpFetcher {
             Bounds { timeout: *timeout, max_body: *max_body, reachable_from: reachable_from.as_ref() };
         let Fetch { method, url, fields, body, .. } = fetch;
         self.send(&Outgoing { method, url, fields, body, policy }, cancellation)
+    }
+
+    fn for_flow(&self) -> Option<Arc<dyn Fetcher>> {
+        Some(Arc::new(Self { network: Some(Arc::default()), ..self.clone() }))
     }
 }
 

@@ -5,13 +5,15 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Instant;
 
 use mcp_proto::auth::{AssertionRequest, ClientCredentials, Secret, UserCode, redirect_query};
 use mcp_proto::http::client::Url;
 
 use super::browser::Browser;
-use super::cancellation::Cancellation;
+use super::cancellation::{Budget, Cancellation, Ended};
 use super::redirect::{RedirectEnd, RedirectListener, RedirectPage};
 
 /// The part of an authorization that a user has to do, or the application in their place.
@@ -159,7 +161,8 @@ type AskForRedirect = Arc<dyn Fn(&Url) -> io::Result<String> + Send + Sync>;
 /// at back to the program.
 #[derive(Clone)]
 pub struct PasteLogin {
-    redirect_uri: String,
+    /// `None`: that of an earlier registration, if there is one.
+    redirect_uri: Option<String>,
     ask: AskForRedirect,
 }
 
@@ -167,28 +170,58 @@ impl PasteLogin {
     /// Asks a user by a function. Each of its results is tried, so that a user may correct a mistake; its error ends
     /// the login.
     ///
-    /// Nothing listens at the redirect URI, `http://127.0.0.1/callback`: the browser shows an error page whose address
-    /// holds the redirect.
+    /// The function runs on a thread of its own, because the wait for it is bounded: if it still blocks at the end of the
+    /// login, that thread outlives it.
+    ///
+    /// Nothing listens at the redirect URI, that of an earlier registration or `http://127.0.0.1/callback`: the browser
+    /// shows an error page whose address holds the redirect.
     #[must_use]
     pub fn new(ask: impl Fn(&Url) -> io::Result<String> + Send + Sync + 'static) -> Self {
-        Self { redirect_uri: "http://127.0.0.1/callback".into(), ask: Arc::new(ask) }
+        Self { redirect_uri: None, ask: Arc::new(ask) }
     }
 
     /// Sets another redirect URI.
     #[must_use]
     pub fn redirect_uri(mut self, uri: impl Into<String>) -> Self {
-        self.redirect_uri = uri.into();
+        self.redirect_uri = Some(uri.into());
         self
+    }
+
+    /// Asks once, within the budget.
+    fn ask_within(&self, url: &Url, budget: &Budget<'_>) -> Result<io::Result<String>, Ended> {
+        budget.next_wait()?;
+        let (sender, pasted) = mpsc::channel();
+        let (ask, url) = (Arc::clone(&self.ask), url.clone());
+        // The receiver is gone if the wait has ended.
+        let asking = move || drop(sender.send(ask(&url)));
+        if let Err(error) = thread::Builder::new().name("mcp-paste".into()).spawn(asking) {
+            return Ok(Err(error));
+        }
+        loop {
+            match pasted.recv_timeout(budget.next_wait()?) {
+                Ok(pasted) => return Ok(pasted),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(Err(io::Error::other("the question for the redirect panicked")));
+                }
+            }
+        }
     }
 }
 
 impl Interaction for PasteLogin {
-    fn receive_redirects(&self, _preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
-        Ok(Box::new(self.clone()))
+    fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
+        let uri = self.redirect_uri.as_deref().or(preferred).unwrap_or("http://127.0.0.1/callback");
+        Ok(Box::new(PasteReceiver { login: self.clone(), redirect_uri: uri.into() }))
     }
 }
 
-impl RedirectReceiver for PasteLogin {
+struct PasteReceiver {
+    login: PasteLogin,
+    redirect_uri: String,
+}
+
+impl RedirectReceiver for PasteReceiver {
     fn redirect_uri(&self) -> String {
         self.redirect_uri.clone()
     }
@@ -200,14 +233,13 @@ impl RedirectReceiver for PasteLogin {
         cancellation: &Cancellation,
         answer: &mut dyn FnMut(&str) -> RedirectPage,
     ) -> io::Result<RedirectEnd> {
+        let budget = Budget::until(deadline, cancellation);
         loop {
-            if cancellation.is_cancelled() {
-                return Ok(RedirectEnd::Cancelled);
-            }
-            if Instant::now() >= deadline {
-                return Ok(RedirectEnd::TimedOut);
-            }
-            let pasted = (self.ask)(url)?;
+            let pasted = match self.login.ask_within(url, &budget) {
+                Ok(pasted) => pasted?,
+                Err(Ended::TimedOut) => return Ok(RedirectEnd::TimedOut),
+                Err(Ended::Cancelled) => return Ok(RedirectEnd::Cancelled),
+            };
             if answer(&redirect_query(&pasted)) != RedirectPage::Foreign {
                 return Ok(RedirectEnd::Accepted);
             }
@@ -234,5 +266,67 @@ impl fmt::Debug for BrowserLogin {
 impl fmt::Debug for PasteLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PasteLogin").field("redirect_uri", &self.redirect_uri).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::time::Duration;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn receive(login: &PasteLogin, wait: Duration, cancellation: &Cancellation) -> io::Result<RedirectEnd> {
+        let url = Url::parse("https://as.test/authorize").unwrap();
+        let mut answer = |query: &str| match query {
+            "code=right" => RedirectPage::Done,
+            _ => RedirectPage::Foreign,
+        };
+        login.receive_redirects(None)?.receive(&url, Instant::now() + wait, cancellation, &mut answer)
+    }
+
+    #[test]
+    fn what_was_pasted_is_tried_until_it_fits() {
+        let lines = Mutex::new(Vec::from(["code=right", "code=wrong", ""]));
+        let login = PasteLogin::new(move |url| {
+            assert_eq!(url.target(), "/authorize");
+            Ok(lines.lock().unwrap().pop().expect("no further question").into())
+        });
+        let found = receive(&login, Duration::from_secs(30), &Cancellation::new()).unwrap();
+        assert_eq!(found, RedirectEnd::Accepted);
+        let login = PasteLogin::new(|_| Err(io::Error::other("stdin ended")));
+        let error = receive(&login, Duration::from_secs(30), &Cancellation::new()).unwrap_err();
+        assert_eq!(error.to_string(), "stdin ended");
+    }
+
+    #[test]
+    fn question_that_blocks_ends_in_time_or_by_cancellation() {
+        let (_blocks, never) = mpsc::channel::<String>();
+        let never = Mutex::new(never);
+        let login = PasteLogin::new(move |_| never.lock().unwrap().recv().map_err(io::Error::other));
+        let begun = Instant::now();
+        let found = receive(&login, Duration::from_millis(20), &Cancellation::new()).unwrap();
+        assert_eq!(found, RedirectEnd::TimedOut);
+        let cancellation = Cancellation::new();
+        let canceller = cancellation.clone();
+        let cancelling = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(60));
+            canceller.cancel();
+        });
+        let found = receive(&login, Duration::from_secs(300), &cancellation).unwrap();
+        assert_eq!(found, RedirectEnd::Cancelled);
+        cancelling.join().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn redirect_uri_is_the_one_that_was_set_or_registered() {
+        let login = PasteLogin::new(|_| Ok(String::new()));
+        let uri = |login: &PasteLogin, preferred| login.receive_redirects(preferred).unwrap().redirect_uri();
+        assert_eq!(uri(&login, None), "http://127.0.0.1/callback");
+        assert_eq!(uri(&login, Some("http://127.0.0.1:7/callback")), "http://127.0.0.1:7/callback");
+        let login = login.redirect_uri("app:/done");
+        assert_eq!(uri(&login, Some("http://127.0.0.1:7/callback")), "app:/done");
     }
 }

@@ -51,8 +51,9 @@ pub trait TokenStore: Send + Sync {
     /// Waits up to `wait` for the exclusive lock of a key, and takes it.
     ///
     /// It excludes everyone who uses the same stored texts, in other processes too, and ends with this process at the
-    /// latest. It excludes nobody from the other methods. Whoever refreshes a token holds it from before the load to
-    /// after the save, so that a refresh token is used once.
+    /// latest. It excludes nobody from the other methods. Whoever refreshes, replaces or removes tokens holds it from
+    /// before the load to after the save, so that a refresh token is used once. A holder may be waiting for an
+    /// authorization server, so `wait` is [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout).
     ///
     /// # Errors
     ///
@@ -105,6 +106,8 @@ pub enum StoreError {
     Locked {
         /// The file of the store; `None` for a store without one.
         path: Option<PathBuf>,
+        /// The whole time.
+        wait: Duration,
     },
     /// The [`Cancellation`] ended the wait for a lock.
     Cancelled,
@@ -130,9 +133,9 @@ impl fmt::Display for StoreError {
                 write!(f, "cannot {operation} {}: {error}", path.display())
             }
             Self::Damaged { path, why } => write!(f, "the token store {} {why}", path.display()),
-            Self::Locked { path } => {
+            Self::Locked { path, wait } => {
                 let path = path.as_ref().map_or_else(String::new, |path| format!("{} ", path.display()));
-                write!(f, "the token store {path}is locked by another process or thread")
+                write!(f, "the token store {path}was locked by another process or thread for {wait:?}")
             }
             Self::Cancelled => f.write_str("the wait for the token store was cancelled"),
             Self::TooLarge { path } => {

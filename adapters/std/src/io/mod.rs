@@ -33,7 +33,7 @@ mod threaded;
 pub use crate::adapter::poll::Descriptors;
 pub use crate::adapter::poll::{HungUp, Interest, Ready};
 #[cfg(feature = "http")]
-pub(crate) use addresses::interleave_families;
+pub(crate) use addresses::{interleave_families, known_addresses};
 pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub(crate) use duplex::retry_on_interrupt;
 pub use duplex::{Duplex, is_peer_gone};

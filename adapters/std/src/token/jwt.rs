@@ -239,8 +239,7 @@ impl fmt::Debug for JwtValidator {
 /// [`UrlError`] if it is not a URL; [`UrlError::Scheme`] also if it is `http` to another machine.
 pub(super) fn confidential_url(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text)?;
-    let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
-    if url.origin().secure || is_local { Ok(url) } else { Err(UrlError::Scheme) }
+    if url.origin().secure || url.origin().is_loopback() { Ok(url) } else { Err(UrlError::Scheme) }
 }
 
 /// Returns a media type of a header without the part that may be left out (RFC 7515, 4.1.9).

@@ -56,7 +56,8 @@ pub enum Event {
         key: String,
     },
     /// Lock an entry of the store against all other flows and processes, then read it. Answer with
-    /// [`handle_loaded`](super::Flow::handle_loaded). Only one flow at a time may refresh (AUTH-063).
+    /// [`handle_loaded`](super::Flow::handle_loaded). Only one flow at a time may refresh, replace or remove tokens
+    /// (AUTH-063). Wait for it up to [`Config::lock_timeout`](crate::auth::Config::lock_timeout).
     Lock {
         /// The key of the entry.
         key: String,

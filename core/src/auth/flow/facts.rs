@@ -31,6 +31,8 @@ pub(super) struct Facts {
     pub(super) issuer: Option<ServerMetadata>,
     /// The client at the authorization server.
     pub(super) client: Option<Registered>,
+    /// Whether the client is registered by an earlier flow.
+    pub(super) uses_stored_registration: bool,
     pub(super) redirect_uri: Option<String>,
     /// The scopes to ask for.
     pub(super) scopes: Scopes,
@@ -56,6 +58,7 @@ impl Facts {
             resource: None,
             issuer: None,
             client: None,
+            uses_stored_registration: false,
             redirect_uri: None,
             scopes: Scopes::new(),
             dpop: None,

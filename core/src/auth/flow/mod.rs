@@ -65,6 +65,8 @@ pub struct Flow {
     fetches: u32,
     /// The id of the last request; polls have their own, too.
     last_fetch: u32,
+    /// The time of the last request.
+    sent_at: Instant,
     is_locked: bool,
     /// The last nonce of the authorization server.
     nonce: Option<String>,
@@ -178,6 +180,7 @@ impl Flow {
             deadline: None,
             fetches: 0,
             last_fetch: 0,
+            sent_at: now,
             is_locked: false,
             nonce: None,
             assertion: None,
@@ -217,6 +220,11 @@ impl Flow {
             state @ (State::Searching { .. } | State::Registering { .. } | State::Requesting { .. }) => {
                 self.state = state;
                 self.fetch_failed(FetchFailure::TimedOut);
+            }
+            // A page that says that the client is unknown redirects to nowhere.
+            State::AwaitingRedirect { .. } if self.facts.uses_stored_registration => {
+                let error = self.facts.error(Step::Authorization, ErrorKind::NoRedirect, "");
+                self.end_without_client(error, true);
             }
             state => {
                 self.state = state;
@@ -272,6 +280,7 @@ impl Flow {
         match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
+            State::SavingTokens if !self.is_locked => self.record_locked(value),
             State::LoadingClient => self.client_loaded(value),
             State::LoadingBinding { key } => match self.facts.check_secret_binding(value) {
                 Ok(Some(value)) => {
@@ -291,7 +300,7 @@ impl Flow {
         self.tick(now);
         match core::mem::replace(&mut self.state, State::Ended) {
             // Not before: a rotated refresh token must not be lost (AUTH-063).
-            State::SavingTokens => self.hand_out(),
+            State::SavingTokens if self.is_locked => self.hand_out(),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
             State::RemovingClient(None) => self.removed(),
@@ -319,11 +328,12 @@ impl Flow {
 
     /// Ends the flow because the application cannot give what it was asked for.
     ///
-    /// `reason` is shown to users and must not hold a secret.
-    pub fn fail(&mut self, now: Instant, reason: &str) {
+    /// `reason` is shown to users and must not hold a secret. A text is [`ErrorKind::Local`]; for a store that is not
+    /// released in time it is [`ErrorKind::Locked`].
+    pub fn fail(&mut self, now: Instant, reason: impl Into<ErrorKind>) {
         self.tick(now);
         if !matches!(self.state, State::Ended) {
-            self.fail_at(self.step(), ErrorKind::Local(reason.into()), "");
+            self.fail_at(self.step(), reason.into(), "");
         }
     }
 
@@ -435,6 +445,7 @@ impl Flow {
             return None;
         }
         self.last_fetch = self.last_fetch.wrapping_add(1);
+        self.sent_at = self.now;
         let id = FetchId(self.last_fetch);
         let timeout = self.facts.config.fetch_timeout;
         self.wait(timeout.saturating_add(GRACE));

@@ -85,6 +85,10 @@ impl Flow {
     /// Goes on with the record as it is under the lock: another process may have refreshed it.
     pub(super) fn record_locked(&mut self, value: Option<&Secret>) {
         self.is_locked = true;
+        if let (State::SavingTokens, Some(record)) = (&self.state, &self.facts.record) {
+            let save = self.facts.save(record);
+            return self.emit(save);
+        }
         if let Err(error) = self.facts.read_record(value) {
             return self.end_with(error);
         }
@@ -278,7 +282,7 @@ impl Facts {
 fn access_token(record: TokenRecord) -> AccessToken {
     AccessToken {
         token: record.access_token,
-        dpop: record.dpop,
+        dpop: record.dpop.filter(|_| !record.is_bearer),
         renew_at: record.renew_at,
         scopes: record.granted,
     }

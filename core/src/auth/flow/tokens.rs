@@ -157,6 +157,7 @@ impl Flow {
             granted: self.facts.scopes.clone(),
             access_token: Secret::new(""),
             dpop: None,
+            is_bearer: false,
             refresh_token: None,
             issued_at: 0,
             renew_at: None,
@@ -177,29 +178,42 @@ impl Flow {
     }
 
     fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse, was_refreshed: bool) {
-        let now = self.unix_secs();
+        // The lifetime began before the response arrived, and not before the request was sent.
+        let issued_at = self.clock.unix_secs(self.sent_at);
+        let lifetime = tokens.expires_in;
         // A token that is due at once would be renewed without end.
-        let lifetime = tokens.expires_in.map(|lifetime| lifetime.max(1));
+        let earliest = self.unix_secs().saturating_add(1);
         // A public client has to use the key for its refresh token, too (RFC 9449, 5).
-        record.dpop = self.facts.dpop.clone().filter(|_| tokens.is_dpop);
+        // A server that says Bearer may have bound that one all the same.
+        record.dpop = self.facts.dpop.clone();
+        record.is_bearer = !tokens.is_dpop;
         record.access_token = tokens.access_token;
         record.refresh_token = tokens.refresh_token.or(record.refresh_token);
         record.granted = tokens.scopes.unwrap_or(record.granted);
-        record.issued_at = now;
-        record.expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
+        record.issued_at = issued_at;
+        record.expires_at = lifetime.map(|lifetime| issued_at.saturating_add(lifetime).max(earliest));
         record.renew_at = lifetime.map(|lifetime| {
             let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
-            now.saturating_add(lifetime - margin)
+            issued_at.saturating_add(lifetime - margin).max(earliest)
         });
         record.was_refreshed = was_refreshed;
-        let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
+        self.emit(match self.is_locked {
+            true => self.facts.save(&record),
+            // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens
+            // (AUTH-063).
+            false => Event::Lock { key: TokenRecord::key(&self.facts.server) },
+        });
         self.facts.record = Some(record);
         self.state = State::SavingTokens;
-        self.emit(Event::Save { key, value });
     }
 }
 
 impl Facts {
+    /// Returns the event that stores tokens.
+    pub(super) fn save(&self, record: &TokenRecord) -> Event {
+        Event::Save { key: TokenRecord::key(&self.server), value: Some(record.to_secret()) }
+    }
+
     /// Checks that an assertion is for the authorization server that gets it: another one could present it elsewhere
     /// (RFC 7523, 3).
     fn check_assertion(&self, assertion: &Secret) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
 use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
+use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
 use crate::head;
 use crate::outbox::Outbox;
@@ -57,6 +58,8 @@ pub struct Client {
     pub(super) ended_requests: Option<Box<EndedRequests>>,
     /// The engine is closed and the remaining exchanges are being ended.
     pub(super) is_closing: bool,
+    /// The status by which the server refused to end the session.
+    refused_end: Option<u16>,
 }
 
 impl Client {
@@ -76,6 +79,7 @@ impl Client {
             attempts: Attempts::default(),
             ended_requests: None,
             is_closing: false,
+            refused_end: None,
             config,
         }
     }
@@ -138,8 +142,13 @@ impl Client {
     /// Processes the head of a response; interim responses (1xx) are ignored.
     pub fn handle_head(&mut self, now: Instant, exchange: ExchangeId, head: &head::ResponseHead<'_>) {
         self.tick(now);
-        let is_waiting =
-            self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase(), ExchangePhase::Sent));
+        let open = self.exchanges.get(exchange.0);
+        let is_waiting = open.is_some_and(|x| matches!(x.phase(), ExchangePhase::Sent));
+        // A session that is gone has ended, and a server need not let clients end it (HTTP-075).
+        let is_refusal = head.status >= 300 && !matches!(head.status, 404 | 405);
+        if is_refusal && open.is_some_and(|x| matches!(x.purpose(), ExchangePurpose::DeleteSession)) {
+            self.refused_end = Some(head.status);
+        }
         // Also a refusal: the peer is there.
         self.engine.record_input(self.now, self.channel);
         if is_waiting && head.status >= 200 {
@@ -194,6 +203,12 @@ impl Client {
         self.tick(now);
         self.engine.close(self.now);
         self.finish_closing();
+    }
+
+    /// Returns that the server refused to end the session, once. It is known after [`Event::Closed`], and has no effect.
+    pub fn poll_closing_diagnostic(&mut self) -> Option<Diagnostic> {
+        let status = self.refused_end.take()?;
+        Some(Diagnostic::Http(alloc::format!("the server refused to end the session (HTTP status {status})")))
     }
 
     /// Returns whether the client is closed and has no exchange and no event left.

@@ -258,7 +258,7 @@ impl Config {
         self.credential.is_some()
             && !origin.secure
             && !self.allows_cleartext_credential
-            && !crate::url::is_loopback(&origin.host)
+            && !origin.is_loopback()
     }
 
     /// Sets whether to open the GET stream of a legacy server (default yes; HTTP-047).

@@ -12,6 +12,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Credentials {
     current: Option<Credential>,
+    /// The one before it, with which requests may still be in flight.
+    previous: Option<Credential>,
     /// Whether the application is asked for a credential before the first request.
     is_awaited: bool,
     /// Grows with each new credential.
@@ -34,6 +36,7 @@ impl Credentials {
             proofs: super::proof::Proofs::new(current.as_ref().and_then(Credential::binding), now),
             is_awaited: config.awaits_credential && current.is_none(),
             current,
+            previous: None,
             generation: 0,
             pending: None,
             unpolled: None,
@@ -42,6 +45,11 @@ impl Credentials {
 
     pub(super) const fn current(&self) -> Option<&Credential> {
         self.current.as_ref()
+    }
+
+    /// Returns the credentials that requests in flight may have.
+    pub(super) fn sent(&self) -> impl Iterator<Item = &Credential> {
+        self.current.iter().chain(&self.previous)
     }
 
     pub(super) const fn generation(&self) -> u32 {
@@ -55,7 +63,7 @@ impl Credentials {
         #[cfg(not(feature = "auth"))]
         let _ = now;
         self.is_awaited = false;
-        self.current = Some(credential);
+        self.previous = self.current.replace(credential);
         self.generation += 1;
     }
 

@@ -51,6 +51,7 @@ mod pool_queue;
 mod pool_table;
 #[cfg(feature = "auth")]
 mod proof;
+mod redaction;
 mod renewal;
 mod request_fields;
 mod request_states;

@@ -13,7 +13,7 @@ use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::server::ScopePolicy;
-use crate::url::{Url, UrlError, is_loopback_name};
+use crate::url::{Url, UrlError};
 
 /// The path before which the path of a resource is inserted, to get that of its metadata (RFC 9728, 3.1).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -380,8 +380,7 @@ fn check_url(text: &str) -> Result<Url, ProtectedError> {
     if text.contains(['?', '#']) {
         return Err(ProtectedError::QueryOrFragment(Url::redacted(text)));
     }
-    let host = &*url.origin().host;
-    if !url.origin().secure && host != "::1" && !is_loopback_name(host.as_bytes()) {
+    if !url.origin().secure && !url.origin().is_loopback() {
         return Err(ProtectedError::Insecure(text.into()));
     }
     Ok(url)

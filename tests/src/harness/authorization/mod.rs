@@ -206,6 +206,12 @@ impl World {
         Anchor::new(Instant::ZERO, EPOCH).unix_secs(self.now)
     }
 
+    /// Returns whether a flow holds the lock of an entry.
+    #[must_use]
+    pub const fn is_locked(&self) -> bool {
+        self.locked.is_some()
+    }
+
     /// Returns the stored tokens.
     #[must_use]
     pub fn record(&self) -> Option<TokenRecord> {

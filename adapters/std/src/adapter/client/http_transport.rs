@@ -23,12 +23,12 @@ use crate::io::Duplex;
 use crate::process::ShutdownTimeouts;
 #[cfg(feature = "tls")]
 use crate::tls::ClientTls;
-use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{
     Challenge, Client, Config as Http, ConnectionId, ConnectionPool, Credential, ExchangeId, PoolLimits,
 };
+use mcp_proto::{Diagnostic, Instant};
 
 use self::connecting::{AddressLookup, ConnectAttempt};
 use super::transport::{ClientTransport, CloseAction, ExitInfo};
@@ -137,6 +137,16 @@ impl HttpTransport {
     ) -> Self {
         self.authorization = Some(authorization::Authorization::new(authorizer, server));
         self
+    }
+
+    /// Reads the clocks.
+    fn read_clock(&mut self) -> Instant {
+        self.now = self.clock.now();
+        #[cfg(feature = "auth")]
+        if let Some(authorization) = &mut self.authorization {
+            authorization.follow_clock(&mut self.client, &self.clock);
+        }
+        self.now
     }
 
     /// Answers challenges and signs proofs. Returns whether there is something new to send.
@@ -290,8 +300,7 @@ impl ClientTransport for HttpTransport {
     }
 
     fn tick(&mut self) -> Instant {
-        self.now = self.clock.now();
-        self.now
+        self.read_clock()
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -338,7 +347,7 @@ impl ClientTransport for HttpTransport {
             // Without a close, the failing wait would be repeated forever.
             self.client.close(self.now);
         }
-        self.now = self.clock.now();
+        self.read_clock();
         for (token, ready) in found.drain(..) {
             // A socket that moved on to another address has a new token.
             let Some(index) = self.sockets.iter().position(|socket| socket.token == token) else { continue };
@@ -457,6 +466,10 @@ impl ClientTransport for HttpTransport {
 
     fn is_drained(&self) -> bool {
         self.client.is_drained()
+    }
+
+    fn poll_closing_diagnostic(&mut self) -> Option<Diagnostic> {
+        self.client.poll_closing_diagnostic()
     }
 
     fn take_error(&mut self) -> Option<io::Error> {

@@ -15,13 +15,13 @@ use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::io::{Duplex, is_peer_gone};
 use crate::process::{Shutdown, ShutdownReport, ShutdownTimeouts};
-use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
 use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
 use mcp_proto::pipe::{self, Pipe};
+use mcp_proto::{Diagnostic, Instant};
 
 use super::server_io::ServerIo;
 use crate::adapter::driver::{MessageLineCounter, PipeDriver};
@@ -89,6 +89,11 @@ pub trait ClientTransport: Debug {
 
     /// Returns whether the engine is closed and all output is written.
     fn is_drained(&self) -> bool;
+
+    /// Returns what went wrong at the end of a session, once. It has no effect.
+    fn poll_closing_diagnostic(&mut self) -> Option<Diagnostic> {
+        None
+    }
 
     /// Returns the I/O error that broke the transport, once. A peer that left is not an error.
     fn take_error(&mut self) -> Option<io::Error>;

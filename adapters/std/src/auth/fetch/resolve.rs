@@ -5,9 +5,10 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use std::io;
 use std::net::ToSocketAddrs as _;
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
@@ -15,7 +16,7 @@ use mcp_proto::auth::{FetchFailure, Network};
 use mcp_proto::http::client::Origin;
 
 use super::{Budget, unreachable};
-use crate::io::interleave_families;
+use crate::io::{interleave_families, known_addresses};
 
 /// A function from a host name and a port to addresses.
 pub(super) type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -25,19 +26,28 @@ pub(super) fn system() -> Resolver {
     Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
 }
 
+/// The host of the server of a flow, and the network that its first lookup found.
+///
+/// Whoever runs the server may run its name server, too: a second answer could open another network (SEC-011).
+pub(super) type FirstNetwork = OnceLock<(Box<str>, Network)>;
+
 /// Returns the addresses of `target` that a server at `reachable_from` may refer to, in the order to try them.
 pub(super) fn permitted(
     resolver: &Resolver,
+    first: &FirstNetwork,
     target: &Origin,
     reachable_from: Option<&Origin>,
     budget: &Budget<'_>,
 ) -> Result<VecDeque<SocketAddr>, FetchFailure> {
     let mut addresses = look_up(resolver, target, budget)?;
     if let Some(server) = reachable_from {
-        let network = match server.host == target.host {
-            true => network_of(&addresses),
-            false => network_of(&look_up(resolver, server, budget)?),
+        let network = match first.get() {
+            Some((host, network)) if *host == server.host => *network,
+            _ if server.host == target.host => network_of(&addresses),
+            _ => network_of(&look_up(resolver, server, budget)?),
         };
+        // The requests of a flow are all for one server, one after another.
+        let _ = first.set((server.host.clone(), network));
         // SEC-011
         addresses.retain(|address| network.permits(address.ip()));
         if addresses.is_empty() {
@@ -62,8 +72,8 @@ fn look_up(
     origin: &Origin,
     budget: &Budget<'_>,
 ) -> Result<Vec<SocketAddr>, FetchFailure> {
-    if let Some(known) = known_addresses(&origin.host) {
-        return Ok(known.iter().map(|address| SocketAddr::new(*address, origin.port)).collect());
+    if let Some(known) = known_addresses(&origin.host, origin.port) {
+        return Ok(known);
     }
     let what = format!("no address of {}", origin.host);
     let (sender, answer) = mpsc::channel();
@@ -86,14 +96,4 @@ fn look_up(
         Ok(found) => Ok(found),
         Err(error) => Err(unreachable(&what, &error)),
     }
-}
-
-/// Returns the addresses of a host that no name server is asked for.
-fn known_addresses(host: &str) -> Option<Box<[IpAddr]>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Some([address].into());
-    }
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let is_localhost = name == "localhost" || name.ends_with(".localhost");
-    is_localhost.then(|| [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into())
 }

@@ -343,6 +343,41 @@ fn host_is_resolved_once_so_that_no_second_answer_counts() {
     assert_eq!(requests.try_recv(), Err(mpsc::TryRecvError::Empty));
 }
 
+// covers: SEC-011
+#[test]
+fn network_of_a_server_is_that_of_its_first_lookup_in_a_flow() {
+    let (port, requests) = serve("HTTP/1.1 200 OK\r\n\r\nhere");
+    let fetch = |target: &str| {
+        let target = Url::parse(&format!("http://{target}:{port}/")).unwrap();
+        let server = Url::parse("https://rebind.test/mcp").unwrap().origin().clone();
+        Fetch::get(target, FetchPolicy::new(Duration::from_secs(30), 100).reachable_from(server))
+    };
+    // The host of the server is public first, and this machine from then on; or the other way round.
+    for (first, then) in [([192, 88, 100, 1], [127, 0, 0, 1]), ([127, 0, 0, 1], [192, 88, 100, 1])] {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lookups);
+        let fetcher = HttpFetcher::new().resolver(move |host, port| {
+            let address = match host {
+                "rebind.test" if counted.fetch_add(1, Ordering::SeqCst) == 0 => first,
+                "rebind.test" => then,
+                _ => [127, 0, 0, 1],
+            };
+            Ok(vec![SocketAddr::from((address, port))])
+        });
+        let (of_flow, is_local) = (fetcher.for_flow().unwrap(), first == [127, 0, 0, 1]);
+        for target in ["target.test", "127.0.0.1", "other.test"] {
+            let found = of_flow.fetch(&fetch(target));
+            assert_eq!(found.is_ok(), is_local, "{target}");
+            let forbidden = FetchFailure::Forbidden(target.into());
+            assert!(is_local || found.err() == Some(forbidden), "{target}");
+        }
+        assert_eq!(lookups.load(Ordering::SeqCst), 1);
+        // Another flow looks again.
+        assert_eq!(fetcher.for_flow().unwrap().fetch(&fetch("target.test")).is_ok(), !is_local);
+    }
+    assert_eq!(requests.try_iter().count(), 4);
+}
+
 #[test]
 fn later_address_is_tried_after_one_that_refuses() {
     let (port, _requests) = serve("HTTP/1.1 200 OK\r\n\r\nhere");

@@ -27,8 +27,9 @@ use super::{Budget, Cancellation, MAX_STORE, StoreError, StoreLock, TokenStore, 
 /// crash therefore see the old content or the new one. A file that is not a store is an error and is never replaced. A
 /// symbolic link is followed, and the file that it leads to is replaced.
 ///
-/// Changes exclude each other by a lock on `PATH.lock`, for which they wait up to 10 s. The lock of a key is on
-/// `PATH.HASH.lock`. These files stay, and are empty. The locks are those of `flock(2)` on Unix, and exclusively opened
+/// Changes exclude each other by a lock on `PATH.lock`, for which they wait up to 10 s: nobody holds it for longer than
+/// a change of the file takes. The lock of a key is on `PATH.HASH.lock`, and its holder may wait for an authorization
+/// server, so it is waited for as long as the caller says ([`TokenStore::lock`]). These files stay, and are empty. The locks are those of `flock(2)` on Unix, and exclusively opened
 /// files on Windows.
 #[derive(Clone)]
 pub struct FileStore {
@@ -132,9 +133,7 @@ impl FileStore {
     fn update(&self, change: impl FnOnce(&mut Document) -> bool) -> Result<(), StoreError> {
         let path = self.prepare()?;
         let lock_path = beside(&path, "lock");
-        let cancellation = Cancellation::new();
-        let budget = Budget::new(CHANGE_WAIT, &cancellation);
-        let _lock = lock_file(&path, &lock_path, &budget)?;
+        let _lock = lock_file(&path, &lock_path, CHANGE_WAIT, &Cancellation::new())?;
         let mut document = self.read(&path)?;
         if !change(&mut document) {
             return Ok(());
@@ -188,14 +187,20 @@ impl TokenStore for FileStore {
         let hash = digest::digest(&digest::SHA256, key.as_bytes());
         let hash = hash.as_ref().iter().take(8).fold(0u64, |hash, byte| hash << 8 | u64::from(*byte));
         let lock_path = beside(&path, &format!("{hash:016x}.lock"));
-        lock_file(&path, &lock_path, &Budget::new(wait, cancellation)).map(StoreLock::new)
+        lock_file(&path, &lock_path, wait, cancellation).map(StoreLock::new)
     }
 }
 
 /// Waits for the lock on `lock_path`, which is a lock of the store at `path`.
-fn lock_file(path: &Path, lock_path: &Path, budget: &Budget<'_>) -> Result<File, StoreError> {
+fn lock_file(
+    path: &Path,
+    lock_path: &Path,
+    wait: Duration,
+    cancellation: &Cancellation,
+) -> Result<File, StoreError> {
     let attempt = || try_lock(lock_path).map_err(|error| StoreError::io(lock_path, "lock", error));
-    retry(budget, attempt)?.ok_or_else(|| StoreError::Locked { path: Some(path.into()) })
+    let locked = || StoreError::Locked { path: Some(path.into()), wait };
+    retry(&Budget::new(wait, cancellation), attempt)?.ok_or_else(locked)
 }
 
 /// Writes the new content beside the file, complete and on the disk. The caller has the lock of the file.

@@ -60,7 +60,7 @@ impl TokenStore for MemoryStore {
             let is_new = self.content().locked.insert(key.into());
             Ok(is_new.then(|| StoreLock::new(Guard { store: self.clone(), key: key.into() })))
         })?;
-        taken.ok_or(StoreError::Locked { path: None })
+        taken.ok_or(StoreError::Locked { path: None, wait })
     }
 }
 

@@ -317,5 +317,5 @@ fn errors_name_the_path_and_the_operation() {
     let held = Folder::new();
     let _held = held.store().lock("a", NOW, &Cancellation::new()).unwrap();
     let error = held.store().lock("a", NOW, &Cancellation::new()).unwrap_err().to_string();
-    assert!(error.contains("tokens.json is locked by another process or thread"), "{error}");
+    assert!(error.contains("tokens.json was locked by another process or thread for "), "{error}");
 }

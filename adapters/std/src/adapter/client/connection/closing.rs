@@ -8,6 +8,7 @@ use std::io;
 use mcp_proto::{Fault, Instant};
 
 use super::Connection;
+use crate::adapter::client::callback::Callback;
 use crate::adapter::client::transport::CloseAction;
 use crate::error::{ConnectionClosed, Error};
 use crate::process::{ShutdownReport, ShutdownTimeouts};
@@ -117,6 +118,9 @@ impl Connection {
     pub fn continue_finish(&mut self, until: Instant) {
         self.transport.wait_closing(until);
         self.process_events(&mut None);
+        if let Some(diagnostic) = self.transport.poll_closing_diagnostic() {
+            self.dispatch(Callback::Diagnostic(diagnostic));
+        }
     }
 
     /// Returns the last step of closing, and the timeouts for it.

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-use mcp_proto::Instant;
-use mcp_proto::auth::{AccessToken, Error, Secret, Step, Trigger};
+use mcp_proto::Anchor;
+use mcp_proto::auth::{AccessToken, Error, Step, Trigger};
 use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};
 
 use crate::Clock;
@@ -21,7 +21,9 @@ pub(super) struct Authorization {
     authorizer: Authorizer,
     server: Url,
     /// The token that was used last.
-    token: Option<Secret>,
+    token: Option<AccessToken>,
+    /// Unix time as the credential of that token has it.
+    anchor: Anchor,
     running: Option<RunningFlow>,
     /// Ends with the connection.
     cancellation: Cancellation,
@@ -50,7 +52,8 @@ impl Drop for Notify {
 
 impl Authorization {
     pub(super) fn new(authorizer: Authorizer, server: Url) -> Self {
-        Self { authorizer, server, token: None, running: None, cancellation: Cancellation::new() }
+        let (token, anchor) = (None, Anchor::default());
+        Self { authorizer, server, token, anchor, running: None, cancellation: Cancellation::new() }
     }
 
     /// Returns whether a flow runs.
@@ -77,6 +80,23 @@ impl Authorization {
             has_output = true;
         }
         has_output
+    }
+
+    /// Makes the credential anew if Unix time has jumped: the machine slept, which the monotonic clock does not see, or
+    /// its clock was set. Otherwise an expired token would be sent, with a proof of yesterday.
+    pub(super) fn follow_clock(&mut self, client: &mut Client, clock: &Clock) {
+        let Some(token) = &self.token else { return };
+        let (now, anchor) = (clock.now(), clock.anchor());
+        if anchor.unix_secs(now).abs_diff(self.anchor.unix_secs(now)) <= MAX_DRIFT {
+            return;
+        }
+        let (token, before) = (token.clone(), self.anchor);
+        let made = self.credential(token, clock);
+        let is_set = made.is_ok_and(|made| client.authorization().set_credential(now, made).is_ok());
+        if !is_set {
+            // It is refused while a challenge is open, whose answer may bring no other credential: try again then.
+            self.anchor = before;
+        }
     }
 
     /// Starts a flow for the next challenge, if there is one. Returns whether the challenge was answered at once.
@@ -128,7 +148,7 @@ impl Authorization {
 
     fn trigger(&self, challenge: Challenge) -> Trigger {
         let challenges = challenge.challenges;
-        match (challenge.cause, self.token.clone()) {
+        match (challenge.cause, self.token.as_ref().map(|token| token.token.clone())) {
             (ChallengeCause::Due, None) => Trigger::Connect,
             (ChallengeCause::Due, Some(token)) => Trigger::Due(token),
             (ChallengeCause::InsufficientScope, Some(rejected)) => {
@@ -176,8 +196,9 @@ impl Authorization {
     fn credential(&mut self, token: AccessToken, clock: &Clock) -> Result<Credential, Error> {
         let failed = |why: String| Error::local(Step::Token, self.server.origin().to_string(), why);
         let anchor = clock.anchor();
+        self.anchor = anchor;
         let renew_at = token.renew_at.map(|at| {
-            let now: Instant = clock.now();
+            let now = clock.now();
             now + core::time::Duration::from_secs(at.saturating_sub(anchor.unix_secs(now)))
         });
         let credential = match token.dpop.clone() {
@@ -188,7 +209,7 @@ impl Authorization {
             None => Credential::bearer(token.token.expose()),
         };
         let credential = credential.map_err(|error| failed(error.to_string()))?;
-        self.token = Some(token.token);
+        self.token = Some(token);
         Ok(credential.renew_at(renew_at))
     }
 }
@@ -196,5 +217,61 @@ impl Authorization {
 impl Drop for Authorization {
     fn drop(&mut self) {
         self.cancellation.cancel();
+    }
+}
+
+/// Seconds by which Unix time may differ from the time that a credential was made with.
+const MAX_DRIFT: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use mcp_proto::VersionSet;
+    use mcp_proto::auth::{Config, TokenRecord};
+    use mcp_proto::http::client::{Config as Http, ConnectionPool, PoolLimits};
+
+    use super::*;
+    use crate::auth::{MemoryStore, TokenStore as _};
+
+    /// Returns an authorizer that has a token for a server; the token is renewed in an hour.
+    fn stored(server: &Url, unix_secs: u64) -> Authorizer {
+        let store = MemoryStore::new();
+        let record = alloc::format!(
+            r#"{{"version":1,"resource":"https://mcp.test/mcp","issuer":"https://as.test","registration":"dynamic",
+            "client_id":"c","auth_method":"none","token_endpoint":"https://as.test/token","requested":"","granted":"",
+            "access_token":"s3cret","renew_at":{}}}"#,
+            unix_secs + 3_600
+        );
+        store.save(&TokenRecord::key(server), &record.into()).unwrap();
+        Authorizer::new(Config::new("test")).store(store)
+    }
+
+    /// Returns the cause of the challenge before the first request, `slept` seconds after the token was stored.
+    fn first_challenge(slept: u64) -> Option<ChallengeCause> {
+        let (clock, server) = (Clock::start(), Url::parse("https://mcp.test/mcp").unwrap());
+        let authorizer = stored(&server, clock.anchor().unix_secs(clock.now()));
+        let mut token = authorizer.run(&server, Trigger::Connect, &Cancellation::new()).unwrap().unwrap();
+        let engine = mcp_proto::client::Config::new("test", "1").versions(VersionSet::MODERN);
+        let http = Http::new("https://mcp.test/mcp").unwrap().handle_challenges(true);
+        let mut client = Client::new(Arc::new(engine), Arc::new(http), clock.now());
+        let mut authorization = Authorization::new(authorizer, server);
+        let credential = authorization.credential(token.clone(), &clock).unwrap();
+        client.authorization().set_credential(clock.now(), credential).unwrap();
+        // The machine sleeps: Unix time goes on, and the monotonic clock stands still. Instead of the clock of this machine
+        // everything before is set back.
+        token.renew_at = token.renew_at.map(|at| at - slept);
+        authorization.token = Some(token);
+        authorization.anchor = Anchor::new(clock.now(), clock.anchor().unix_secs(clock.now()) - slept);
+        authorization.follow_clock(&mut client, &clock);
+        let _ = ConnectionPool::new(PoolLimits::default()).poll_event(clock.now(), &mut client);
+        client.authorization().poll_challenge().map(|challenge| challenge.cause)
+    }
+
+    #[test]
+    fn token_that_expired_while_the_machine_slept_is_renewed() {
+        assert_eq!(first_challenge(7_200), Some(ChallengeCause::Due));
+        for slept in [0, 3, 60, 3_000] {
+            assert_eq!(first_challenge(slept), None, "{slept} s");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -17,7 +17,7 @@ use super::{HttpSocket, HttpTransport};
 use crate::adapter::NetStream;
 use crate::adapter::client::transport::ClientTransport as _;
 use crate::adapter::poll::Interest;
-use crate::io::{Socket, interleave_families};
+use crate::io::{Socket, interleave_families, known_addresses};
 
 /// A pending name lookup.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ impl HttpSocket {
 }
 
 impl HttpTransport {
-    /// Returns the addresses of an origin if its host is an IP address. Otherwise starts a lookup on a thread of its
-    /// own, because the system's resolver blocks.
+    /// Returns the addresses of an origin if its host is an IP address or this machine by its name, so that a token
+    /// over http stays here. Otherwise starts a lookup on a thread of its own, because the system's resolver blocks.
     pub(super) fn look_up(
         &mut self,
         id: ConnectionId,
@@ -63,8 +63,8 @@ impl HttpTransport {
             return Err("`https` needs the feature `tls`, which is not enabled".into());
         }
         let (host, port) = (origin.host.clone(), origin.port);
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Ok(Some(VecDeque::from([SocketAddr::new(address, port)])));
+        if let Some(known) = known_addresses(&host, port) {
+            return Ok(Some(known.into()));
         }
         let deadline = self.tick() + self.connect_timeout;
         let (sender, addresses) = mpsc::channel();
@@ -192,6 +192,18 @@ mod tests {
     use mcp_proto::client::Config;
 
     use crate::adapter::client::{Options, ReadyConnection};
+
+    #[test]
+    fn names_below_localhost_are_this_machine() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        let accepted = thread::spawn(move || server.accept().map(drop));
+        // No resolver knows this name; the connection ends without an answer.
+        let options = Options::<ReadyConnection>::new(Config::new("near", "1.0"));
+        let error = options.connect_url(&format!("http://unknown.mcp.localhost:{port}/mcp")).unwrap_err();
+        assert!(!error.to_string().contains("no address of"), "{error}");
+        accepted.join().unwrap().unwrap();
+    }
 
     #[test]
     fn error_names_host_without_address() {
