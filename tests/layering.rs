@@ -13,6 +13,8 @@ mod adapters;
 mod citations;
 #[path = "layering/cycles.rs"]
 mod cycles;
+#[path = "layering/fuzz_targets.rs"]
+mod fuzz_targets;
 #[path = "layering/macros.rs"]
 mod macros;
 #[path = "layering/methods.rs"]

@@ -111,6 +111,62 @@ fn no_token_is_accepted_without_a_validator() {
 
 // covers: SEC-018
 #[test]
+fn tokens_that_wait_are_bounded_and_forgotten_with_their_clients() {
+    with_timeout(|| {
+        let (gate, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (open, count) = (gate.clone(), begun.clone());
+        let slow = off_loop(move |request: &TokenRequest| {
+            count.fetch_add(1, Ordering::SeqCst);
+            while !open.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            identity(request)
+        });
+        let served = serve(protected(), || ScopedHandler, |server| server.validate_tokens(slow));
+        let send = |token: &str| {
+            let mut stream = served.connect();
+            let fields = format!("Authorization: Bearer {token}\r\n");
+            stream.write_all(&call("who", "{}", &fields)).expect("the server reads");
+            stream
+        };
+        // 8 are validated at a time, and 256 wait.
+        let running: Vec<_> = (0..8).map(|n| send(&format!("running{n}/files"))).collect();
+        while begun.load(Ordering::SeqCst) < 8 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let waiting: Vec<_> = (0..256).map(|n| send(&format!("waiting{n}/files"))).collect();
+        let refused = loop {
+            // The server may not have read all of them yet.
+            let refused = respond(&served, "who", "one-more/files", "");
+            if refused.starts_with("HTTP/1.1 503 ") {
+                break refused;
+            }
+        };
+        assert!(refused.to_ascii_lowercase().contains("retry-after: 1\r\n"), "{refused}");
+        // Whoever leaves makes room, and is not validated.
+        drop(waiting);
+        let answer = thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                loop {
+                    let answer = respond(&served, "who", "late/files", "");
+                    if !answer.starts_with("HTTP/1.1 503 ") {
+                        break answer;
+                    }
+                }
+            });
+            thread::sleep(Duration::from_millis(200));
+            gate.store(true, Ordering::SeqCst);
+            late.join().expect("no panic")
+        });
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("late"), "{answer}");
+        assert_eq!(begun.load(Ordering::SeqCst), 9, "tokens of clients that had left were validated");
+        drop(running);
+        served.stop();
+    });
+}
+
+// covers: SEC-018
+#[test]
 fn validator_that_blocks_delays_no_other_connection() {
     with_timeout(|| {
         let (gate, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));

@@ -18,6 +18,7 @@ mod own_client;
 mod own_flow;
 mod own_login;
 mod own_server;
+mod own_validation;
 #[path = "../interop/peers.rs"]
 mod peers;
 mod probe;

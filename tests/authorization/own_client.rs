@@ -23,13 +23,13 @@ impl mcp_blocking::ClientHandler for NoHandler {
 }
 
 /// Returns an authorizer whose browser is the scripted one, with options.
-fn authorizer(options: &str) -> Authorizer {
+pub(crate) fn authorizer(options: &str) -> Authorizer {
     let command = format!("{} {options}", browser_program());
     let browser = Browser::command(command.trim()).expect("a command");
     Authorizer::new(AuthConfig::new("tests")).interaction(BrowserLogin::new(browser))
 }
 
-fn connect(
+pub(crate) fn connect(
     runtime: AdapterKind,
     versions: VersionSet,
     url: &str,
@@ -40,7 +40,7 @@ fn connect(
 }
 
 /// Calls a tool without arguments and returns its text.
-fn call(client: &mut dyn AdapterClient, tool: &str) -> Result<String, mcp_blocking::Error> {
+pub(crate) fn call(client: &mut dyn AdapterClient, tool: &str) -> Result<String, mcp_blocking::Error> {
     let result = client.request("tools/call", &json!({"name": tool, "arguments": {}}), &mut |_| {})?;
     Ok(result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned())
 }

@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-use mcp_proto::http::server::{Config as Http, Protected};
+use mcp_proto::http::server::{Config as Http, Dpop, Protected};
 use mcp_proto::model::Tool;
 use mcp_proto::{Change, EntryKind, RawJson};
 use mcp_std::adapter::server::{Cx, Handle};
 use mcp_std::auth::HttpFetcher;
-use mcp_std::token::JwtValidator;
+use mcp_std::token::{JwtValidator, TokenValidator};
 use mcp_threads::{Error, HttpServer, Router};
 use serde_json::{Value, json};
 
@@ -48,10 +48,20 @@ fn free_address() -> String {
 impl OwnServer {
     /// Starts a server that accepts the JWTs of an issuer.
     pub(crate) fn start(issuer: &str) -> Self {
+        Self::start_with(issuer, Dpop::Off, |protected| JwtValidator::new(protected, HttpFetcher::new()))
+    }
+
+    /// Starts a server with a validator of its tokens, which may or must be bound to a key.
+    pub(crate) fn start_with<V: TokenValidator + 'static>(
+        issuer: &str,
+        dpop: Dpop,
+        validator: impl FnOnce(&Protected) -> V,
+    ) -> Self {
         let address = free_address();
         let url = format!("http://{address}/mcp");
         let protected = Protected::new(&url, issuer).expect("an issuer").scope("mcp:read").expect("a scope");
-        let validator = JwtValidator::new(&protected, HttpFetcher::new());
+        let protected = protected.dpop(dpop);
+        let validator = validator(&protected);
         let router = router();
         let config = router.config().expect("valid entries");
         let http = Http::new().protected(protected);

@@ -16,6 +16,7 @@ use crate::authorization_server::{
     AuthorizationServer, CLIENT_SECRET, DOCUMENT_URL, client_key, document_option,
 };
 use crate::hosted_server::HostedServer;
+use crate::own_server::OwnServer;
 use crate::peers::probe;
 use crate::run::{DEADLINE, ProcessOutput, run};
 use crate::sdk::{Sdk, browser_program};
@@ -83,6 +84,21 @@ fn probe_logs_in_calls_refreshes_and_logs_out() {
     assert!(!issuer.requests("/token/revocation").is_empty());
     assert_eq!(user.run(&["whoami", "--json", url]).assert_failure().json()["error"]["exitCode"], 6);
     assert_eq!(user.run(&["ping", "--json", url]).assert_failure().json()["error"]["exitCode"], 6);
+    server.stop();
+    issuer.stop();
+}
+
+#[test]
+fn probe_explains_that_a_server_takes_no_bound_tokens() {
+    let Some(issuer) = AuthorizationServer::start(&[]) else { return };
+    let (user, server) = (User::new(), OwnServer::start(&issuer.issuer));
+    user.log_in(&server.url, &["--dpop", "always"], "").assert_success();
+    let refused = user.run(&["ping", "--json", &server.url]).assert_failure().json();
+    assert_eq!(refused["error"]["exitCode"], 6);
+    let hint = refused["error"]["hint"].as_str().expect("a hint");
+    assert!(hint.contains(&format!("`mcp-probe login --dpop never {}`", server.url)), "{hint}");
+    user.log_in(&server.url, &["--dpop", "never"], "").assert_success();
+    user.run(&["ping", &server.url]).assert_success();
     server.stop();
     issuer.stop();
 }

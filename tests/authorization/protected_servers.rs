@@ -26,6 +26,11 @@ pub(crate) fn send(method: &str, url: &str, token: Option<&str>) -> Response {
 
 /// Calls a tool without arguments, in the modern era.
 pub(crate) fn call(url: &str, token: &str, tool: &str) -> Response {
+    call_with(url, &[("Authorization", &format!("Bearer {token}"))], tool)
+}
+
+/// Calls a tool without arguments, in the modern era, with further fields.
+pub(crate) fn call_with(url: &str, more: &[(&str, &str)], tool: &str) -> Response {
     let meta = value!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -34,15 +39,14 @@ pub(crate) fn call(url: &str, token: &str, tool: &str) -> Response {
     let params = value!({"name": tool, "arguments": {}, "_meta": meta});
     let body = value!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let url = Url::parse(url).expect("a URL");
-    let authorization = format!("Bearer {token}");
-    let fields = [
+    let mut fields = vec![
         ("Accept", "application/json, text/event-stream"),
         ("Content-Type", "application/json"),
         ("MCP-Protocol-Version", "2026-07-28"),
         ("Mcp-Method", "tools/call"),
         ("Mcp-Name", tool),
-        ("Authorization", &*authorization),
     ];
+    fields.extend_from_slice(more);
     Request { method: "POST", url: &url, fields: &fields, body: &body }.send().expect("a response")
 }
 

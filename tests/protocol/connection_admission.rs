@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::h1::{Eviction, EvictionClass, HttpLimits};
-use mcp_proto::http::server::{Admission, Config, Connection, Event, Server};
-use mcp_proto::server::Event as EngineEvent;
+use mcp_proto::http::server::{Admission, Config, Connection, Event, ExchangeId, Protected, Server};
+use mcp_proto::server::{Event as EngineEvent, Identity};
 use mcp_proto::{Capabilities, Capability, Entropy, Instant, server};
 
 const GET: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -305,6 +305,100 @@ fn evicted_request_gets_408() {
         assert_eq!(server.exchange_count(), 0);
         assert!(written(&mut connection, now, &mut server).starts_with("HTTP/1.1 408 "), "{length}");
     }
+}
+
+/// A server that leaves all tokens to the application.
+fn protected_server() -> Server {
+    let config = server::Config::new("x", "1").capabilities(Capabilities::new().with(Capability::Tools));
+    let protected = Protected::new("http://localhost/mcp", "http://localhost:9").expect("valid");
+    let http = Config::new().protected(protected).token_timeout(Duration::from_secs(7));
+    Server::new(Arc::new(config), Arc::new(http), Entropy::new([7; 32], 0))
+}
+
+/// Sends a request with a token, which then waits for its decision.
+fn undecided(now: Instant, server: &mut Server, part: usize) -> (Connection, ExchangeId) {
+    let request = String::from_utf8(call()).expect("text");
+    let request = request.replacen("\r\n", "\r\nAuthorization: Bearer x\r\n", 1);
+    let mut connection = Connection::new(now, HttpLimits::default());
+    connection.handle_input(now, &request.as_bytes()[..request.len() - part]);
+    connection.drive(now, server);
+    let Some(Event::Token { exchange, .. }) = server.poll_event(now) else { panic!("no token") };
+    assert!(server.awaits_token_decision(exchange) && connection.wants_input());
+    (connection, exchange)
+}
+
+// covers: SEC-018
+#[test]
+fn request_whose_token_waits_is_evicted_with_503() {
+    let (now, mut server) = (seconds(1), protected_server());
+    let (mut connection, exchange) = undecided(now, &mut server, 0);
+    let eviction = connection.eviction().expect("nobody knows whose request it is");
+    assert_eq!((eviction.class, eviction.at), (EvictionClass::Undecided, seconds(3)));
+    connection.handle_timeout(seconds(3));
+    connection.drive(seconds(3), &mut server);
+    assert_eq!(connection.eviction(), Some(eviction), "the wait began once");
+    connection.time_out(seconds(3), &mut server);
+    let answer = written(&mut connection, seconds(3), &mut server).to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("connection: close\r\n") && !answer.contains("www-authenticate"), "{answer}");
+    server.grant(seconds(3), exchange, Identity::new("alice"));
+    assert!(server.poll_event(seconds(3)).is_none(), "the decision came too late");
+    assert_eq!(server.exchange_count(), 0);
+    // A decision ends the wait; what is missing of the body has its own time.
+    let (mut connection, exchange) = undecided(now, &mut server, 5);
+    server.grant(seconds(2), exchange, Identity::new("alice"));
+    connection.drive(seconds(2), &mut server);
+    assert_eq!(connection.eviction().map(|eviction| eviction.class), Some(EvictionClass::Slow));
+}
+
+// covers: SEC-018
+#[test]
+fn request_whose_token_is_not_decided_about_in_time_gets_503() {
+    let (now, mut server) = (seconds(1), protected_server());
+    let (mut connection, exchange) = undecided(now, &mut server, 0);
+    let (mut decided, other) = undecided(seconds(2), &mut server, 0);
+    assert_eq!(connection.poll_timeout(), None);
+    assert_eq!(server.poll_timeout(), Some(seconds(8)));
+    server.handle_timeout(Instant::from_micros(7_999_999));
+    assert!(server.awaits_token_decision(exchange));
+    server.grant(seconds(8), other, Identity::new("alice"));
+    server.handle_timeout(seconds(8));
+    assert!(!server.awaits_token_decision(exchange));
+    let answer = written(&mut connection, seconds(8), &mut server).to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    server.grant(seconds(8), exchange, Identity::new("alice"));
+    // The other request was decided about, and goes on.
+    decided.drive(seconds(8), &mut server);
+    let Some(Event::Server(EngineEvent::Call(call))) = server.poll_event(seconds(8)) else {
+        panic!("no call")
+    };
+    assert_eq!(call.authorization().map(|party| party.principal()), Some("alice"));
+    assert!(server.poll_event(seconds(8)).is_none());
+    assert_eq!(server.exchange_count(), 1);
+}
+
+// covers: SEC-018
+#[test]
+fn client_that_leaves_while_its_token_waits_is_noticed() {
+    for part in [0, 5] {
+        let (now, mut server) = (seconds(1), protected_server());
+        let (mut connection, exchange) = undecided(now, &mut server, part);
+        connection.handle_eof(now);
+        connection.drive(now, &mut server);
+        assert!(!server.awaits_token_decision(exchange) && connection.wants_close(), "{part}");
+        server.grant(now, exchange, Identity::new("alice"));
+        assert!(server.poll_event(now).is_none());
+        assert_eq!(server.exchange_count(), 0);
+    }
+    // A client that ended its half alone is served, if that is allowed.
+    let (now, mut server) = (seconds(1), protected_server());
+    let (mut connection, exchange) = undecided(now, &mut server, 0);
+    connection.serve_half_closed(true);
+    connection.handle_eof(now);
+    connection.drive(now, &mut server);
+    server.grant(now, exchange, Identity::new("alice"));
+    connection.drive(now, &mut server);
+    assert!(matches!(server.poll_event(now), Some(Event::Server(EngineEvent::Call(_)))));
 }
 
 // covers: SEC-018

@@ -12,6 +12,7 @@ mod classify;
 mod common;
 mod connection_admission;
 mod downgrade;
+mod dpop_both_ends;
 mod errors;
 mod extensions;
 mod forbidden_values;

@@ -47,9 +47,10 @@ pub fn serve_http(
 ///
 /// The number of connections is limited ([`max_connections`](Self::max_connections)), including those with an event
 /// stream. At the limit, a new connection waits. Once its request has arrived, the connection that loses least is
-/// evicted: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower than
-/// [`HttpLimits::min_rate`], or that has been idle for 300 ms. If there is none within 900 ms, the request gets 503 with
-/// `Retry-After`. The same connections are evicted when the process has no descriptor left.
+/// evicted: one that was refused and lingers, that never sent a byte, whose head is incomplete, whose token has waited
+/// for its decision for 2 s, that is slower than [`HttpLimits::min_rate`], or that has been idle for 300 ms. If there is
+/// none within 900 ms, the request gets 503 with `Retry-After`. The same connections are evicted when the process has no
+/// descriptor left.
 ///
 /// Every program that reaches the address can use the server. Listen at `127.0.0.1` or `[::1]` unless other machines
 /// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
@@ -130,8 +131,9 @@ impl<H: Handler> HttpServer<H> {
     /// token is accepted.
     ///
     /// A decision that the [validator](mcp_std::token::TokenValidator) cannot make at once is made on own threads,
-    /// at most 8 at a time; 1,024 more tokens may wait. Beyond that, requests get 503. A token is validated at every
-    /// request (SEC-004).
+    /// at most 8 at a time; 256 more tokens may wait. Beyond that, and after
+    /// [`token_timeout`](mcp_proto::http::server::Config::token_timeout), requests get 503 with `Retry-After`. A token is
+    /// validated at every request (SEC-004).
     ///
     /// ```no_run
     /// use mcp_blocking::mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
@@ -146,9 +148,12 @@ impl<H: Handler> HttpServer<H> {
     /// };
     /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
     /// let http = Http::new().allow_host("tools.example.com").protected(protected);
-    /// let validator = |request: &TokenRequest| match request.token.reveal() {
-    ///     "a-long-random-text" => Ok(Identity::new("alice").scopes("greet")),
-    ///     _ => Err(Denial::invalid_token()),
+    /// let validator = |request: &TokenRequest| {
+    ///     if request.token.matches("a-long-random-text") {
+    ///         Ok(Identity::new("alice").scopes("greet"))
+    ///     } else {
+    ///         Err(Denial::invalid_token())
+    ///     }
     /// };
     /// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
     /// server.validate_tokens(validator).run()?;

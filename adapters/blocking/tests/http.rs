@@ -17,8 +17,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 
-use mcp_blocking::{Client, Error, Options};
-use mcp_proto::Era;
+use mcp_blocking::{Client, Error, HttpServer, Options, Router};
+use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
+use mcp_proto::model::Resource;
+use mcp_proto::server::Identity;
+use mcp_proto::{Capability, EntryKind, Era};
 use serde_json::{Value, json};
 use support::{DEADLINE, adapter, client_config, version_set, with_timeout};
 
@@ -121,5 +124,58 @@ fn closed_idle_connection_is_not_reused() {
         }
         client.close().unwrap();
         assert_eq!(server.join().unwrap(), 3);
+    });
+}
+
+// covers: AUTH-054
+#[test]
+fn router_that_changes_while_it_serves_protects_subscriptions() {
+    with_timeout(|| {
+        let (started, starts) = mpsc::channel();
+        let server = thread::spawn(move || {
+            let mut router = Router::new("x", "1");
+            router.core().declare(Capability::ResourceSubscriptions);
+            let updates = router.updates();
+            router.resource(Resource::new("x://lock", "lock"), move |_, _| {
+                updates.schedule(|router| {
+                    assert!(router.core().require_scope(EntryKind::Resource, "x://lock", "key"));
+                });
+                "locked"
+            });
+            let resource = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
+            let http = Http::new().protected(resource);
+            let config = router.config().expect("valid entries");
+            let mut server = HttpServer::bind("127.0.0.1:0", config, http, router)?;
+            started.send((server.address()?, server.handle()?)).expect("the test waits");
+            let validate =
+                |request: &TokenRequest| Ok::<_, Denial>(Identity::new("a").scopes(request.token.reveal()));
+            server.validate_tokens(validate).run()
+        });
+        let (address, handle) = starts.recv().expect("the server listens");
+        let send = |method: &str, name: &str, params: &str, token: &str| {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+            );
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            write!(
+                stream,
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+                 Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+                 MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .expect("sent");
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).expect("a response");
+            String::from_utf8_lossy(&status[9..]).into_owned()
+        };
+        let params = r#""notifications":{"resourceSubscriptions":["x://lock"]}"#;
+        let listen = |token| send("subscriptions/listen", "", params, token);
+        assert_eq!(listen("base"), "200");
+        assert_eq!(send("resources/read", "Mcp-Name: x://lock\r\n", r#""uri":"x://lock""#, "base"), "200");
+        assert_eq!(listen("base"), "403");
+        assert_eq!(listen("key"), "200");
+        handle.shutdown(DEADLINE);
+        server.join().expect("no panic").expect("no error");
     });
 }

@@ -425,7 +425,8 @@ pub(crate) struct ProtectionArgs {
     pub(crate) issuer: Option<String>,
     /// Sets the URL for which tokens have to be issued.
     ///
-    /// This is the URL of the server as clients know it. By default it is that at which the server listens.
+    /// This is the URL of the server as clients know it. By default it is that at which the server listens; at an address
+    /// such as 0.0.0.0 it has to be given.
     #[arg(long, value_name = "URL", requires = "issuer")]
     pub(crate) audience: Option<String>,
     /// Requires this scope of every token.

@@ -395,7 +395,7 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 /// Hint for a server that no connection reaches.
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.
-const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
+pub(crate) const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
                            it, `mcp-probe login` gets one";
 /// Maximum number of stderr lines shown.
 const MAX_STDERR_LINES: usize = 20;

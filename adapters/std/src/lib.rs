@@ -64,6 +64,8 @@ mod catch;
 mod clock;
 pub mod entropy;
 mod error;
+#[cfg(all(test, any(feature = "auth-server", feature = "validate")))]
+mod fuzz_tests;
 pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]

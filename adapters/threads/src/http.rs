@@ -201,8 +201,9 @@ impl<H: Handler> HttpServer<H> {
     /// token is accepted.
     ///
     /// A decision that the [validator](mcp_std::token::TokenValidator) cannot make at once is made on own threads,
-    /// at most 8 at a time; 1,024 more tokens may wait. Beyond that, requests get 503. A token is validated at every
-    /// request (SEC-004).
+    /// at most 8 at a time; 256 more tokens may wait. Beyond that, and after
+    /// [`token_timeout`](mcp_proto::http::server::Config::token_timeout), requests get 503 with `Retry-After`. A token is
+    /// validated at every request (SEC-004).
     ///
     /// ```no_run
     /// use mcp_threads::mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
@@ -217,9 +218,12 @@ impl<H: Handler> HttpServer<H> {
     /// };
     /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
     /// let http = Http::new().allow_host("tools.example.com").protected(protected);
-    /// let validator = |request: &TokenRequest| match request.token.reveal() {
-    ///     "a-long-random-text" => Ok(Identity::new("alice").scopes("greet")),
-    ///     _ => Err(Denial::invalid_token()),
+    /// let validator = |request: &TokenRequest| {
+    ///     if request.token.matches("a-long-random-text") {
+    ///         Ok(Identity::new("alice").scopes("greet"))
+    ///     } else {
+    ///         Err(Denial::invalid_token())
+    ///     }
     /// };
     /// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
     /// server.validate_tokens(validator).run()?;

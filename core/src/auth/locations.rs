@@ -36,8 +36,11 @@ pub(super) fn canonical(server: &Url) -> String {
     }
 }
 
-/// Returns the places of the metadata of a protected resource, in order (AUTH-023).
-pub(super) fn resource_metadata(server: &Url) -> Vec<Url> {
+/// Returns the places of the metadata of a protected resource, in the order to try them (AUTH-023).
+///
+/// A challenge that names another place comes before them.
+#[must_use]
+pub fn resource_metadata(server: &Url) -> Vec<Url> {
     let origin = server.origin();
     let path = path(server).trim_end_matches('/');
     let mut places = Vec::new();
@@ -48,8 +51,9 @@ pub(super) fn resource_metadata(server: &Url) -> Vec<Url> {
     parsed(&places)
 }
 
-/// Returns the places of the metadata of an authorization server, in order (AUTH-028, AUTH-029).
-pub(super) fn server_metadata(issuer: &Url) -> Vec<Url> {
+/// Returns the places of the metadata of an authorization server, in the order to try them (AUTH-028, AUTH-029).
+#[must_use]
+pub fn server_metadata(issuer: &Url) -> Vec<Url> {
     let origin = issuer.origin();
     let path = path(issuer).trim_end_matches('/');
     if path.is_empty() {

@@ -74,6 +74,9 @@ pub use config::{
 pub use flow::{AssertionRequest, Event, Flow, RedirectOutcome, Trigger, UserCode, redirect_query};
 pub(crate) use jose::{ProofClaims, base64url, join};
 pub(crate) use locations::without_query as proof_url;
+pub use locations::{
+    resource_metadata as resource_metadata_locations, server_metadata as server_metadata_locations,
+};
 pub use network::Network;
 pub use record::{Registration, TokenRecord};
 pub use request::{Fetch, FetchId, FetchPolicy, FetchResponse};

@@ -47,6 +47,12 @@ impl<R: Role> Endpoint<R> {
         self.find_call(channel, id).is_some()
     }
 
+    /// Returns whether calls of a root channel are in flight.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_live_calls(&self, channel: Key) -> bool {
+        self.channels.get(channel).is_some_and(|c| !c.live_calls.is_empty())
+    }
+
     /// Returns all calls in flight of a root channel, ordered by id.
     pub(crate) fn live_calls(&mut self, channel: Key) -> Vec<Key> {
         self.channels.get(channel).map(|c| self.inbound.keys(&c.live_calls)).unwrap_or_default()

@@ -1,12 +1,11 @@
 //! Fuzz targets for the documents and texts of an authorization, and for a whole flow.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right, right_redirect};
+use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right};
 use super::input::FuzzInput;
 use crate::auth::{
     ClientAuth, ClientCredentials, ClientMetadata, Config, DpopMode, FetchFailure, GrantType, Secret,
@@ -34,19 +33,13 @@ pub fn auth_challenge(data: &[u8]) {
     let Ok(server) = Url::parse(url) else { return };
     let challenges = parse_challenges(fields.lines().map(str::as_bytes));
     let mut first = None;
-    let mut respond = |fetch: &crate::auth::Fetch| {
+    let mut script = Script::right(&mark).responding(|fetch| {
         first.get_or_insert_with(|| fetch.url.clone());
         right(&mark, fetch)
-    };
-    let mut store = BTreeMap::new();
-    let mut script = Script {
-        respond: &mut respond,
-        redirect: &mut |state| right_redirect(&mark, state),
-        store: &mut store,
-        mark: &mark,
-    };
+    });
     let trigger = Trigger::Unauthorized { challenges, rejected: None };
     let end = drive(config().legacy_fallback(true), &server, trigger, &mut script);
+    drop(script);
     if let Some(first) = first {
         assert_eq!(first.origin(), server.origin(), "{end:?}");
     }
@@ -69,16 +62,9 @@ pub fn auth_document(data: &[u8]) {
         }
     };
     let body = choices.rest();
-    let mut respond = |fetch: &crate::auth::Fetch| {
+    let mut script = Script::right(&mark).responding(|fetch| {
         if fetch.url.target() == place { Ok(response(200, body)) } else { right(&mark, fetch) }
-    };
-    let mut store = BTreeMap::new();
-    let mut script = Script {
-        respond: &mut respond,
-        redirect: &mut |state| right_redirect(&mark, state),
-        store: &mut store,
-        mark: &mark,
-    };
+    });
     drive(config(), &server(), LOGIN, &mut script);
 }
 
@@ -91,18 +77,12 @@ pub fn auth_redirect(data: &[u8]) {
     let text = String::from_utf8_lossy(data).into_owned();
     let query = redirect_query(&text);
     let mut is_opened = false;
-    let mut redirect = |state: &str| {
+    let mut script = Script::right(&mark).redirecting(|state| {
         is_opened = true;
         vec![query.replace("STATE", state)]
-    };
-    let mut store = BTreeMap::new();
-    let mut script = Script {
-        respond: &mut |fetch| right(&mark, fetch),
-        redirect: &mut redirect,
-        store: &mut store,
-        mark: &mark,
-    };
+    });
     let end = drive(config(), &server(), LOGIN, &mut script);
+    drop(script);
     assert!(is_opened, "{end:?}");
     if let End::Authorized(_) = end {
         let names = |name: &str| query.split('&').filter(|part| part.split('=').next() == Some(name)).count();
@@ -120,30 +100,18 @@ pub fn auth_token(data: &[u8]) {
     let status = [200, 200, 200, 400, 401, 302, 500, 204].into_iter().nth(choices.below(8)).unwrap_or(200);
     let mode = if flags & 1 == 0 { DpopMode::Never } else { DpopMode::Always };
     let body = choices.rest();
-    let mut store = BTreeMap::new();
+    let mut script = Script::right(&mark);
     if flags & 2 != 0 {
         // The stored tokens are due at once in the eyes of the next run.
-        let mut script = Script {
-            respond: &mut |fetch| right(&mark, fetch),
-            redirect: &mut |state| right_redirect(&mark, state),
-            store: &mut store,
-            mark: &mark,
-        };
         drive(config().dpop(mode), &server(), LOGIN, &mut script);
-        for value in store.values_mut() {
+        for value in script.store.values_mut() {
             *value = value.replace("\"renew_at\":18", "\"renew_at\":17");
         }
     }
     let trigger = if flags & 2 != 0 { Trigger::Connect } else { LOGIN };
-    let mut respond = |fetch: &crate::auth::Fetch| {
+    let mut script = script.responding(|fetch| {
         if fetch.url.target() == "/token" { Ok(response(status, body)) } else { right(&mark, fetch) }
-    };
-    let mut script = Script {
-        respond: &mut respond,
-        redirect: &mut |state| right_redirect(&mark, state),
-        store: &mut store,
-        mark: &mark,
-    };
+    });
     let end = drive(config().dpop(mode), &server(), trigger, &mut script);
     if let End::Authorized(token) = end {
         assert_eq!(status, 200);
@@ -160,7 +128,8 @@ pub fn auth_record(data: &[u8]) {
     let which = choices.below(5);
     let text = String::from_utf8_lossy(choices.rest()).into_owned();
     let key = if which == 0 { format!("client {ISSUER}") } else { TokenRecord::key(&server()) };
-    let mut store = BTreeMap::from([(key.clone(), text.clone())]);
+    let mut script = Script::right(&mark);
+    script.store.insert(key.clone(), text.clone());
     let trigger = match which {
         1 => Trigger::Connect,
         2 => Trigger::Unauthorized { challenges: Vec::new(), rejected: Some("other".into()) },
@@ -168,16 +137,10 @@ pub fn auth_record(data: &[u8]) {
         _ => LOGIN,
     };
     let is_readable = which == 0 || TokenRecord::parse(&Secret::from(&*text)).is_ok();
-    let mut script = Script {
-        respond: &mut |fetch| right(&mark, fetch),
-        redirect: &mut |state| right_redirect(&mark, state),
-        store: &mut store,
-        mark: &mark,
-    };
     let end = drive(config(), &server(), trigger, &mut script);
     if !is_readable {
         assert!(matches!(end, End::Failed), "{end:?}");
-        assert_eq!(store.get(&key), Some(&text), "what is damaged is not overwritten");
+        assert_eq!(script.store.get(&key), Some(&text), "what is damaged is not overwritten");
     }
 }
 
@@ -196,15 +159,8 @@ pub fn auth_flow(data: &[u8]) {
         _ => config.client_metadata_url("https://app/c").expect("a client id"),
     };
     config = config.dpop(if flags & 4 != 0 { DpopMode::Always } else { DpopMode::Auto });
-    let mut store = BTreeMap::new();
+    let mut script = Script::right(&mark).responding(|fetch| answer(&mut choices, &mark, fetch));
     for trigger in [LOGIN, Trigger::Unauthorized { challenges: Vec::new(), rejected: Some("old".into()) }] {
-        let mut respond = |fetch: &crate::auth::Fetch| answer(&mut choices, &mark, fetch);
-        let mut script = Script {
-            respond: &mut respond,
-            redirect: &mut |state| right_redirect(&mark, state),
-            store: &mut store,
-            mark: &mark,
-        };
         drive(config.clone(), &server(), trigger, &mut script);
     }
 }

@@ -1,6 +1,7 @@
 //! Runs of authorization flows for the fuzz targets: a store, a browser and servers that answer rightly, unless a target
 //! answers in their place.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -33,16 +34,45 @@ pub(super) enum End {
     Failed,
 }
 
-/// What a target answers in place of the servers and the user.
+/// Gives the reply to a request.
+type Respond<'a> = dyn FnMut(&Fetch) -> Result<FetchResponse, FetchFailure> + 'a;
+
+/// What the servers, the user and the store answer; runs of one script share its store.
 pub(super) struct Script<'a> {
-    /// Gives the reply to a request.
-    pub(super) respond: &'a mut dyn FnMut(&Fetch) -> Result<FetchResponse, FetchFailure>,
+    respond: Box<Respond<'a>>,
     /// Gives the queries of the redirects from the `state`.
-    pub(super) redirect: &'a mut dyn FnMut(&str) -> Vec<String>,
+    redirect: Box<dyn FnMut(&str) -> Vec<String> + 'a>,
     /// The mark of the secrets.
-    pub(super) mark: &'a str,
-    /// The store; runs may share one.
-    pub(super) store: &'a mut BTreeMap<String, String>,
+    mark: &'a str,
+    /// Texts by their keys.
+    pub(super) store: BTreeMap<String, String>,
+}
+
+impl<'a> Script<'a> {
+    /// Creates a script of right answers and an empty store.
+    pub(super) fn right(mark: &'a str) -> Self {
+        Self {
+            respond: Box::new(|fetch| right(mark, fetch)),
+            redirect: Box::new(|state| right_redirect(mark, state)),
+            mark,
+            store: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the replies to requests.
+    pub(super) fn responding(
+        mut self,
+        respond: impl FnMut(&Fetch) -> Result<FetchResponse, FetchFailure> + 'a,
+    ) -> Self {
+        self.respond = Box::new(respond);
+        self
+    }
+
+    /// Sets the queries of the redirects.
+    pub(super) fn redirecting(mut self, redirect: impl FnMut(&str) -> Vec<String> + 'a) -> Self {
+        self.redirect = Box::new(redirect);
+        self
+    }
 }
 
 /// Returns a part of each secret that the run hands to the flow. It depends on the whole input, so that no input has it.
@@ -89,7 +119,7 @@ pub(super) fn response(status: u16, body: &[u8]) -> FetchResponse {
 }
 
 /// Returns the right redirect.
-pub(super) fn right_redirect(mark: &str, state: &str) -> Vec<String> {
+fn right_redirect(mark: &str, state: &str) -> Vec<String> {
     vec![format!("code={mark}-c&state={state}")]
 }
 

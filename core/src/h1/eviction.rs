@@ -22,6 +22,8 @@ pub enum EvictionClass {
     Silent,
     /// The head of a request is incomplete.
     IncompleteHead,
+    /// The token of the request has waited for its decision for 2 s; nobody knows yet whose request it is.
+    Undecided,
     /// The client sends a body, or takes a response, slower than
     /// [`min_rate`](super::HttpLimits::min_rate).
     Slow,

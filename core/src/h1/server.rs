@@ -100,6 +100,13 @@ impl Connection {
         matches!(self.state.recv, RecvState::Idle | RecvState::Head)
     }
 
+    /// Returns whether the client is gone, as far as that shows: its half of the connection has ended, and that
+    /// [counts](Self::serve_half_closed).
+    #[cfg(feature = "http")]
+    pub(crate) const fn is_client_gone(&self) -> bool {
+        self.input_end.is_some() && !self.role.serves_half_closed
+    }
+
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
     /// It may not while a complete request has no complete response.

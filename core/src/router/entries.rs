@@ -228,6 +228,20 @@ impl<T, H, X> Entries<T, H, X> {
         })
     }
 
+    /// Returns the name, the number and the scopes of every entry, hidden or not, in no particular order.
+    pub(super) fn required_scopes(&self) -> impl Iterator<Item = (&str, u64, &[Box<str>])> {
+        self.keys.iter().filter_map(|(name, key)| {
+            let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
+            Some((&**name, self.catalog.items.get(*key)?.number, &*registration.required_scopes))
+        })
+    }
+
+    /// Returns the data of the entry with this name, hidden or not.
+    pub(super) fn extra(&self, name: &str) -> Option<&X> {
+        let key = self.keys.get(name)?;
+        Some(&self.registrations.get(key.slot as usize)?.as_ref()?.extra)
+    }
+
     /// Returns all names, in no particular order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(|name| &**name)

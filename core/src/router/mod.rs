@@ -60,6 +60,7 @@ mod registration;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
+mod resource_scopes;
 mod results;
 mod route;
 #[cfg(feature = "schemars")]
@@ -77,6 +78,7 @@ pub use hooks::{Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
 pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;
+pub use resource_scopes::ResourceScopes;
 pub use results::{
     Failure, HandlerError, IntoCompletion, IntoHandlerError, IntoPromptResult, IntoReadResult,
     IntoToolResult, Json, suggest,

@@ -522,6 +522,8 @@ impl<H, M: Hook> Router<H, M> {
     #[must_use]
     pub fn config(&self) -> Config {
         let config = Config::new("", "").info(self.info.clone()).capabilities(self.capabilities());
+        let scopes = self.resource_scopes();
+        let config = config.subscription_scopes(move |uri| scopes.required_for(uri).into());
         match &self.instructions {
             Some(text) => config.instructions(text.clone()),
             None => config,

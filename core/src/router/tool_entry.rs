@@ -100,6 +100,8 @@ impl<H, M: Hook> Router<H, M> {
 
     /// Adds a scope that the token of each call of an entry needs; otherwise as [`ToolEntry::require_scope`].
     ///
+    /// The token of a subscription to such a resource needs it, too ([`resource_scopes`](Self::resource_scopes)).
+    ///
     /// Returns whether there is an entry with this name, URI or URI template.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
         let scopes = match kind {

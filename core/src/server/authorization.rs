@@ -1,11 +1,13 @@
 //! The party for which a request acts, and its scopes.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use super::proven_key::ProvenKey;
 use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -23,6 +25,7 @@ pub struct Identity {
     principal: Arc<str>,
     scopes: Scopes,
     lifetime: Option<Duration>,
+    proven_key: Option<Box<ProvenKey>>,
 }
 
 impl Identity {
@@ -32,7 +35,7 @@ impl Identity {
     /// issuers it must also say which issuer named the principal.
     #[must_use]
     pub fn new(principal: impl Into<Arc<str>>) -> Self {
-        Self { principal: principal.into(), scopes: Scopes::default(), lifetime: None }
+        Self { principal: principal.into(), scopes: Scopes::default(), lifetime: None, proven_key: None }
     }
 
     /// Sets the scopes that were granted, separated by spaces.
@@ -50,6 +53,22 @@ impl Identity {
     pub const fn valid_for(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
+    }
+
+    /// Sets the key to which the token is bound, whose proof was verified (default: the token is bound to none).
+    ///
+    /// A server does not accept a token that was presented with a proof without it, nor one with it that was presented
+    /// as a bearer token: whoever decides about tokens cannot forget the proof (RFC 9449, 7).
+    #[must_use]
+    pub fn proven_key(mut self, key: impl Into<Option<ProvenKey>>) -> Self {
+        self.proven_key = key.into().map(Box::new);
+        self
+    }
+
+    /// Returns the key to which the token is bound.
+    #[must_use]
+    pub fn key(&self) -> Option<&ProvenKey> {
+        self.proven_key.as_deref()
     }
 
     /// Returns the principal.

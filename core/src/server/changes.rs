@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::channel::{ServerEndpoint, is_exchange, mark_stream_finished};
+use super::channel::{ServerEndpoint, authorization, is_exchange, mark_stream_finished};
+use super::config::Config;
 use super::event::Event;
 use super::subscriptions::{ChangeTarget, Interest, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
 use crate::calls::endpoint::EndpointTimer;
@@ -83,14 +84,16 @@ impl Changes {
     pub(super) fn listen(
         &mut self,
         endpoint: &mut ServerEndpoint,
-        declared: &Capabilities,
+        config: &Config,
         channel: Key,
         id: &RequestId,
         params: &[u8],
     ) -> Result<Vec<Event>, RpcError> {
         let request: SubscriptionsListenParams = serde_json::from_slice(params)
             .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
-        let (lists, mut filter) = honoured_filter(declared, &request.notifications);
+        let (lists, mut filter) = honoured_filter(&config.settings.capabilities, &request.notifications);
+        let uris = filter.resource_subscriptions.iter().flatten().map(|uri| &**uri);
+        config.check_subscription(authorization(endpoint, channel), uris)?; // AUTH-054
         let limits = &endpoint.limits;
         let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
         if c.input_end.is_some() {
@@ -155,7 +158,7 @@ impl Changes {
         existing.or_else(|| table.open(&mut c.role.listeners, channel, None, declared_lists(declared)))
     }
 
-    /// Handles `resources/subscribe` and `resources/unsubscribe` (RES-010).
+    /// Handles `resources/subscribe` and `resources/unsubscribe` (RES-010) of an exchange, or of the session itself.
     ///
     /// # Errors
     ///
@@ -163,8 +166,8 @@ impl Changes {
     pub(super) fn update_resource(
         &mut self,
         endpoint: &mut ServerEndpoint,
-        declared: &Capabilities,
-        channel: Key,
+        config: &Config,
+        (exchange, channel): (Key, Key),
         params: &[u8],
         subscribe: bool,
     ) -> Result<Option<Event>, RpcError> {
@@ -176,6 +179,11 @@ impl Changes {
                 "`params.uri` is longer than {max_uri} bytes"
             )));
         }
+        if subscribe {
+            let party = authorization(endpoint, exchange);
+            config.check_subscription(party, core::iter::once(&*params.uri))?; // AUTH-054
+        }
+        let declared = &config.settings.capabilities;
         let Some(key) = self.session_listener(endpoint, declared, channel) else { return Ok(None) };
         let (Some(table), Some(c)) = (&mut self.table, endpoint.channels.get_mut(channel)) else {
             return Ok(None);

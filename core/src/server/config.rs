@@ -1,10 +1,13 @@
 //! Server configuration: identity, capabilities, revisions, limits.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
+use super::authorization::Authorization;
 use super::custom_method::CustomMethod;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
@@ -15,6 +18,16 @@ use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::version::{Version, VersionSet};
+
+/// Returns the scopes that the token of a subscription to a resource needs.
+#[derive(Clone)]
+pub(super) struct SubscriptionScopes(Arc<dyn Fn(&str) -> Vec<Box<str>> + Send + Sync>);
+
+impl fmt::Debug for SubscriptionScopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriptionScopes").finish_non_exhaustive()
+    }
+}
 
 /// The configuration of a server.
 ///
@@ -33,6 +46,7 @@ pub struct Config {
     pub(crate) instructions: Option<String>,
     pub(crate) advertise_legacy: bool,
     pub(super) custom_methods: Vec<CustomMethod>,
+    pub(super) subscription_scopes: Option<SubscriptionScopes>,
     /// Seals the state of calls that need input.
     #[cfg(feature = "crypto")]
     pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
@@ -57,6 +71,7 @@ impl Config {
             instructions: None,
             advertise_legacy: false,
             custom_methods: Vec::new(),
+            subscription_scopes: None,
             #[cfg(feature = "crypto")]
             sealer: None,
             #[cfg(feature = "crypto")]
@@ -171,6 +186,34 @@ impl Config {
     pub fn custom_method(mut self, method: impl Into<CustomMethod>) -> Self {
         self.custom_methods.push(method.into());
         self
+    }
+
+    /// Sets which scopes the token of a subscription to a resource needs: `scopes` returns them for its URI (AUTH-054).
+    ///
+    /// A subscription without them is refused as a call is ([`Call::require_scopes`](super::Call::require_scopes)), and
+    /// so is one to several resources if one of them needs others. By default it needs none. Without authorization there
+    /// is nothing to check.
+    #[must_use]
+    pub fn subscription_scopes(
+        mut self,
+        scopes: impl Fn(&str) -> Vec<Box<str>> + Send + Sync + 'static,
+    ) -> Self {
+        self.subscription_scopes = Some(SubscriptionScopes(Arc::new(scopes)));
+        self
+    }
+
+    /// Checks that a party may subscribe to these resources.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send, which names the scopes that all of them need.
+    pub(super) fn check_subscription<'u>(
+        &self,
+        party: Option<&Authorization>,
+        uris: impl Iterator<Item = &'u str>,
+    ) -> Result<(), RpcError> {
+        let (Some(party), Some(scopes)) = (party, &self.subscription_scopes) else { return Ok(()) };
+        party.require(&uris.flat_map(|uri| (scopes.0)(uri)).collect::<Vec<_>>())
     }
 
     /// Accepts requests with any method that the protocol does not define. For proxies and bridges.

@@ -39,8 +39,7 @@ impl Engine {
                 Ok(())
             }
             methods::SUBSCRIPTIONS_LISTEN => {
-                let declared = &self.config.settings.capabilities;
-                match self.changes.listen(&mut self.endpoint, declared, channel, id, text) {
+                match self.changes.listen(&mut self.endpoint, &self.config, channel, id, text) {
                     // Answered when the subscription ends.
                     Ok(subscribed) => return self.events.extend(subscribed),
                     Err(error) => Err(error),
@@ -53,16 +52,25 @@ impl Engine {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
             }
             methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
-                let (declared, subscribe) =
-                    (&self.config.settings.capabilities, method == methods::RESOURCES_SUBSCRIBE);
-                let changed =
-                    self.changes.update_resource(&mut self.endpoint, declared, root, text, subscribe);
+                let subscribe = method == methods::RESOURCES_SUBSCRIBE;
+                let changed = self.changes.update_resource(
+                    &mut self.endpoint,
+                    &self.config,
+                    (channel, root),
+                    text,
+                    subscribe,
+                );
                 changed.map(|changed| self.events.extend(changed))
             }
             methods::SET_LEVEL => set_level(&mut self.endpoint, root, text),
             _ => Ok(()), // PING-002
         };
         if let Err(error) = outcome {
+            if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
+                if let Some(c) = self.endpoint.channels.get_mut(channel) {
+                    c.role.stream.set_required_scopes(scopes);
+                }
+            }
             return self.endpoint.send_error(channel, source.batch, Some(id), &error);
         }
         if body.is_empty() {

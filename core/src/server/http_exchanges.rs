@@ -93,6 +93,17 @@ impl Exchanges<'_> {
         self.engine.endpoint.channels.get(channel)?.role.stream.session()
     }
 
+    /// Returns whether calls of a session are in flight.
+    pub(crate) fn has_live_calls(&self, channel: Key) -> bool {
+        self.engine.endpoint.has_live_calls(channel)
+    }
+
+    /// Ends all subscriptions of a session, which gets no notifications of changes from now on.
+    pub(crate) fn end_changes(&mut self, channel: Key) {
+        let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, channel);
+        self.engine.events.extend(unsubscribed);
+    }
+
     /// Returns whether the limit of unpolled events is reached.
     pub(crate) fn has_event_backlog(&self) -> bool {
         self.engine.events.len() >= self.engine.endpoint.limits.max_events

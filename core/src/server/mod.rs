@@ -23,6 +23,7 @@ mod keep_alive;
 mod log;
 mod notifications;
 mod parked;
+mod proven_key;
 mod receive;
 mod reply;
 mod request_check;
@@ -53,4 +54,7 @@ pub(crate) use exchanges::ExchangeBuffers;
 #[cfg(feature = "exchanges")]
 pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use input_required::{InputError, InputRequired};
+pub use proven_key::ProvenKey;
+#[cfg(feature = "http")]
+pub(crate) use proven_key::is_nonce;
 pub use reply::PreparedResult;

@@ -10,7 +10,8 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::channel::{ServerEndpoint, authorization};
+use super::authorization::Authorization;
+use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::retry::{CarriedAnswer, RetryContext};
 use crate::calls::endpoint::EndpointTimer;
@@ -129,6 +130,8 @@ struct ParkedCall {
     answers: Vec<(Box<str>, InputOutcome)>,
     /// Input requests, by the application's keys; the key of one with a response was moved to `answers`.
     requests: Box<[(Option<Box<str>>, Key)]>,
+    /// The party of the request; that of its channel may be another one by now.
+    authorization: Option<Authorization>,
     links: [TreeLinks; 2],
 }
 
@@ -270,7 +273,7 @@ impl ParkedCalls {
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
         endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { text, frame_len, attempt, answers, .. } = parked;
+        let ParkedCall { text, frame_len, attempt, answers, authorization, .. } = parked;
         let mut frame = text.into_vec();
         let state = frame.split_off(frame.len().min(frame_len as usize));
         let frame = Bytes::from(frame);
@@ -280,7 +283,6 @@ impl ParkedCalls {
         let params = envelope.params;
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
-        let authorization = authorization(endpoint, channel.0).cloned();
         Some(Event::Call(Call { id, channel, version, method, frame, params, retry, authorization }))
     }
 
@@ -412,6 +414,7 @@ impl ParkedCallTable for ParkedCalls {
                 .map(|(key, answer)| ((*key).into(), answer.cloned().map_err(CallError::clone)))
                 .collect(),
             requests: pending.into(),
+            authorization: call.authorization.clone(),
             links: [TreeLinks::default(); 2],
         };
         let key = self.insert(endpoint, parked, queued_bytes);

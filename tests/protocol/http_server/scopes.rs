@@ -3,10 +3,12 @@
 use core::time::Duration;
 
 use mcp_proto::http::server::{Config, Event, ExchangeId};
+use mcp_proto::model::{InputRequest, InputRequests, Resource, ResourceTemplate};
+use mcp_proto::router::Router;
 use mcp_proto::server::{Call, Event as EngineEvent, Identity};
-use mcp_proto::{Progress, Version};
+use mcp_proto::{Capability, Change, EntryKind, Progress, Version};
 use mcp_tests::harness::HttpServerHarness;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tokens::protected;
 use super::{
@@ -155,6 +157,28 @@ fn response_that_has_begun_carries_the_error_alone() {
     assert_eq!(web.response(x).status, 200);
 }
 
+/// Opens a stream of HTTP+SSE with a session; returns it, and where to post.
+fn open_http_sse(web: &mut HttpServerHarness, identity: Identity) -> (ExchangeId, String) {
+    let stream = send(web, ("GET", "/sse"), &[], "", identity.clone());
+    let target = web.response(stream).events()[0].data.clone();
+    let handshake = [
+        initialize_request("2024-11-05").replace("\"elicitation\"", "\"roots\""),
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}".to_owned(),
+    ];
+    for body in handshake {
+        let x = send(web, ("POST", &target), &[], &body, identity.clone());
+        assert_eq!(web.response(x).status, 202);
+    }
+    assert!(matches!(web.poll_event(), Some(EngineEvent::SessionOpened { .. })));
+    (stream, target)
+}
+
+/// Returns the last message on a stream of HTTP+SSE.
+fn last_message(web: &HttpServerHarness, stream: ExchangeId) -> Value {
+    let data = web.response(stream).events().pop().expect("an event").data;
+    serde_json::from_str(&data).expect("JSON")
+}
+
 // covers: AUTH-054
 #[test]
 fn http_sse_call_has_the_scopes_of_its_own_post() {
@@ -176,6 +200,107 @@ fn http_sse_call_has_the_scopes_of_its_own_post() {
     assert!(require(&mut web, &second, &["mail"]));
     let events = web.response(stream).events();
     assert!(events.last().is_some_and(|event| event.data.contains("requiredScopes")));
+}
+
+// covers: AUTH-054
+#[test]
+fn parked_call_over_http_sse_keeps_the_scopes_of_its_own_post() {
+    let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
+    let identity = |scopes| Identity::new("alice").scopes(scopes);
+    let (stream, target) = open_http_sse(&mut web, identity("base"));
+    let post = |web: &mut HttpServerHarness, body: &str, scopes| {
+        let x = send(web, ("POST", &target), &[], body, identity(scopes));
+        assert_eq!(web.response(x).status, 202);
+    };
+    post(&mut web, &legacy_request(2, "tools/call", ECHO_PARAMS), "base mail");
+    let call = web.expect_call();
+    let mut requests = InputRequests::new();
+    requests.insert("q", InputRequest::ListRoots(None));
+    let now = web.now;
+    web.server.engine().need_input(now, &call, &requests, b"").expect("it waits");
+    web.transmit_all();
+    let asked = last_message(&web, stream);
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}});
+    post(&mut web, &answer.to_string(), "base");
+    let again = web.expect_call();
+    assert!(again.answer("q").is_some_and(|answer| answer.is_ok()));
+    assert!(!require(&mut web, &again, &["mail"]), "the answer came with another token");
+}
+
+// covers: SEC-004
+#[test]
+fn stream_of_http_sse_answers_running_calls_when_its_token_has_expired() {
+    for is_cancelled in [false, true] {
+        let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
+        let identity = |seconds| Identity::new("a").scopes("base").valid_for(Duration::from_secs(seconds));
+        let (stream, target) = open_http_sse(&mut web, identity(3));
+        let post = |web: &mut HttpServerHarness, body: &str| {
+            let x = send(web, ("POST", &target), &[], body, identity(100));
+            web.response(x).status
+        };
+        assert_eq!(post(&mut web, &legacy_request(2, "tools/call", ECHO_PARAMS)), 202);
+        let running = web.expect_call();
+        web.advance(secs(60));
+        assert!(!web.response(stream).is_complete && web.server.session_count() == 1);
+        // It is there for this call alone.
+        assert_eq!(post(&mut web, &legacy_request(3, "tools/call", ECHO_PARAMS)), 404);
+        assert_eq!(post(&mut web, "nonsense"), 404);
+        let now = web.now;
+        assert_eq!(web.server.engine().publish(now, &Change::Tools), 0, "changes are not for it any more");
+        if is_cancelled {
+            let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+            assert_eq!(post(&mut web, cancel), 202);
+            web.advance(secs(20));
+        } else {
+            answer_call(&mut web, &running);
+            let last = last_message(&web, stream);
+            assert_eq!(last["result"]["content"][0]["text"], "done");
+        }
+        assert!(web.response(stream).is_complete, "{is_cancelled}");
+        assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn call_that_is_polled_later_counts_for_its_principal() {
+    let mut web = harness(scoped_config().max_exchanges_per_principal(2));
+    let identity = || Identity::new("a").scopes("base");
+    let x = send(&mut web, ("POST", "/mcp"), &[], &initialize_request("2025-11-25"), identity());
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = [("Mcp-Session-Id", &*id)];
+    let mut calls = Vec::new();
+    for n in 2..4 {
+        let x = send(
+            &mut web,
+            ("POST", "/mcp"),
+            &named,
+            &legacy_request(n, "tools/call", ECHO_PARAMS),
+            identity(),
+        );
+        let call = web.expect_call();
+        let now = web.now;
+        assert!(web.server.poll_later(now, call.id(), None));
+        web.transmit_all();
+        assert!(web.response(x).is_complete);
+        calls.push(call);
+    }
+    let refused = legacy_request(4, "tools/call", ECHO_PARAMS);
+    let x = send(&mut web, ("POST", "/mcp"), &named, &refused, identity());
+    assert_eq!(web.response(x).status, 503, "two calls are in work");
+    let x = send(
+        &mut web,
+        ("POST", "/mcp"),
+        &[],
+        &initialize_request("2025-11-25"),
+        Identity::new("b").scopes("base"),
+    );
+    assert_eq!(web.response(x).status, 200, "another principal");
+    for call in &calls {
+        answer_call(&mut web, call);
+    }
+    let x = send(&mut web, ("POST", "/mcp"), &named, &legacy_request(5, "ping", ""), identity());
+    assert_eq!(web.response(x).status, 200);
 }
 
 // covers: SEC-004
@@ -207,4 +332,59 @@ fn streams_end_with_the_token_that_opened_them() {
     assert_eq!(web.response(call).status, 200);
     let x = send(&mut web, ("POST", "/mcp"), &named, &legacy_request(3, "ping", ""), identity(5));
     assert_eq!(web.response(x).status, 200);
+}
+
+// covers: AUTH-054
+#[test]
+fn subscription_needs_the_scopes_of_its_resource() {
+    let mut router = Router::<()>::new("x", "1");
+    router.declare(Capability::ResourceSubscriptions);
+    router.resource(Resource::new("file:///open", "open"), ()).expect("valid");
+    router.resource(Resource::new("file:///Mine", "mine"), ()).expect("valid");
+    for template in ["vault://{name}", "vault://public/{name}"] {
+        router.resource_template(ResourceTemplate::new(template, template), ()).expect("valid");
+    }
+    assert!(router.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
+    assert!(router.require_scope(EntryKind::ResourceTemplate, "vault://{name}", "vault"));
+    let scopes = router.resource_scopes();
+    for (uri, expected) in [
+        ("file:///open", &[][..]),
+        ("file:///Mine", &["files:read"]),
+        ("FILE:///%4Dine", &["files:read"]),
+        ("vault://a", &["vault"]),
+        ("VAULT://a", &["vault"]),
+        ("vault://public/a", &[]),
+        ("other://x", &[]),
+        ("no URI", &[]),
+    ] {
+        let found: Vec<&str> = scopes.required_for(uri).iter().map(|scope| &**scope).collect();
+        assert_eq!(found, expected, "{uri}");
+    }
+    let mut web = HttpServerHarness::new(router.config(), scoped_config());
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let mut listen = |uris: &str, scopes: &str| {
+        let params = format!("\"notifications\":{{\"resourceSubscriptions\":[{uris}]}}");
+        let body = modern_request(1, "subscriptions/listen", &params);
+        let x = send(&mut web, ("POST", "/mcp"), &fields, &body, Identity::new("a").scopes(scopes));
+        let reply = web.response(x);
+        (reply.status, reply.field("www-authenticate").unwrap_or_default().to_owned())
+    };
+    assert_eq!(listen(r#""file:///open","vault://public/a""#, "base").0, 200);
+    assert_eq!(listen(r#""file:///Mine","vault://a""#, "base files vault").0, 200);
+    let (status, challenge) = listen(r#""file:///open","file:///Mine","vault://a""#, "base vault");
+    assert!(status == 403 && challenge.contains("scope=\"base files:read vault\""), "{challenge}");
+    // A session subscribes to one resource at a time, and needs no scopes to end that.
+    let party = |scopes| Identity::new("a").scopes(scopes);
+    let x = send(&mut web, ("POST", "/mcp"), &[], &initialize_request("2025-11-25"), party("base"));
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = [("Mcp-Session-Id", &*id)];
+    for (n, method, scopes, status) in [
+        (2, "resources/subscribe", "base", 403),
+        (3, "resources/subscribe", "base files:read", 200),
+        (4, "resources/unsubscribe", "base", 200),
+    ] {
+        let body = legacy_request(n, method, "\"uri\":\"file:///Mine\"");
+        let x = send(&mut web, ("POST", "/mcp"), &named, &body, party(scopes));
+        assert_eq!(web.response(x).status, status, "{method} {scopes}");
+    }
 }

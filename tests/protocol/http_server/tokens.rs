@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Scheme};
-use mcp_proto::server::{Identity, Scopes};
+use mcp_proto::server::{Identity, ProvenKey, Scopes};
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{
@@ -335,6 +335,83 @@ fn dpop_challenges_follow_rfc_9449() {
     web.transmit_all();
     assert_eq!(challenge(&web, x), (503, String::new()));
     assert_eq!(web.response(x).field("retry-after"), Some("1"));
+}
+
+// covers: AUTH-009
+#[test]
+fn proof_that_nobody_verified_lets_nobody_in() {
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    let bearer = ("Authorization", "Bearer a");
+    let proven = [("Authorization", "DPoP a"), ("DPoP", "p.q.r")];
+    let plain = || identity("alice");
+    let bound = || identity("alice").proven_key(ProvenKey::new("thumb"));
+    for (fields, identity, error) in [
+        (&[bearer][..], plain(), None),
+        (&[bearer], bound(), Some("the token is bound to a key")),
+        (&proven, plain(), Some("no proof of a key was verified for the token")),
+        (&proven, bound(), None),
+        (&proven, bound().proven_key(None), Some("no proof of a key was verified for the token")),
+    ] {
+        let (at_once, later) = (Arc::new(identity.clone()), identity);
+        for decides_at_once in [true, false] {
+            let mut web = harness(Config::new().protected(protected().dpop(Dpop::Accepted)));
+            if decides_at_once {
+                let identity = at_once.clone();
+                web.server.set_validator(move |_| Some(Ok(identity.clone())));
+            }
+            let all: Vec<_> = CALL_FIELDS.into_iter().chain(fields.iter().copied()).collect();
+            let x = web.post(&all, &body);
+            if !decides_at_once {
+                assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
+                web.server.grant(web.now, x, later.clone());
+                web.send_body(x, &body);
+            }
+            let Some(error) = error else {
+                let call = web.expect_call();
+                assert_eq!(call.authorization().map(|party| party.principal()), Some("alice"));
+                continue;
+            };
+            let reply = web.response(x);
+            let challenge = reply.field("www-authenticate").unwrap_or_default();
+            let expected = format!("error=\"invalid_token\", error_description=\"{error}\"");
+            assert!(reply.status == 401 && challenge.contains(&expected), "{challenge}");
+            assert!(web.poll_event().is_none());
+        }
+    }
+    // A server without DPoP accepts no bound token either.
+    let mut web = harness(protected_config());
+    web.server.set_validator(move |_| Some(Ok(Arc::new(bound()))));
+    let x = web.post(&CALL_FIELDS.into_iter().chain([bearer]).collect::<Vec<_>>(), &body);
+    assert_eq!(web.response(x).status, 401);
+}
+
+#[test]
+fn next_nonce_comes_with_every_kind_of_response() {
+    let mut web = harness(Config::new().protected(protected().dpop(Dpop::Required)));
+    web.server.set_validator(|request| {
+        let key = ProvenKey::new("thumb").with_next_nonce(request.token.reveal());
+        Some(Ok(Arc::new(identity("alice").proven_key(key))))
+    });
+    let fields: Vec<_> =
+        CALL_FIELDS.into_iter().chain([("Authorization", "DPoP n-1"), ("DPoP", "p.q.r")]).collect();
+    let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!((web.response(x).status, web.response(x).field("dpop-nonce")), (200, Some("n-1")));
+    for (body, status) in [("not JSON", 400), ("", 400)] {
+        let x = web.post(&fields, body);
+        assert_eq!((web.response(x).status, web.response(x).field("dpop-nonce")), (status, Some("n-1")));
+    }
+    while web.poll_event().is_some() {}
+    // What is no nonce is not sent.
+    web.server.set_validator(|_| {
+        let key = ProvenKey::new("thumb").with_next_nonce("n\r\nX: y");
+        Some(Ok(Arc::new(identity("alice").proven_key(key))))
+    });
+    let x = web.post(&fields, &modern_request(2, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!((web.response(x).status, web.response(x).field("dpop-nonce")), (200, None));
 }
 
 #[test]

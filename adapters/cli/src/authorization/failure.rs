@@ -52,7 +52,12 @@ fn hint(error: &auth::Error, url: &str) -> String {
         _ if error.is_unreachable() => "is the authorization server running? Try again later".to_owned(),
         (_, ErrorKind::TimedOut) => format!("{login} tries again; --login-wait gives the user more time"),
         _ if error.is_timeout() => format!("{login} tries again"),
-        (Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
+        // A token that was issued just now and is refused will not be accepted the next time.
+        (Step::Challenge, _) if error.rule() == "AUTH-057" => format!(
+            "the log of the server may tell why; a server that takes no tokens bound to a key needs \
+             `mcp-probe login --dpop never {url}`"
+        ),
+        (Step::Challenge | Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
             "`mcp-probe check {url}` tells what is wrong at the server; --legacy-auth is for servers of 2025-03-26, and \
              --bearer sends a token from elsewhere"
         ),

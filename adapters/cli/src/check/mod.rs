@@ -3,7 +3,9 @@
 //! Tools are never called, because they may have effects.
 
 mod answer;
+mod authorization_server;
 mod conversation;
+mod document;
 mod entries;
 mod exchange;
 mod handshake;
@@ -32,7 +34,7 @@ use mcp_std::process::ShutdownStage;
 
 use crate::args;
 use crate::authorization;
-use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
+use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -76,6 +78,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
         findings.print(&supported, Paint::for_stdout())?;
     }
     let counts = findings.counts();
+    if supported.is_empty() && counts.errors == 0 {
+        let why = "authorization is needed: the challenges and the metadata of the server alone were checked";
+        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(BEARER_HINT));
+    }
     match (counts.errors, counts.warnings) {
         (0, 0) => Ok(()),
         (0, n) if args.strict => Err(CommandFailure::new(Exit::Failed, format!("warnings were found: {n}"))),
@@ -188,7 +194,8 @@ fn check_revisions(
     } else {
         unsupported.absorb(modern_report);
     }
-    if supported.is_empty() {
+    // The errors of a server that wants another token tell nothing about its conversations.
+    if supported.is_empty() && !protection::is_unauthorized(setup) {
         report.add(rules::NOT_A_SERVER, "the server", failures.join("; "));
         report.absorb(unsupported);
     }

@@ -1,39 +1,36 @@
-//! Checks of a server that requires access tokens: its challenge, and the document that describes it.
+//! Checks of a server that requires access tokens: its challenges, and the document that describes it.
 
 use core::time::Duration;
 use std::time::Instant;
 
 use mcp_proto::AuthChallenge;
-use mcp_proto::auth::{Fetch, FetchPolicy};
+use mcp_proto::auth::resource_metadata_locations;
 use mcp_proto::head::Fields;
 use mcp_proto::http::client::{Url, parse_challenges};
-use mcp_proto::http::fields::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
-use mcp_std::auth::{Fetcher as _, HttpFetcher};
+use mcp_proto::http::fields::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use serde_json::Value;
 
+use super::authorization_server::{self, is_safe};
 use super::conversation::CheckSetup;
-use super::exchange::{self, HttpResponseHead};
+use super::document::{DocumentError, fetch_first, fetch_named};
+use super::exchange::{self, HttpResponseHead, HttpTarget};
 use super::http_peer::{EVENT_STREAM, JSON};
 use super::peer::ServerTarget;
 use super::report::{CheckReport, clip};
 use super::rules;
 
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 const OFFLINE_ACCESS: &str = "offline_access";
-/// Size of the largest document, in bytes.
-const MAX_DOCUMENT: usize = 64 << 10;
+/// A token that no server has issued.
+const INVALID_TOKEN: &str = "Bearer mcp-probe-checks-that-this-token-is-refused";
 
-/// Checks how a server answers a request without a token. No effect if it requires none.
+/// Checks how a server answers requests without a valid token. No effect if it requires none.
 pub(super) fn check_challenge(setup: &CheckSetup, report: &CheckReport) {
     let ServerTarget::Http(server) = &setup.server else { return };
-    let mut fields = Fields::new();
-    fields.push(CONTENT_TYPE, JSON.as_bytes());
-    fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
-    let until = Instant::now() + setup.connect_timeout;
-    let reply = exchange::perform(&server.without_credentials(), "POST", fields, Some(PING), until);
+    let bare = server.without_credentials();
+    let reply = send(&bare, "POST", None, setup.connect_timeout);
     // Other checks report a server that does not answer.
-    let Some(head) = reply.ok().map(|reply| reply.head).filter(|head| head.status == 401) else { return };
+    let Some(head) = reply.ok().filter(|head| head.status == 401) else { return };
     let challenge = bearer_challenge(&head);
     let location = "a request without a token";
     match &challenge {
@@ -46,17 +43,92 @@ pub(super) fn check_challenge(setup: &CheckSetup, report: &CheckReport) {
             Some(_) => {}
         },
     }
+    for method in ["GET", "DELETE"] {
+        check_method(report, method, send(&bare, method, None, setup.connect_timeout));
+    }
+    check_invalid_token(report, send(&bare, "POST", Some(INVALID_TOKEN), setup.connect_timeout));
     let named = challenge.as_ref().and_then(|challenge| challenge.param("resource_metadata"));
-    let found = match named {
-        Some(url) => {
-            fetch(url, server.url(), setup.timeout).map_err(|why| format!("`resource_metadata`: {why}"))
-        }
-        None => find_document(server.url(), setup.timeout),
-    };
+    let found = find_document(named, server.url(), setup.timeout);
     match found {
-        Ok(document) => check_document(report, server.url(), &document),
+        Ok(document) => check_document(report, server.url(), &document, setup.timeout),
         Err(why) => report.add(rules::RESOURCE_METADATA, location, why),
     }
+}
+
+/// Sends a request of its own and returns the head of the response.
+fn send(
+    server: &HttpTarget,
+    method: &str,
+    authorization: Option<&str>,
+    timeout: Duration,
+) -> Result<HttpResponseHead, String> {
+    let mut fields = Fields::new();
+    let body = match method {
+        "POST" => {
+            fields.push(CONTENT_TYPE, JSON.as_bytes());
+            fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
+            Some(PING)
+        }
+        _ => {
+            fields.push(ACCEPT, EVENT_STREAM.as_bytes());
+            None
+        }
+    };
+    if let Some(authorization) = authorization {
+        fields.push(AUTHORIZATION, authorization.as_bytes());
+    }
+    exchange::perform(server, method, fields, body, Instant::now() + timeout).map(|reply| reply.head)
+}
+
+/// Checks the response to a request with another method than POST, without a token.
+fn check_method(report: &CheckReport, method: &str, reply: Result<HttpResponseHead, String>) {
+    let location = format!("a {method} without a token");
+    match reply {
+        // A server without that method need not look at a token.
+        Ok(head) if head.status == 405 => {}
+        Ok(head) if head.status == 401 => {
+            if bearer_challenge(&head).is_none() {
+                report.add(rules::CHALLENGE, &location, describe_challenges(&head));
+            }
+        }
+        Ok(head) if head.is_success() => {
+            report.add(rules::UNPROTECTED, &location, format!("the response has {}", head.summary()));
+        }
+        Ok(head) => {
+            report.add(rules::CHALLENGE_METHODS, &location, format!("the response has {}", head.summary()));
+        }
+        Err(why) => report.add(rules::CHALLENGE_METHODS, &location, why),
+    }
+}
+
+/// Checks the response to a request with a token that nobody has issued.
+fn check_invalid_token(report: &CheckReport, reply: Result<HttpResponseHead, String>) {
+    let location = "a request with an invalid token";
+    let head = match reply {
+        Ok(head) => head,
+        Err(why) => return report.add(rules::INVALID_TOKEN, location, why),
+    };
+    if head.is_success() {
+        return report.add(rules::UNPROTECTED, location, format!("the response has {}", head.summary()));
+    }
+    match bearer_challenge(&head).filter(|_| head.status == 401) {
+        None if head.status == 401 => report.add(rules::INVALID_TOKEN, location, describe_challenges(&head)),
+        None => report.add(rules::INVALID_TOKEN, location, format!("the response has {}", head.summary())),
+        Some(challenge) if challenge.param("error") == Some("invalid_token") => {}
+        Some(challenge) => {
+            let what = match challenge.param("error") {
+                Some(error) => format!("the challenge has the error {:?}", clip(error, 80)),
+                None => "the challenge has no `error`".into(),
+            };
+            report.add(rules::INVALID_TOKEN_ERROR, location, what);
+        }
+    }
+}
+
+/// Returns whether the server refuses requests with the credentials that the check has, if any.
+pub(super) fn is_unauthorized(setup: &CheckSetup) -> bool {
+    let ServerTarget::Http(server) = &setup.server else { return false };
+    send(server, "POST", None, setup.connect_timeout).is_ok_and(|head| head.status == 401)
 }
 
 /// Returns the challenge that is about access tokens.
@@ -75,37 +147,19 @@ fn describe_challenges(head: &HttpResponseHead) -> String {
     }
 }
 
-/// Fetches the document from its well-known locations (AUTH-023).
-fn find_document(server: &Url, timeout: Duration) -> Result<Value, String> {
-    let path = server.target().split('?').next().unwrap_or_default();
-    let mut failures = Vec::new();
-    for target in [format!("{WELL_KNOWN}{path}"), WELL_KNOWN.to_owned()] {
-        match fetch(&format!("{}{target}", server.origin()), server, timeout) {
-            Ok(document) => return Ok(document),
-            Err(why) => failures.push(why),
+/// Fetches the document from where the challenge says, or else from its well-known locations (AUTH-023).
+fn find_document(named: Option<&str>, server: &Url, timeout: Duration) -> Result<Value, String> {
+    match named {
+        Some(url) => fetch_named(url, server, timeout).map_err(|why| format!("`resource_metadata`: {why}")),
+        None => {
+            let why = |error: DocumentError| format!("the challenge has no `resource_metadata`; {error}");
+            fetch_first(&resource_metadata_locations(server), server, timeout).map_err(why)
         }
-    }
-    Err(format!("the challenge has no `resource_metadata`; {}", failures.join("; ")))
-}
-
-/// Fetches a JSON object that the server at `server` refers to.
-fn fetch(url: &str, server: &Url, timeout: Duration) -> Result<Value, String> {
-    let shown = Url::redacted(url);
-    let target = Url::parse(url).map_err(|error| format!("{shown}: {error}"))?;
-    let policy = FetchPolicy::new(timeout, MAX_DOCUMENT).reachable_from(server.origin().clone());
-    let response =
-        HttpFetcher::new().fetch(&Fetch::get(target, policy)).map_err(|error| format!("{shown}: {error}"))?;
-    if response.status != 200 {
-        return Err(format!("{shown} has the status {}", response.status));
-    }
-    match serde_json::from_slice(&response.body) {
-        Ok(document @ Value::Object(_)) => Ok(document),
-        _ => Err(format!("{shown} is not a JSON object")),
     }
 }
 
 /// Checks the members of the document (RFC 9728, 2).
-fn check_document(report: &CheckReport, server: &Url, document: &Value) {
+fn check_document(report: &CheckReport, server: &Url, document: &Value, timeout: Duration) {
     let location = "the document of the resource";
     let resource = document["resource"].as_str();
     if !resource.is_some_and(|resource| covers(resource, server)) {
@@ -117,19 +171,19 @@ fn check_document(report: &CheckReport, server: &Url, document: &Value) {
     if issuers.is_empty() {
         report.add(rules::AUTHORIZATION_SERVERS, location, "`authorization_servers` is missing or empty");
     }
+    let mut usable = Vec::new();
     for issuer in issuers {
-        let url = issuer.as_str().and_then(|issuer| Url::parse(issuer).ok());
-        let is_safe = |url: &Url| {
-            url.origin().secure || matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1")
-        };
-        if !url.as_ref().is_some_and(is_safe) {
-            report.add(
+        let is_usable = |issuer: &&str| Url::parse(issuer).is_ok_and(|url| is_safe(&url));
+        match issuer.as_str().filter(is_usable) {
+            Some(issuer) => usable.push(issuer),
+            None => report.add(
                 rules::AUTHORIZATION_SERVERS,
                 location,
                 format!("it names {}", clip(&issuer.to_string(), 80)),
-            );
+            ),
         }
     }
+    authorization_server::check_all(report, server, &usable, timeout);
     let scopes = document["scopes_supported"].as_array().map_or(&[][..], |all| all);
     if names_offline_access(scopes.iter().filter_map(Value::as_str)) {
         report.add(rules::OFFLINE_ACCESS, location, "`scopes_supported` names it");

@@ -142,6 +142,33 @@ rules! {
     OFFLINE_ACCESS "offline-access" Warning ["AUTH-060"]
         "neither challenges nor the document name the scope `offline_access`"
         "leave it out: clients ask for it themselves"
+    UNPROTECTED "unprotected" Error ["AUTH-004" "AUTH-009"]
+        "a server that requires tokens serves no request without a valid one, whatever its method"
+        "validate the token before anything else"
+    CHALLENGE_METHODS "challenge-methods" Warning ["AUTH-004"]
+        "GET and DELETE without a token are challenged as POST is, or get 405"
+        "answer with 401 and the challenge: clients also learn there that a token is needed, or has expired"
+    INVALID_TOKEN "invalid-token" Error ["AUTH-004" "AUTH-009"]
+        "an invalid token gets 401, with a challenge for `Bearer` or `DPoP`"
+        "answer with 401 and the challenge, so that the client gets another token"
+    INVALID_TOKEN_ERROR "invalid-token-error" Warning ["AUTH-009"]
+        "the challenge about an invalid token says so"
+        "add `error=\"invalid_token\"` to the challenge"
+    SERVER_UNREACHABLE "server-unreachable" Warning ["AUTH-027"]
+        "named authorization servers can be reached, so that their metadata is checked"
+        "check again from where clients are, with the authorization server running"
+    SERVER_METADATA "server-metadata" Error ["AUTH-027"]
+        "named authorization servers publish their metadata at a well-known location of the issuer identifier"
+        "serve it as RFC 8414 or OpenID Connect Discovery defines, or correct `authorization_servers`"
+    SERVER_ISSUER "server-issuer" Error ["AUTH-030"]
+        "the `issuer` in the metadata of an authorization server is the named one, character by character"
+        "use one spelling in both: clients refuse the metadata otherwise, even for a slash at the end"
+    SERVER_ENDPOINTS "server-endpoints" Error ["AUTH-061"]
+        "an authorization server has a token endpoint, and its endpoints are https"
+        "publish https URLs"
+    SERVER_PKCE "server-pkce" Error ["AUTH-041" "AUTH-042"]
+        "an authorization server that grants codes advertises the PKCE method `S256`"
+        "list it in `code_challenge_methods_supported`: clients refuse the server otherwise"
     HTTP_UNANSWERED "http-unanswered" Error ["HTTP-021"]
         "each request is answered with a message in the response to it"
         "answer with a result or an error, even with an error status"

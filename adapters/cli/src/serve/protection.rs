@@ -10,6 +10,7 @@ use mcp_std::token::JwtValidator;
 use super::http;
 use crate::args;
 use crate::failure::CommandFailure;
+use crate::session;
 
 /// Adds the protection to the configuration, if there is one. Also returns the address to listen at.
 ///
@@ -28,6 +29,7 @@ pub(super) fn apply<'a>(
     let (audience, address) = match audience {
         Some(audience) => (audience.clone(), Cow::Borrowed(address)),
         None => {
+            check_is_reachable(address)?;
             let address = with_port(address)?;
             (format!("{}://{address}{}", http::url_scheme(&args.http), args.http.path), address)
         }
@@ -43,9 +45,24 @@ fn describe(audience: &str, issuer: &str, scopes: &[String]) -> Result<Protected
     scopes.iter().try_fold(protected, |protected, scope| protected.scope(scope))
 }
 
-/// Returns the validator of the tokens.
+/// Returns the validator of the tokens, which prints on stderr why it has no keys.
 pub(super) fn validator(protected: &Protected) -> JwtValidator {
-    JwtValidator::new(protected, HttpFetcher::new())
+    JwtValidator::new(protected, HttpFetcher::new()).on_failure(|failure| {
+        session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
+    })
+}
+
+/// Checks that the address to listen at is one by which clients reach the server: it becomes a part of the URL that
+/// tokens are issued for.
+fn check_is_reachable(address: &str) -> Result<(), CommandFailure> {
+    let mut all = address.to_socket_addrs().into_iter().flatten();
+    if all.any(|one| one.ip().to_canonical().is_unspecified()) {
+        let why =
+            format!("--protect: clients reach no server at {address}, so no token can be issued for it");
+        let hint = "--audience URL says by which URL they reach this one";
+        return Err(CommandFailure::usage(why).with_hint(hint));
+    }
+    Ok(())
 }
 
 /// Returns the address with a port that is free now, if it leaves the choice to the system.

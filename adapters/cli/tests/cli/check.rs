@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::protection::RULES;
+use crate::check_protection::RULES;
 use crate::shell_server::{
     ShellServer, capabilities, complete, discovered, error_action, error_code_action, method_pattern,
     print_action, result_action, welcome,

@@ -15,11 +15,16 @@ pub(crate) struct ServingProcess {
     child: Child,
     pub(crate) url: String,
     sse: Option<String>,
+    stderr: Option<thread::JoinHandle<String>>,
 }
 
 impl ServingProcess {
     pub(crate) fn new(args: &[&str]) -> Self {
-        Self::spawn(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
+        Self::listening_at("127.0.0.1:0", args)
+    }
+
+    pub(crate) fn listening_at(address: &str, args: &[&str]) -> Self {
+        Self::spawn(Command::new(PROBE).args(["serve", "--http", address]).args(args), args)
     }
 
     /// Starts `mcp-probe bridge --http 127.0.0.1:0 ARGS`.
@@ -45,8 +50,17 @@ impl ServingProcess {
         let url = next();
         let sse = args.contains(&"--sse").then(next);
         // Drained, so that the process never blocks on stderr.
-        thread::spawn(move || lines.read_to_string(&mut String::new()));
-        Self { child, url, sse }
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            lines.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
+        });
+        Self { child, url, sse, stderr: Some(stderr) }
+    }
+
+    /// Ends the process and returns what it wrote to stderr after the lines about its addresses.
+    pub(crate) fn stop(mut self) -> String {
+        self.child.kill().expect("it runs");
+        self.stderr.take().expect("not taken yet").join().expect("no panic")
     }
 
     /// Returns the CPU time of the process in ticks of 10 ms, where the system provides it.

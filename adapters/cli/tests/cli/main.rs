@@ -12,6 +12,8 @@ mod bridge;
 #[cfg(unix)]
 mod check;
 mod check_http;
+#[cfg(unix)]
+mod check_protection;
 mod config_file;
 mod demo;
 #[cfg(unix)]

@@ -44,31 +44,11 @@ pub fn schema(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::String;
-    use alloc::vec::Vec;
-
     use super::schema;
+    use crate::fuzz_tests;
 
     #[test]
     fn schema_target_accepts_seeds_and_noise() {
-        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/schema");
-        if !seeds.join("../../Cargo.toml").exists() {
-            std::eprintln!("NOT CHECKED: seeds of the fuzz target schema, which are in the repository only");
-            return;
-        }
-        for file in std::fs::read_dir(seeds).expect("seeds of the target") {
-            let seed = std::fs::read(file.expect("a file").path()).expect("its content");
-            schema(&seed);
-            // Each text with one byte left out, and with one doubled.
-            for at in 0..seed.len() {
-                let shorter: Vec<u8> = [&seed[..at], &seed[at + 1..]].concat();
-                let longer: Vec<u8> = [&seed[..=at], &seed[at..]].concat();
-                schema(&shorter);
-                schema(&longer);
-            }
-            let reversed: String =
-                String::from_utf8_lossy(&seed).lines().rev().collect::<Vec<_>>().join("\n");
-            schema(reversed.as_bytes());
-        }
+        fuzz_tests::for_each_variant("schema", schema);
     }
 }

@@ -19,9 +19,10 @@ use mcp_proto::server::Identity;
 use serde_json::Value;
 
 use super::TokenValidator;
-use super::dpop::DpopVerifier;
-use super::jose::{MAX_TOKEN, numeric_date, object, sha256};
-use super::jwt::{Claims, confidential_url, has_audience, principal, scopes, thumbprint, unix_time};
+use super::failure::read_object;
+use super::jose::{MAX_TOKEN, numeric_date, sha256};
+use super::jwt::{Claims, confidential_url, principal, scopes, thumbprint};
+use super::settings::{Settings, setters};
 use crate::auth::Fetcher;
 
 /// Size of the largest answer, in bytes.
@@ -35,21 +36,22 @@ const MAX_CACHED: usize = 10_000;
 ///
 /// An answer is kept for a minute at most ([`cache_for`](Self::cache_for)), and never longer than the token is valid: a
 /// revoked token is accepted for that long. At most 10,000 answers are kept. Only active tokens are: an unknown one is
-/// asked about each time.
+/// asked about each time. If the authorization server does not answer, requests get 503, and
+/// [`on_failure`](Self::on_failure) tells why.
 ///
 /// The answer has to say that the token is active and is for this resource (`aud`; AUTH-010, SEC-007). The principal is
 /// `sub`, or `client_id` if there is none.
 pub struct IntrospectionValidator {
     endpoint: Url,
     issuers: Vec<String>,
-    audiences: Vec<String>,
     authorization: Secret,
     keep: u64,
     fetcher: Box<dyn Fetcher>,
-    dpop: DpopVerifier,
     cache: Mutex<BTreeMap<[u8; 32], CachedAnswer>>,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    settings: Settings,
 }
+
+setters!(IntrospectionValidator);
 
 /// What is known about an active token.
 #[derive(Clone)]
@@ -84,34 +86,18 @@ impl IntrospectionValidator {
         Ok(Self {
             endpoint,
             issuers: protected.issuers().map(Into::into).collect(),
-            audiences: Vec::from([protected.resource().into()]),
             authorization: Secret::new(format!("Basic {}", STANDARD.encode(credentials))),
             keep: 60,
             fetcher: Box::new(fetcher),
-            dpop: DpopVerifier::default(),
             cache: Mutex::default(),
-            clock: Arc::new(unix_time),
+            settings: Settings::new(protected),
         })
-    }
-
-    /// Accepts another audience in addition to the identifier of the resource; it must stand for this server alone.
-    #[must_use]
-    pub fn audience(mut self, audience: impl Into<String>) -> Self {
-        self.audiences.push(audience.into());
-        self
     }
 
     /// Sets for how long an answer is kept (default 60 s; seconds are rounded down; 0 keeps none).
     #[must_use]
     pub const fn cache_for(mut self, keep: Duration) -> Self {
         self.keep = keep.as_secs();
-        self
-    }
-
-    /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
         self
     }
 
@@ -125,12 +111,13 @@ impl IntrospectionValidator {
         let policy = FetchPolicy::new(TIMEOUT, MAX_ANSWER);
         let mut fetch = Fetch::post_form(self.endpoint.clone(), &form, policy);
         fetch.fields.push("Authorization", self.authorization.expose().as_bytes());
-        let response = self.fetcher.fetch(&fetch).map_err(|_| Denial::Unavailable)?;
-        if response.status != 200 || response.body.len() > MAX_ANSWER {
-            return Err(Denial::Unavailable);
+        match read_object(&self.endpoint, self.fetcher.fetch(&fetch), MAX_ANSWER) {
+            Ok(claims) => self.check_claims(&claims, now),
+            Err(failure) => {
+                self.settings.failures.report(&failure);
+                Err(Denial::Unavailable)
+            }
         }
-        let claims = object(&response.body).ok_or(Denial::Unavailable)?;
-        self.check_claims(&claims, now)
     }
 
     fn check_claims(&self, claims: &Claims, now: u64) -> Result<CachedAnswer, Denial> {
@@ -139,7 +126,7 @@ impl IntrospectionValidator {
             return Err(invalid("the token is not active"));
         }
         // AUTH-010, SEC-007
-        if !has_audience(claims, &self.audiences) {
+        if self.settings.find_audience(claims).is_none() {
             return Err(invalid("the token is for another server"));
         }
         if let Some(issuer) = claims.get("iss") {
@@ -191,8 +178,8 @@ impl IntrospectionValidator {
         answer: &CachedAnswer,
         now: u64,
     ) -> Result<Arc<Identity>, Denial> {
-        self.dpop.check(request, answer.thumbprint.as_deref(), now)?;
-        let identity = Identity::new(answer.principal.clone()).scopes(&answer.scopes);
+        let key = self.settings.dpop.verify_at(request, answer.thumbprint.as_deref(), now)?;
+        let identity = Identity::new(answer.principal.clone()).scopes(&answer.scopes).proven_key(key);
         Ok(Arc::new(match answer.expires {
             Some(at) => identity.valid_for(Duration::from_secs(at.saturating_sub(now))),
             None => identity,
@@ -205,14 +192,14 @@ impl TokenValidator for IntrospectionValidator {
         if let Some(decision) = self.validate_now(request) {
             return decision;
         }
-        let now = (self.clock)();
+        let now = self.settings.clock.now();
         let answer = self.ask(request, now)?;
         self.keep(sha256(request.token.reveal().as_bytes()), &answer, now);
         self.grant(request, &answer, now)
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        let (token, now) = (request.token.reveal(), (self.clock)());
+        let (token, now) = (request.token.reveal(), self.settings.clock.now());
         if token.len() > MAX_TOKEN {
             return Some(Err(Denial::InvalidToken("the token is too long".into())));
         }
@@ -238,7 +225,7 @@ impl fmt::Debug for IntrospectionValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntrospectionValidator")
             .field("endpoint", &self.endpoint)
-            .field("audiences", &self.audiences)
+            .field("audiences", &self.settings.all_audiences())
             .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,20 @@
 //! The keys of an authorization server: found through its metadata, cached and rotated.
 
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use jsonwebtoken::jwk::PublicKeyUse;
 use mcp_proto::auth::{Fetch, FetchPolicy};
 use mcp_proto::http::client::Url;
 use serde_json::{Map, Value};
 
-use super::jose::{Algorithm, PublicKey, object, public_jwk};
+use super::failure::{ServiceFailure, read_object};
+use super::jose::{Algorithm, PublicKey, public_jwk, sha256};
 use crate::auth::Fetcher;
 
 /// Size of the largest metadata document, in bytes.
@@ -27,8 +29,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const FRESH: u64 = 3_600;
 /// Seconds for which keys are used while the authorization server cannot be reached.
 const USABLE: u64 = 24 * 3_600;
-/// Seconds between two attempts, so that tokens with invented keys cause few requests.
-const MIN_INTERVAL: u64 = 30;
+/// Maximum number of attempts in [`INTERVAL`], so that tokens with invented keys cause few requests.
+const MAX_ATTEMPTS: usize = 4;
+/// Seconds in which there are at most [`MAX_ATTEMPTS`].
+const INTERVAL: u64 = 30;
+/// Seconds after a failure in which there is no other attempt.
+const FAILURE_PAUSE: u64 = 10;
+/// Seconds for which the id of a key is known to be missing.
+const MISSING_FOR: u64 = 30;
+/// Maximum number of ids that are known to be missing; the oldest is forgotten for another one.
+const MAX_MISSING: usize = 256;
 
 /// A key of an authorization server, with what it is for.
 #[derive(Debug)]
@@ -43,10 +53,12 @@ pub(super) type Candidates = Vec<PublicKey>;
 
 /// The outcome of a search for keys.
 pub(super) enum Lookup {
-    /// These keys are possible; none if the set is known and has no such key.
+    /// These keys are possible; none if the set is known to have no such key.
     Found(Candidates),
-    /// The keys have to be fetched first.
-    Fetch,
+    /// The keys have to be fetched first, unless there are others than those of this version by then.
+    Fetch(u64),
+    /// The keys are not known, and cannot be fetched at present.
+    Unavailable,
 }
 
 /// An authorization server.
@@ -64,10 +76,67 @@ pub(super) struct Issuer {
 struct Cache {
     keys_url: Option<Url>,
     keys: Arc<[IssuerKey]>,
+    /// Number of sets that were fetched.
+    version: u64,
     /// Unix time at which the keys were fetched.
     fetched_at: Option<u64>,
-    /// Unix time of the last attempt.
-    tried_at: Option<u64>,
+    /// Unix times of the last attempts; at most [`MAX_ATTEMPTS`].
+    attempts: VecDeque<u64>,
+    /// Unix time of the last attempt, if it failed.
+    failed_at: Option<u64>,
+    /// Digests of ids that the last set lacked when they were looked for, and when that was.
+    missing: VecDeque<([u8; 32], u64)>,
+}
+
+impl Cache {
+    fn is_usable(&self, now: u64) -> bool {
+        self.fetched_at.is_some_and(|at| now.abs_diff(at) <= USABLE)
+    }
+
+    fn is_fresh(&self, now: u64) -> bool {
+        self.fetched_at.is_some_and(|at| now.abs_diff(at) <= FRESH)
+    }
+
+    fn may_fetch(&self, now: u64) -> bool {
+        let is_recent = |at: &&u64| now.abs_diff(**at) < INTERVAL;
+        self.failed_at.is_none_or(|at| now.abs_diff(at) >= FAILURE_PAUSE)
+            && self.attempts.iter().filter(is_recent).count() < MAX_ATTEMPTS
+    }
+
+    fn begin_attempt(&mut self, now: u64) {
+        if self.attempts.len() >= MAX_ATTEMPTS {
+            self.attempts.pop_front();
+        }
+        self.attempts.push_back(now);
+    }
+
+    /// Returns the keys that a token may have been signed by.
+    fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Candidates {
+        let fits = |key: &&IssuerKey| {
+            (id.is_none() || key.id.as_deref() == id)
+                && key.algorithm.as_deref().is_none_or(|name| name == algorithm.name())
+        };
+        self.keys.iter().filter(fits).map(|key| key.key.clone()).collect()
+    }
+
+    fn is_missing(&self, id: Option<&str>, now: u64) -> bool {
+        let digest = key_digest(id);
+        self.missing.iter().any(|(known, at)| *known == digest && now.abs_diff(*at) < MISSING_FOR)
+    }
+
+    fn add_missing(&mut self, id: Option<&str>, now: u64) {
+        let digest = key_digest(id);
+        self.missing.retain(|(known, _)| *known != digest);
+        if self.missing.len() >= MAX_MISSING {
+            self.missing.pop_front();
+        }
+        self.missing.push_back((digest, now));
+    }
+}
+
+/// Returns a digest of the id of a key: ids of tokens may be long.
+fn key_digest(id: Option<&str>) -> [u8; 32] {
+    id.map_or([0; 32], |id| sha256(id.as_bytes()))
 }
 
 impl Issuer {
@@ -87,50 +156,101 @@ impl Issuer {
     /// Returns the keys for a token without a request.
     pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm, now: u64) -> Lookup {
         let cache = self.cache();
-        let Some(fetched_at) = cache.fetched_at.filter(|at| now.abs_diff(*at) <= USABLE) else {
-            return Lookup::Fetch;
-        };
-        let may_fetch = cache.tried_at.is_none_or(|at| now.abs_diff(at) >= MIN_INTERVAL);
-        let fits = |key: &&IssuerKey| {
-            (id.is_none() || key.id.as_deref() == id)
-                && key.algorithm.as_deref().is_none_or(|name| name == algorithm.name())
-        };
-        let found: Candidates = cache.keys.iter().filter(fits).map(|key| key.key.clone()).collect();
-        let is_fresh = now.abs_diff(fetched_at) <= FRESH;
-        if may_fetch && (found.is_empty() || !is_fresh) { Lookup::Fetch } else { Lookup::Found(found) }
+        let is_usable = cache.is_usable(now);
+        let found = if is_usable { cache.candidates(id, algorithm) } else { Candidates::new() };
+        if found.is_empty() {
+            return match () {
+                () if is_usable && cache.is_missing(id, now) => Lookup::Found(found),
+                () if cache.may_fetch(now) || self.is_fetching() => Lookup::Fetch(cache.version),
+                // The key may be a new one, so this token is neither good nor bad.
+                () => Lookup::Unavailable,
+            };
+        }
+        if cache.is_fresh(now) || !cache.may_fetch(now) {
+            Lookup::Found(found)
+        } else {
+            Lookup::Fetch(cache.version)
+        }
     }
 
-    /// Fetches the keys, unless that was done a moment ago. Returns whether there are any to use.
-    pub(super) fn refresh(&self, fetcher: &dyn Fetcher, now: u64) -> bool {
+    fn is_fetching(&self) -> bool {
+        matches!(self.fetching.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Fetches the keys for a token, unless there are others than those of `version` meanwhile.
+    ///
+    /// Returns why there are no others, if there are none.
+    pub(super) fn refresh(
+        &self,
+        fetcher: &dyn Fetcher,
+        (id, algorithm): (Option<&str>, Algorithm),
+        version: u64,
+        now: u64,
+    ) -> Vec<ServiceFailure> {
         let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
-        {
+        let mut failures = Vec::new();
+        let is_needed = {
             let mut cache = self.cache();
-            let is_early = cache.tried_at.is_some_and(|at| now.abs_diff(at) < MIN_INTERVAL);
-            if is_early {
-                return cache.fetched_at.is_some_and(|at| now.abs_diff(at) <= USABLE);
+            let is_needed = cache.version == version && cache.may_fetch(now);
+            if is_needed {
+                cache.begin_attempt(now);
             }
-            cache.tried_at = Some(now);
-        }
-        let known = self.configured.clone().or_else(|| self.cache().keys_url.clone());
-        let fetch_from = |url: Option<Url>| {
-            let keys = url.as_ref().and_then(|url| self.fetch_keys(fetcher, url));
-            (url, keys)
+            is_needed
         };
-        let (url, keys) = match fetch_from(known) {
-            // The keys may have moved.
-            (_, None) if self.configured.is_none() => fetch_from(self.discover(fetcher)),
-            fetched => fetched,
-        };
+        let fetched = if is_needed { self.fetch_set(fetcher, &mut failures) } else { None };
         let mut cache = self.cache();
-        if let (Some(keys), Some(url)) = (keys, url) {
+        if let Some((url, keys)) = fetched {
             (cache.keys, cache.keys_url, cache.fetched_at) = (keys.into(), Some(url), Some(now));
+            cache.version += 1;
+            cache.failed_at = None;
+            failures.clear();
+        } else if is_needed {
+            cache.failed_at = Some(now);
         }
-        cache.fetched_at.is_some_and(|at| now.abs_diff(at) <= USABLE)
+        if cache.version != version && cache.candidates(id, algorithm).is_empty() {
+            cache.add_missing(id, now);
+        }
+        failures
+    }
+
+    /// Fetches the set of keys from where it was, or else from where the metadata says that it is.
+    fn fetch_set(
+        &self,
+        fetcher: &dyn Fetcher,
+        failures: &mut Vec<ServiceFailure>,
+    ) -> Option<(Url, Vec<IssuerKey>)> {
+        let mut fetch_from = |url: Url| match self.fetch_keys(fetcher, &url) {
+            Ok(keys) => Some((url, keys)),
+            Err(failure) => {
+                failures.push(failure);
+                None
+            }
+        };
+        let known = self.configured.clone().or_else(|| self.cache().keys_url.clone());
+        if let Some(found) = known.and_then(&mut fetch_from) {
+            return Some(found);
+        }
+        if self.configured.is_some() {
+            return None;
+        }
+        // The keys may have moved.
+        match self.discover(fetcher) {
+            Ok(url) => fetch_from(url),
+            Err(more) => {
+                failures.extend(more);
+                None
+            }
+        }
     }
 
     /// Finds the URL of the keys in the metadata of the authorization server (AUTH-028, AUTH-029, AUTH-030).
-    fn discover(&self, fetcher: &dyn Fetcher) -> Option<Url> {
-        let issuer = Url::parse(&self.identifier).ok()?;
+    ///
+    /// # Errors
+    ///
+    /// Why no location has a document with a usable URL.
+    fn discover(&self, fetcher: &dyn Fetcher) -> Result<Url, Vec<ServiceFailure>> {
+        let mut failures = Vec::new();
+        let Ok(issuer) = Url::parse(&self.identifier) else { return Err(failures) };
         let path = issuer.target().trim_end_matches('/');
         let inserted = |name: &str| format!("/.well-known/{name}{path}");
         let mut targets =
@@ -138,28 +258,52 @@ impl Issuer {
         if !path.is_empty() {
             targets.push(format!("{path}/.well-known/openid-configuration"));
         }
-        let document = targets.iter().find_map(|target| {
-            let url = issuer.resolve(target).ok()?;
-            let document = fetch_object(fetcher, url, FetchPolicy::new(TIMEOUT, MAX_METADATA))?;
-            // A document of another issuer is not used (AUTH-030).
-            let is_own = document.get("issuer").and_then(Value::as_str) == Some(&*self.identifier);
-            is_own.then_some(document)
-        })?;
-        let url = Url::parse(document.get("jwks_uri")?.as_str()?).ok()?;
-        // Keys over a connection that anyone can change are no keys.
-        let is_safe = url.origin().secure || url.origin() == issuer.origin();
-        is_safe.then_some(url)
+        for target in targets {
+            let Ok(url) = issuer.resolve(&target) else { continue };
+            match self.read_metadata(fetcher, &issuer, &url) {
+                Ok(Some(keys_url)) => return Ok(keys_url),
+                Ok(None) => {
+                    failures
+                        .push(ServiceFailure::content(&url, "`jwks_uri` is not a URL that can be trusted"));
+                    return Err(failures);
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(failures)
     }
 
-    fn fetch_keys(&self, fetcher: &dyn Fetcher, url: &Url) -> Option<Vec<IssuerKey>> {
+    /// Reads the URL of the keys from a document; `None` if it has none that can be used.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no document of this issuer.
+    fn read_metadata(
+        &self,
+        fetcher: &dyn Fetcher,
+        issuer: &Url,
+        url: &Url,
+    ) -> Result<Option<Url>, ServiceFailure> {
+        let document = fetch_object(fetcher, url, FetchPolicy::new(TIMEOUT, MAX_METADATA))?;
+        // A document of another issuer is not used (AUTH-030).
+        if document.get("issuer").and_then(Value::as_str) != Some(&*self.identifier) {
+            return Err(ServiceFailure::content(url, "the document is of another issuer"));
+        }
+        let keys_url = document.get("jwks_uri").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
+        // Keys over a connection that anyone can change are no keys.
+        Ok(keys_url.filter(|url| url.origin().secure || url.origin() == issuer.origin()))
+    }
+
+    fn fetch_keys(&self, fetcher: &dyn Fetcher, url: &Url) -> Result<Vec<IssuerKey>, ServiceFailure> {
         let mut policy = FetchPolicy::new(TIMEOUT, MAX_KEY_SET);
         // The URL of the application may be anywhere.
         if let (Ok(issuer), None) = (Url::parse(&self.identifier), &self.configured) {
             policy = policy.reachable_from(issuer.origin().clone()); // SEC-011
         }
-        let set = fetch_object(fetcher, url.clone(), policy)?;
-        let keys = set.get("keys")?.as_array()?;
-        Some(keys.iter().filter_map(Value::as_object).filter_map(issuer_key).take(MAX_KEYS).collect())
+        let set = fetch_object(fetcher, url, policy)?;
+        let keys = set.get("keys").and_then(Value::as_array);
+        let keys = keys.ok_or_else(|| ServiceFailure::content(url, "the answer is not a set of keys"))?;
+        Ok(keys.iter().filter_map(Value::as_object).filter_map(issuer_key).take(MAX_KEYS).collect())
     }
 }
 
@@ -174,17 +318,12 @@ fn issuer_key(jwk: &Map<String, Value>) -> Option<IssuerKey> {
     Some(IssuerKey { id: jwk.common.key_id, algorithm, key })
 }
 
-/// Fetches a JSON object. `None` if there is no such answer; redirects are none.
-pub(super) fn fetch_object(
+/// Fetches a JSON object.
+fn fetch_object(
     fetcher: &dyn Fetcher,
-    url: Url,
+    url: &Url,
     policy: FetchPolicy,
-) -> Option<Map<String, Value>> {
+) -> Result<Map<String, Value>, ServiceFailure> {
     let limit = policy.max_body;
-    let response = fetcher.fetch(&Fetch::get(url, policy)).ok()?;
-    // The fetcher of an application may have missed the limit.
-    if response.status != 200 || response.body.len() > limit {
-        return None;
-    }
-    object(&response.body)
+    read_object(url, fetcher.fetch(&Fetch::get(url.clone(), policy)), limit)
 }

@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_proto::http::client::{Url, UrlError};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
@@ -15,9 +14,9 @@ use mcp_proto::server::Identity;
 use serde_json::{Map, Value};
 
 use super::TokenValidator;
-use super::dpop::DpopVerifier;
 use super::issuer::{Issuer, Lookup};
 use super::jose::{Algorithm, Jws, numeric_date};
+use super::settings::{Audience, Settings, setters};
 use crate::auth::Fetcher;
 
 /// The claims of a token.
@@ -26,12 +25,20 @@ pub(super) type Claims = Map<String, Value>;
 /// A validator of access tokens that are JWTs (RFC 9068).
 ///
 /// The keys come from the metadata of the authorization servers of a [`Protected`] resource. They are fetched with the
-/// first token, again after an hour, and for a token with an unknown key, at most every 30 seconds. While the
-/// authorization server cannot be reached, known keys are used for a day; without keys requests get 503.
+/// first token, again after an hour, and for a token with an unknown key, at most four times in 30 seconds, and not for 10
+/// seconds after a failure. Beyond that, a token with an unknown key gets 503 with `Retry-After`, because the key may be a
+/// new one; it gets 401 if the keys were fetched for it less than 30 seconds ago. While the authorization server cannot
+/// be reached, known keys are used for a day, and [`on_failure`](Self::on_failure) tells why.
 ///
 /// A token has to have a signature by an allowed algorithm, the issuer (`iss`), this resource as audience (`aud`;
 /// AUTH-010, SEC-007) and an expiration (`exp`). `nbf`, `typ` and the binding to a key (`cnf.jkt`) are checked where they
 /// are there. Times may differ by 60 seconds.
+///
+/// The type (`typ`) may be `at+jwt`, and also `JWT` or none, because many authorization servers do not issue `at+jwt`;
+/// [`require_type`](Self::require_type) accepts that alone, as RFC 9068 asks. What must not be taken for an access token
+/// is an ID token, which the same keys sign. Its audience is never the identifier of a resource, but it may be a name that
+/// [`audience`](Self::audience) adds. A token for such an audience without the type `at+jwt` therefore has to have
+/// `scope`, `scp`, `roles` or `client_id`, which ID tokens do not have (RFC 8725, 3.12).
 ///
 /// The principal is `sub`, or `client_id` if there is none; of several issuers, with that of the token before it
 /// (`https://login.example.com alice`). The scopes are those of `scope` or `scp`.
@@ -52,39 +59,26 @@ pub(super) type Claims = Map<String, Value>;
 /// ```
 pub struct JwtValidator {
     issuers: Vec<Issuer>,
-    audiences: Vec<String>,
     algorithms: Vec<Algorithm>,
     skew: u64,
     requires_type: bool,
     fetcher: Box<dyn Fetcher>,
-    dpop: DpopVerifier,
-    /// Returns the Unix time in seconds.
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    settings: Settings,
 }
+
+setters!(JwtValidator);
 
 impl JwtValidator {
     /// Creates a validator of the tokens for a resource.
     pub fn new(protected: &Protected, fetcher: impl Fetcher + 'static) -> Self {
         Self {
             issuers: protected.issuers().map(|issuer| Issuer::new(issuer, None)).collect(),
-            audiences: Vec::from([protected.resource().into()]),
             algorithms: Algorithm::ALL.to_vec(),
             skew: 60,
             requires_type: false,
             fetcher: Box::new(fetcher),
-            dpop: DpopVerifier::default(),
-            clock: Arc::new(unix_time),
+            settings: Settings::new(protected),
         }
-    }
-
-    /// Accepts another audience in addition to the identifier of the resource.
-    ///
-    /// It must stand for this server alone, for example a name that an authorization server without resource indicators
-    /// has given to it.
-    #[must_use]
-    pub fn audience(mut self, audience: impl Into<String>) -> Self {
-        self.audiences.push(audience.into());
-        self
     }
 
     /// Sets the algorithms that are allowed (default: RSA, RSA-PSS, ECDSA and Ed25519).
@@ -101,7 +95,8 @@ impl JwtValidator {
         self
     }
 
-    /// Accepts only tokens of the type `at+jwt` (RFC 9068, 4). By default `JWT` and none are accepted, too.
+    /// Accepts only tokens of the type `at+jwt` (RFC 9068, 4). By default `JWT` and none are accepted, too, as the
+    /// [type](Self) says.
     #[must_use]
     pub const fn require_type(mut self) -> Self {
         self.requires_type = true;
@@ -122,15 +117,12 @@ impl JwtValidator {
         Ok(self)
     }
 
-    /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
-
-    /// Decides about a token, or returns the issuer whose keys have to be fetched first.
-    fn decide(&self, request: &TokenRequest, now: u64) -> Result<Result<Arc<Identity>, Denial>, &Issuer> {
+    /// Decides about a token, or returns whose keys have to be fetched first.
+    fn decide(
+        &self,
+        request: &TokenRequest,
+        now: u64,
+    ) -> Result<Result<Arc<Identity>, Denial>, MissingKey<'_>> {
         let invalid = |why: &'static str| Ok(Err(Denial::InvalidToken(why.into())));
         let Some(jws) = Jws::parse(request.token.reveal()) else {
             return invalid("the token is not a JWT with an accepted signature");
@@ -143,34 +135,38 @@ impl JwtValidator {
         else {
             return invalid("the token has another issuer");
         };
-        let Lookup::Found(keys) = issuer.find(jws.key_id(), jws.algorithm, now) else {
-            return Err(issuer);
+        let keys = match issuer.find(jws.key_id(), jws.algorithm, now) {
+            Lookup::Found(keys) => keys,
+            Lookup::Unavailable => return Ok(Err(Denial::Unavailable)),
+            Lookup::Fetch(version) => {
+                let (id, algorithm) = (jws.key_id().map(Into::into), jws.algorithm);
+                return Err(MissingKey { issuer, id, algorithm, version });
+            }
         };
         let Some(claims) = keys.iter().find_map(|key| jws.verify(key)) else {
             return invalid("the signature of the token does not fit");
         };
-        Ok(self.check_claims(request, issuer, &claims, now))
+        Ok(self.check_claims(request, issuer, (&claims, is_access_token_type(jws.kind())), now))
     }
 
     fn accepts_type(&self, kind: Option<&str>) -> bool {
-        match kind.map(|kind| kind.strip_prefix("application/").unwrap_or(kind)) {
-            Some(kind) if kind.eq_ignore_ascii_case("at+jwt") => true,
-            Some(kind) => !self.requires_type && kind.eq_ignore_ascii_case("jwt"),
-            None => !self.requires_type,
-        }
+        let is_plain = || kind.is_none_or(|kind| short_type(kind).eq_ignore_ascii_case("jwt"));
+        is_access_token_type(kind) || (!self.requires_type && is_plain())
     }
 
     fn check_claims(
         &self,
         request: &TokenRequest,
         issuer: &Issuer,
-        claims: &Claims,
+        (claims, is_typed): (&Claims, bool),
         now: u64,
     ) -> Result<Arc<Identity>, Denial> {
         let invalid = |why: &'static str| Denial::InvalidToken(why.into());
         // AUTH-010, SEC-007
-        if !has_audience(claims, &self.audiences) {
-            return Err(invalid("the token is for another server"));
+        let audience = self.settings.find_audience(claims);
+        let audience = audience.ok_or_else(|| invalid("the token is for another server"))?;
+        if audience == Audience::Other && !is_typed && !is_like_an_access_token(claims) {
+            return Err(invalid("the token does not say that it is an access token"));
         }
         let expires =
             claims.get("exp").and_then(numeric_date).ok_or_else(|| invalid("the token never expires"))?;
@@ -183,14 +179,23 @@ impl JwtValidator {
             }
         }
         let subject = principal(claims)?;
-        self.dpop.check(request, thumbprint(claims)?, now)?;
+        let key = self.settings.dpop.verify_at(request, thumbprint(claims)?, now)?;
         let principal = match &*self.issuers {
             [_] => subject,
             _ => format!("{} {subject}", issuer.identifier()),
         };
-        let identity = Identity::new(principal).scopes(&scopes(claims));
+        let identity = Identity::new(principal).scopes(&scopes(claims)).proven_key(key);
         Ok(Arc::new(identity.valid_for(Duration::from_secs(remaining))))
     }
+}
+
+/// A key that has to be fetched to decide about a token.
+struct MissingKey<'a> {
+    issuer: &'a Issuer,
+    id: Option<String>,
+    algorithm: Algorithm,
+    /// The version of the keys among which it is not.
+    version: u64,
 }
 
 impl Jws<'_> {
@@ -203,20 +208,18 @@ impl Jws<'_> {
 
 impl TokenValidator for JwtValidator {
     fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial> {
-        let now = (self.clock)();
-        let issuer = match self.decide(request, now) {
+        let now = self.settings.clock.now();
+        let MissingKey { issuer, id, algorithm, version } = match self.decide(request, now) {
             Ok(decision) => return decision,
-            Err(issuer) => issuer,
+            Err(missing) => missing,
         };
-        if !issuer.refresh(&*self.fetcher, now) {
-            return Err(Denial::Unavailable);
-        }
-        // The keys are there, and too new to be fetched again.
+        let failures = issuer.refresh(&*self.fetcher, (id.as_deref(), algorithm), version, now);
+        failures.iter().for_each(|failure| self.settings.failures.report(failure));
         self.decide(request, now).unwrap_or(Err(Denial::Unavailable))
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        self.decide(request, (self.clock)()).ok()
+        self.decide(request, self.settings.clock.now()).ok()
     }
 }
 
@@ -224,23 +227,8 @@ impl fmt::Debug for JwtValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JwtValidator")
             .field("issuers", &self.issuers.iter().map(Issuer::identifier).collect::<Vec<_>>())
-            .field("audiences", &self.audiences)
+            .field("audiences", &self.settings.all_audiences())
             .finish_non_exhaustive()
-    }
-}
-
-/// Returns the Unix time of the system in seconds.
-pub(super) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Returns whether one of these audiences is among those of a token.
-pub(super) fn has_audience(claims: &Claims, audiences: &[String]) -> bool {
-    let is_own = |value: &Value| value.as_str().is_some_and(|name| audiences.iter().any(|own| own == name));
-    match claims.get("aud") {
-        Some(Value::Array(all)) => all.iter().any(is_own),
-        Some(one) => is_own(one),
-        None => false,
     }
 }
 
@@ -253,6 +241,21 @@ pub(super) fn confidential_url(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text)?;
     let is_local = matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1");
     if url.origin().secure || is_local { Ok(url) } else { Err(UrlError::Scheme) }
+}
+
+/// Returns a media type of a header without the part that may be left out (RFC 7515, 4.1.9).
+fn short_type(kind: &str) -> &str {
+    kind.strip_prefix("application/").unwrap_or(kind)
+}
+
+/// Returns whether the type is that of access tokens (RFC 9068, 2.1).
+fn is_access_token_type(kind: Option<&str>) -> bool {
+    kind.is_some_and(|kind| short_type(kind).eq_ignore_ascii_case("at+jwt"))
+}
+
+/// Returns whether claims are those of an access token, and not of an ID token, which has none of these (RFC 8725, 3.12).
+fn is_like_an_access_token(claims: &Claims) -> bool {
+    ["scope", "scp", "client_id", "roles"].iter().any(|name| claims.contains_key(*name))
 }
 
 /// Returns the party for which the bearer of a token acts: its subject, or the client itself as `client ID`, which is not

@@ -6,13 +6,20 @@
 //! - a closure `Fn(&TokenRequest) -> Result<Identity, Denial>`, which runs on the loop of the server;
 //! - [`off_loop`] of such a closure, which may block;
 //! - with the feature `auth-server`: `JwtValidator` for tokens that are JWTs, and `IntrospectionValidator` for all
-//!   others.
+//!   others, and `DpopVerifier` for closures that accept tokens which are bound to a key.
 //!
 //! A validator has to check that the token was issued for this server (AUTH-010, SEC-007), and that it is still valid. A
 //! server does not pass the token of a client on to other services (AUTH-011).
 
 #[cfg(feature = "auth-server")]
+mod clock;
+#[cfg(feature = "auth-server")]
 mod dpop;
+#[cfg(feature = "auth-server")]
+mod failure;
+#[cfg(all(any(fuzzing, test), feature = "auth-server"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "auth-server")]
 mod introspection;
 #[cfg(feature = "auth-server")]
@@ -21,10 +28,16 @@ mod issuer;
 mod jose;
 #[cfg(feature = "auth-server")]
 mod jwt;
+#[cfg(feature = "auth-server")]
+mod settings;
 #[cfg(all(test, feature = "auth-server"))]
 mod tests;
 mod validator;
 
+#[cfg(feature = "auth-server")]
+pub use dpop::DpopVerifier;
+#[cfg(feature = "auth-server")]
+pub use failure::{ServiceFailure, ServiceFailureReason};
 #[cfg(feature = "auth-server")]
 pub use introspection::IntrospectionValidator;
 #[cfg(feature = "auth-server")]

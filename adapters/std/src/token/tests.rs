@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::sync::Mutex;
 
 use mcp_proto::auth::{Fetch, FetchFailure, FetchResponse, Secret};
@@ -19,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::jose::{encode, sha256};
-use super::{Algorithm, IntrospectionValidator, JwtValidator, TokenValidator};
+use super::{Algorithm, DpopVerifier, IntrospectionValidator, JwtValidator, TokenValidator};
 use crate::auth::Fetcher;
 
 const RESOURCE: &str = "https://tools.example.com/mcp";
@@ -295,6 +296,50 @@ fn claims_that_do_not_fit_are_refused() {
     assert_eq!((identity.principal(), identity.granted().as_str()), ("client job", "a b"));
 }
 
+// covers: AUTH-010, SEC-007
+#[test]
+fn id_token_for_a_name_of_the_server_is_no_access_token() {
+    let key = SigningKey::p256();
+    let validator = || jwt_validator(&Web::with_keys(&[key.jwk_with_id("k")])).0;
+    let sign = |kind: Option<&str>, claims: &Value| {
+        let mut header = json!({"alg": "ES256", "kid": "k"});
+        if let Some(kind) = kind {
+            header["typ"] = json!(kind);
+        }
+        key.sign(&header, claims)
+    };
+    // The client id of a server that is a client itself.
+    let id_token = json!({"iss": ISSUER, "aud": "tools", "sub": "alice", "exp": NOW + 600, "nonce": "n"});
+    for kind in [None, Some("JWT"), Some("application/jwt")] {
+        let token = sign(kind, &id_token);
+        assert!(why(validate(&validator(), &token)).contains("another server"), "{kind:?}");
+        let named = validator().audience("tools");
+        assert!(
+            why(validate(&named, &token)).contains("does not say that it is an access token"),
+            "{kind:?}"
+        );
+        for (name, value) in [
+            ("scope", json!("mail")),
+            ("scp", json!(["mail"])),
+            ("client_id", json!("c")),
+            ("roles", json!([])),
+        ] {
+            let mut claims = id_token.clone();
+            claims[name] = value;
+            assert!(validate(&named, &sign(kind, &claims)).is_ok(), "{kind:?} {name}");
+        }
+        let mut claims = id_token.clone();
+        claims["aud"] = json!(["tools", RESOURCE]);
+        assert!(validate(&named, &sign(kind, &claims)).is_ok(), "no ID token is for a resource");
+        assert!(
+            why(validate(&validator().require_type(), &sign(kind, &claims))).contains("type"),
+            "{kind:?}"
+        );
+    }
+    let typed = sign(Some("at+jwt"), &id_token);
+    assert!(validate(&validator().audience("tools"), &typed).is_ok());
+}
+
 // covers: AUTH-009
 #[test]
 fn forged_headers_are_refused() {
@@ -427,29 +472,116 @@ fn keys_are_rotated_with_few_requests() {
     let claims = claims_with("exp", json!(NOW + 1_000_000));
     assert!(validate(&validator, &old.token("old", &claims)).is_ok());
     assert_eq!(web.take_requests().len(), 2);
-    // Invented keys cause no request at first, and then one for many.
+    // An unknown key is looked for once in 30 s.
     for _ in 0..100 {
-        assert!(validate(&validator, &new.token("new", &claims)).is_err());
-    }
-    assert_eq!(web.take_requests().len(), 0);
-    web.answer(keys_url, 200, &json!({"keys": [old.jwk_with_id("old"), new.jwk_with_id("new")]}));
-    time.fetch_add(30, Ordering::SeqCst);
-    for _ in 0..100 {
-        assert!(validate(&validator, &new.token("new", &claims)).is_ok());
-        assert!(validate(&validator, &new.token("other", &claims)).is_err());
+        assert!(why(validate(&validator, &new.token("new", &claims))).contains("signature"));
     }
     assert_eq!(web.take_requests().len(), 1);
+    time.fetch_add(30, Ordering::SeqCst);
+    assert!(why(validate(&validator, &new.token("new", &claims))).contains("signature"));
+    assert_eq!(web.take_requests().len(), 1);
+    // Many invented keys cause few requests. What cannot be looked for is neither good nor bad.
+    let invented: Vec<_> =
+        (0..100).map(|n| validate(&validator, &new.token(&format!("invented {n}"), &claims))).collect();
+    assert_eq!(web.take_requests().len(), 3);
+    assert!(invented[..3].iter().all(|outcome| matches!(outcome, Err(Denial::InvalidToken(_)))));
+    assert!(invented[3..].iter().all(|outcome| *outcome == Err(Denial::Unavailable)));
+    web.answer(keys_url, 200, &json!({"keys": [old.jwk_with_id("old"), new.jwk_with_id("newer")]}));
+    let honest = new.token("newer", &claims);
+    assert_eq!(validate(&validator, &honest), Err(Denial::Unavailable));
+    assert!(validate(&validator, &old.token("old", &claims)).is_ok(), "a known key needs no request");
+    time.fetch_add(30, Ordering::SeqCst);
+    for _ in 0..100 {
+        assert!(validate(&validator, &honest).is_ok());
+        assert!(why(validate(&validator, &new.token("invented 0", &claims))).contains("signature"));
+    }
+    assert_eq!(web.take_requests().len(), 2);
     // A key that is withdrawn is unknown after an hour.
-    web.answer(keys_url, 200, &json!({"keys": [new.jwk_with_id("new")]}));
+    web.answer(keys_url, 200, &json!({"keys": [new.jwk_with_id("newer")]}));
     assert!(validate(&validator, &old.token("old", &claims)).is_ok());
     time.fetch_add(3_601, Ordering::SeqCst);
     assert!(validate(&validator, &old.token("old", &claims)).is_err());
     // Without the authorization server known keys last for a day.
     web.remove(keys_url);
     time.fetch_add(23 * 3_600, Ordering::SeqCst);
-    assert!(validate(&validator, &new.token("new", &claims)).is_ok());
+    assert!(validate(&validator, &honest).is_ok());
+    assert_eq!(validate(&validator, &new.token("newest", &claims)), Err(Denial::Unavailable));
     time.fetch_add(2 * 3_600, Ordering::SeqCst);
-    assert_eq!(validate(&validator, &new.token("new", &claims)), Err(Denial::Unavailable));
+    assert_eq!(validate(&validator, &honest), Err(Denial::Unavailable));
+}
+
+#[test]
+fn failures_of_the_authorization_server_are_reported_to_the_application() {
+    let key = SigningKey::p256();
+    let token = key.token("k", &claims());
+    let keys_url = "https://login.example.com/keys";
+    let (web, told) = (Web::with_keys(&[key.jwk_with_id("k")]), Arc::new(Mutex::new(Vec::new())));
+    let (validator, time) = jwt_validator(&web);
+    let log = told.clone();
+    let validator = validator.on_failure(move |failure| {
+        log.lock().expect("no panic").push(failure.clone());
+        panic!("on purpose");
+    });
+    let take = || -> Vec<String> {
+        told.lock().expect("no panic").drain(..).map(|failure| failure.to_string()).collect()
+    };
+    web.answer_text(keys_url, 500, Vec::new());
+    assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+    assert_eq!(take(), [format!("{keys_url}: the status is 500")]);
+    assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+    assert!(take().is_empty(), "there was no other attempt");
+    time.fetch_add(10, Ordering::SeqCst);
+    for (body, expected) in
+        [("<html>", "the answer is not a JSON object"), ("{}", "the answer is not a set of keys")]
+    {
+        web.answer_text(keys_url, 200, body.into());
+        assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+        assert_eq!(take(), [format!("{keys_url}: {expected}")]);
+        time.fetch_add(30, Ordering::SeqCst);
+    }
+    // Every location of the metadata has a reason of its own.
+    let metadata = "https://login.example.com/.well-known/oauth-authorization-server/tenant";
+    web.answer(metadata, 200, &json!({"issuer": "https://evil.example", "jwks_uri": keys_url}));
+    assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+    let failures = take();
+    assert!(failures[0].ends_with("the document is of another issuer"), "{failures:?}");
+    assert!(failures.len() == 3 && failures[1..].iter().all(|f| f.ends_with("no answer in time")));
+    time.fetch_add(30, Ordering::SeqCst);
+    web.answer(metadata, 200, &json!({"issuer": ISSUER, "jwks_uri": "http://login.example.com/keys"}));
+    assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+    assert_eq!(take(), [format!("{metadata}: `jwks_uri` is not a URL that can be trusted")]);
+    // A success tells nothing, also if the keys have moved.
+    time.fetch_add(30, Ordering::SeqCst);
+    web.answer(metadata, 200, &json!({"issuer": ISSUER, "jwks_uri": keys_url}));
+    web.answer(keys_url, 200, &json!({"keys": [key.jwk_with_id("k")]}));
+    assert!(validate(&validator, &token).is_ok());
+    web.remove(keys_url);
+    web.answer(metadata, 200, &json!({"issuer": ISSUER, "jwks_uri": "https://login.example.com/moved"}));
+    web.answer("https://login.example.com/moved", 200, &json!({"keys": [key.jwk_with_id("k")]}));
+    time.fetch_add(3_601, Ordering::SeqCst);
+    assert!(validate(&validator, &key.token("k", &claims_with("exp", json!(NOW + 100_000)))).is_ok());
+    assert!(take().is_empty());
+}
+
+#[test]
+fn tokens_that_wait_for_one_fetch_are_decided_by_its_keys() {
+    let (old, new) = (SigningKey::p256(), SigningKey::p256());
+    let web = Web::with_keys(&[old.jwk_with_id("old"), new.jwk_with_id("new")]);
+    let (validator, _) = jwt_validator(&web);
+    let tokens = [old.token("old", &claims()), new.token("new", &claims()), new.token("none", &claims())];
+    let outcomes = std::thread::scope(|scope| {
+        // Nothing is fetched while the web is locked.
+        let held = web.0.lock().expect("no panic");
+        let threads: Vec<_> =
+            tokens.iter().map(|token| scope.spawn(|| validate(&validator, token))).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        drop(held);
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+    });
+    assert!(outcomes[0].is_ok() && outcomes[1].is_ok(), "{outcomes:?}");
+    assert!(matches!(outcomes[2], Err(Denial::InvalidToken(_))), "{outcomes:?}");
+    // One for the metadata and one for the keys, and another one if the last token came too late to wait.
+    assert!(web.take_requests().len() <= 3);
 }
 
 mod bound;

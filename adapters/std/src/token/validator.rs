@@ -16,9 +16,12 @@ use mcp_proto::server::Identity;
 /// use mcp_proto::server::Identity;
 /// use mcp_std::token::TokenValidator;
 ///
-/// let validator = |request: &TokenRequest| match request.token.reveal() {
-///     "a-long-random-text" => Ok(Identity::new("alice").scopes("tools:use")),
-///     _ => Err(Denial::invalid_token()),
+/// let validator = |request: &TokenRequest| {
+///     if request.token.matches("a-long-random-text") {
+///         Ok(Identity::new("alice").scopes("tools:use"))
+///     } else {
+///         Err(Denial::invalid_token())
+///     }
 /// };
 /// let request = TokenRequest::bearer("guess", "POST", "https://tools.example.com/mcp");
 /// assert_eq!(validator.validate(&request), Err(Denial::invalid_token()));

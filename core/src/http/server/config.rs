@@ -40,6 +40,7 @@ pub struct Config {
     pub(super) max_get_streams_per_session: usize,
     pub(super) http_sse_paths: Option<(String, String)>,
     pub(super) protected: Option<Protected>,
+    pub(super) token_timeout: Duration,
 }
 
 impl Default for Config {
@@ -64,6 +65,7 @@ impl Default for Config {
             max_get_streams_per_session: 4,
             http_sse_paths: None,
             protected: None,
+            token_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -253,6 +255,16 @@ impl Config {
     #[must_use]
     pub fn protected(mut self, protected: Protected) -> Self {
         self.protected = Some(protected);
+        self
+    }
+
+    /// Sets for how long a request waits for the decision about its token (default 10 s).
+    ///
+    /// Reached: 503 with `Retry-After`. It has no effect where a [validator](super::Server::set_validator) decides at
+    /// once.
+    #[must_use]
+    pub const fn token_timeout(mut self, timeout: Duration) -> Self {
+        self.token_timeout = timeout;
         self
     }
 

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::recent_token::RecentToken;
-use super::{ExchangeId, Server};
+use super::{Denial, ExchangeId, Server};
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
 use crate::http::record::{HeadRecord, push_record};
@@ -49,8 +49,8 @@ pub struct Connection {
     exchange: Option<CurrentExchange>,
     /// The last piece of a GET stream, until it was written.
     piece: Option<QueuedPiece>,
-    /// The request waits for the validation of its token; its body is not read meanwhile.
-    awaits_authorization: bool,
+    /// Time since which the request waits for the decision about its token; its body is not read meanwhile.
+    undecided_since: Option<Instant>,
     /// Maximum time for which a reader may take no bytes.
     write_timeout: Duration,
     /// Time since which the reader has taken no bytes.
@@ -129,7 +129,7 @@ impl Connection {
             write_limit,
             exchange: None,
             piece: None,
-            awaits_authorization: false,
+            undecided_since: None,
             write_timeout,
             stalled_since: None,
             unsent_since: None,
@@ -183,7 +183,7 @@ impl Connection {
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
     ///
     /// It may not while it owes a response or is an event stream, unless its reader takes nothing for 2 s, or less than
-    /// [`HttpLimits::min_rate`].
+    /// [`HttpLimits::min_rate`]. A request whose token has waited for its decision for 2 s is owed none yet.
     #[must_use]
     pub fn eviction(&self) -> Option<Eviction> {
         if self.h1.unsent_len() > 0 {
@@ -193,15 +193,25 @@ impl Connection {
             }
             return Some(Eviction { class: EvictionClass::Slow, at });
         }
+        if let Some(since) = self.undecided_since {
+            return Some(Eviction { class: EvictionClass::Undecided, at: since + STALL_GRACE });
+        }
         let answers = self.exchange.is_some_and(|open| open.request_complete);
-        if answers || self.awaits_authorization || self.is_head_held() {
+        if answers || self.is_head_held() {
             return None;
         }
         self.h1.eviction()
     }
 
     /// Ends the request that is being received with 408, because the connection is evicted.
+    ///
+    /// A request whose token waits for its decision gets 503 with `Retry-After`: the delay is not the client's.
     pub fn time_out(&mut self, now: Instant, server: &mut Server) {
+        if let Some(open) = self.exchange.filter(|_| self.undecided_since.is_some()) {
+            server.deny(now, open.id, &Denial::Unavailable);
+            self.h1.close(now);
+            return self.drive(now, server);
+        }
         self.client_gone(now, server);
         self.h1.time_out(now);
     }
@@ -248,7 +258,8 @@ impl Connection {
 
     /// Returns whether input is not processed until the application or the reader has made progress.
     const fn is_paused(&self) -> bool {
-        self.awaits_authorization || (self.exchange.is_none() && self.h1.unsent_len() >= self.write_limit)
+        self.undecided_since.is_some()
+            || (self.exchange.is_none() && self.h1.unsent_len() >= self.write_limit)
     }
 
     /// Returns whether to read now.
@@ -367,13 +378,16 @@ impl Connection {
     /// Processes the next event of the connection; returns whether there was one.
     fn process_input(&mut self, now: Instant, server: &mut Server) -> bool {
         // During token validation the body is neither read nor requested.
-        let was_held = core::mem::replace(
-            &mut self.awaits_authorization,
-            self.exchange.is_some_and(|open| awaits_authorization(&open, server)),
-        );
-        if was_held && !self.awaits_authorization {
+        match self.exchange.filter(|open| server.awaits_token_decision(open.id)) {
+            Some(_) if self.h1.is_client_gone() => {
+                // Nobody is left to decide for.
+                self.abandon(now, server);
+                return false;
+            }
+            Some(_) => _ = self.undecided_since.get_or_insert(now),
             // The application took this time, not the client.
-            self.h1.restart_body(now);
+            None if self.undecided_since.take().is_some() => self.h1.restart_body(now),
+            None => {}
         }
         // A client that does not read responses gets no further ones.
         if self.is_paused() {
@@ -528,10 +542,5 @@ impl Connection {
     }
 }
 
-/// Returns whether a request still waits for the validation of its token.
-fn awaits_authorization(open: &CurrentExchange, server: &Server) -> bool {
-    !open.request_complete && server.response(open.id).is_none() && !server.wants_body(open.id)
-}
-
-/// How long a reader may take nothing before its connection may be evicted.
+/// How long a reader may take nothing, or a token may wait for its decision, before the connection may be evicted.
 const STALL_GRACE: Duration = Duration::from_secs(2);

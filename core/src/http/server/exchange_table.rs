@@ -19,7 +19,7 @@ use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
 use crate::rpc::encode;
-use crate::server::{Authorization, ExchangeBuffers};
+use crate::server::{Authorization, ExchangeBuffers, ProvenKey};
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
@@ -210,6 +210,11 @@ impl ServerExchange {
         if let Some(origin) = self.headers.cors_origin() {
             fields.push(fields::ALLOW_ORIGIN, origin);
             fields.push(fields::EXPOSE_HEADERS, fields::CORS_EXPOSED_HEADERS.as_bytes());
+        }
+        // RFC 9449, 8.2
+        let key = self.authorization.as_ref().and_then(|party| party.identity().key());
+        if let Some(nonce) = key.and_then(ProvenKey::next_nonce) {
+            fields.push(fields::DPOP_NONCE, nonce.as_bytes());
         }
         self.response = Some(Response { status, fields, size });
     }

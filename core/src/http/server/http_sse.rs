@@ -49,6 +49,30 @@ impl Server {
         self.exchanges.mark_ready(key);
     }
 
+    /// Ends such a stream because its token has expired; running calls are answered before.
+    ///
+    /// Returns whether it goes on for them.
+    pub(super) fn expire_http_sse(&mut self, key: Key, session: Key) -> bool {
+        let Some(record) = self.sessions.get_mut(session) else { return false };
+        record.is_ending = true;
+        let channel = record.channel;
+        if !self.engine.exchanges().has_live_calls(channel) {
+            self.end_session(session); // HTTPSSE-010
+            return false;
+        }
+        self.engine.exchanges().end_changes(channel);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.expires = None;
+        }
+        true
+    }
+
+    /// Returns whether the stream of such a session has only waited for calls, which are answered now.
+    pub(super) fn has_outlived_its_token(&mut self, session: Option<Key>) -> bool {
+        let record = session.and_then(|session| self.sessions.get(session)).filter(|s| s.is_ending);
+        record.map(|s| s.channel).is_some_and(|channel| !self.engine.exchanges().has_live_calls(channel))
+    }
+
     /// Accepts a message of such a session; its answer goes to the event stream (HTTPSSE-003, HTTPSSE-007,
     /// HTTPSSE-009).
     pub(super) fn process_http_sse_post(&mut self, key: Key, frame: Bytes) {
@@ -56,14 +80,19 @@ impl Server {
         let session = x.session();
         let record =
             session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal.as_deref() == x.principal());
-        let Some(channel) =
-            record.filter(|s| s.is_http_sse && s.has_open_get_stream()).map(|s| ChannelId(s.channel))
+        let Some((channel, is_ending)) = record
+            .filter(|s| s.is_http_sse && s.has_open_get_stream())
+            .map(|s| (ChannelId(s.channel), s.is_ending))
         else {
             return self.exchanges.refuse(key, &unknown_session());
         };
         // Under overload, notifications and responses are still accepted, because they can end calls.
         let envelope = self.engine.parse(&frame);
         let is_request = envelope.as_ref().is_ok_and(|envelope| envelope.kind == Kind::Request);
+        if is_ending && (is_request || !envelope.is_ok()) {
+            // Notifications and responses are for the calls that still run.
+            return self.exchanges.refuse(key, &unknown_session());
+        }
         if (is_request && self.is_overloaded()) || self.engine.is_stalled(channel) {
             return self.exchanges.refuse(key, &overloaded("too many requests are in work"));
         }

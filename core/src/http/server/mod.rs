@@ -34,6 +34,7 @@ mod resumption;
 mod session;
 mod shares;
 mod token;
+mod undecided;
 
 pub use config::Config;
 pub use connection::{Admission, Connection};
@@ -55,6 +56,7 @@ use self::refusal::shutting_down;
 use self::session::SessionTable;
 use self::shares::share_of_streams;
 use self::token::Validator;
+use self::undecided::UndecidedTokens;
 use super::fields::{self, KnownField};
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
@@ -72,7 +74,8 @@ pub enum Event {
     Server(server::Event),
     /// A request with a token to validate (AUTH-009, AUTH-010).
     ///
-    /// The exchange waits for [`grant`](Server::grant) or [`deny`](Server::deny). This event occurs only if the server
+    /// The exchange waits for [`grant`](Server::grant) or [`deny`](Server::deny), at most for
+    /// [`Config::token_timeout`]. This event occurs only if the server
     /// is [protected](Config::protected), and not for a token that its [validator](Server::set_validator) decides about.
     Token {
         /// The exchange of the request.
@@ -102,6 +105,7 @@ pub struct Server {
     validator: Option<Validator>,
     /// Memory for the next token.
     spare_token: Vec<u8>,
+    undecided: UndecidedTokens,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
@@ -128,6 +132,7 @@ impl Server {
             overloaded: false,
             validator: None,
             spare_token: Vec::new(),
+            undecided: UndecidedTokens::new(),
         }
     }
 
@@ -306,7 +311,8 @@ impl Server {
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
-        own.chain(self.engine.poll_timeout()).min()
+        let undecided = self.undecided.next_deadline(&self.exchanges);
+        own.chain(undecided).chain(self.engine.poll_timeout()).min()
     }
 
     /// Advances the time to `now`; an early or spurious call has no effect.
@@ -316,8 +322,12 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
+        self.refuse_undecided();
         self.expire_sessions();
         self.exchanges.trim_if_due(self.now);
+        if self.exchanges.len() == 0 {
+            self.undecided.trim();
+        }
     }
 
     /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.

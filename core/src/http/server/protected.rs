@@ -195,7 +195,8 @@ impl Protected {
 
     /// Sets whether tokens may or must be bound to a key of the client (default: [`Dpop::Off`]).
     ///
-    /// The application verifies the proofs, which the event of a request contains.
+    /// The application verifies the proofs, which the event of a request contains, and says so
+    /// ([`Identity::proven_key`](crate::server::Identity::proven_key)).
     #[must_use]
     pub const fn dpop(mut self, dpop: Dpop) -> Self {
         self.dpop = dpop;

@@ -63,7 +63,10 @@ impl Server {
             Some(Kind::HttpSse) => progress.is_closed,
             _ => false,
         };
-        if over && drained {
+        let session = self.exchanges.get(key).filter(|x| x.kind == Kind::HttpSse).and_then(|x| x.session());
+        if let Some(session) = session.filter(|_| drained && self.has_outlived_its_token(session)) {
+            self.end_session(session); // HTTPSSE-010
+        } else if over && drained {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
             if let Some(x) = self.exchanges.get_mut(key) {
@@ -252,14 +255,21 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone && !x.output_complete) else {
             return;
         };
-        let expires = x.expires.filter(|_| x.is_open_ended());
-        if expires.is_some_and(|at| at <= now) {
+        let is_expired = x.is_open_ended() && x.expires.is_some_and(|at| at <= now);
+        match (x.kind, x.session()) {
+            (Kind::HttpSse, Some(session)) if is_expired => {
+                if !self.expire_http_sse(key, session) {
+                    return;
+                }
+            }
+            (Kind::HttpSse, session @ Some(key)) if self.has_outlived_its_token(session) => {
+                return self.end_session(key);
+            }
             // Calls end by themselves; this stream would outlive its token.
-            return match (x.kind, x.session()) {
-                (Kind::HttpSse, Some(session)) => self.end_session(session), // HTTPSSE-010
-                _ => self.end_stream(key, self.config.retry),
-            };
+            _ if is_expired => return self.end_stream(key, self.config.retry),
+            _ => {}
         }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         let next = match x.form {
             _ if x.stream.is_none() => return,
             ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {
@@ -325,6 +335,10 @@ impl Server {
             self.begin_events(key);
         }
         let rest = self.exchanges.open_detached(self.now);
+        if let Some(party) = self.exchanges.get(key).and_then(|x| x.authorization()).cloned() {
+            // The call still counts for its principal (SEC-018).
+            self.exchanges.set_authorization(rest, party, None);
+        }
         self.transfer_stream(key, rest);
         let retry = Some(retry.unwrap_or(self.config.retry));
         if let Some(x) = self.exchanges.get_mut(key) {

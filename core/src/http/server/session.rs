@@ -47,6 +47,8 @@ pub(super) struct HttpSession {
     pub(super) last_seen: Instant,
     /// A session of HTTP+SSE, which is unknown at the endpoint.
     pub(super) is_http_sse: bool,
+    /// The token of its stream has expired: running calls are answered, and there are no others.
+    pub(super) is_ending: bool,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Option<Box<GetStreams>>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
@@ -212,6 +214,7 @@ impl SessionTable {
             principal: principal.clone(),
             last_seen: now,
             is_http_sse: false,
+            is_ending: false,
             get_streams: None,
             exchanges: Tree::new(),
             call_count: 0,

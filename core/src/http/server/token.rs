@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,12 +17,14 @@ use super::{Config, Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::Fields;
 use crate::http::fields;
-use crate::server::{Authorization, Identity, Scopes};
+use crate::server::{Authorization, Identity, Scopes, is_nonce};
 use crate::slab::Key;
 use crate::time::Instant;
 
 /// An access token; only [`reveal`](Self::reveal) shows it (SEC-019).
-#[derive(Clone, PartialEq, Eq)]
+///
+/// It has no `==`, whose time would tell how much of a guess is right: see [`matches`](Self::matches).
+#[derive(Clone)]
 pub struct AccessToken(String);
 
 impl AccessToken {
@@ -50,6 +51,23 @@ impl AccessToken {
         spare.fill(0);
         spare.clear();
         if spare.capacity() > MAX_KEPT { Vec::new() } else { spare }
+    }
+
+    /// Returns whether the token is an expected one, in a time that depends on the length alone.
+    ///
+    /// With many tokens, look up a digest of the [text](Self::reveal) instead: the time of a search among the texts
+    /// themselves tells something about them.
+    ///
+    /// ```
+    /// use mcp_proto::http::server::AccessToken;
+    /// assert!(AccessToken::new("a-long-random-text").matches("a-long-random-text"));
+    /// ```
+    #[must_use]
+    pub fn matches(&self, expected: &str) -> bool {
+        let (own, expected) = (self.0.as_bytes(), expected.as_bytes());
+        let differences =
+            own.iter().zip(expected).fold(0, |all, (a, b)| core::hint::black_box(all | (a ^ b)));
+        own.len() == expected.len() && differences == 0
     }
 
     /// Returns the text of the token.
@@ -204,7 +222,9 @@ impl Server {
                     return match validate(self.validator.as_ref(), request) {
                         Some(decision) => self.follow(key, decision, recent),
                         None => {
-                            self.exchanges.ask(key, request.clone(), &mut self.events);
+                            let request = request.clone();
+                            self.await_token_decision(key);
+                            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
                             Ok(())
                         }
                     };
@@ -228,7 +248,8 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
-            self.exchanges.ask(key, request, &mut self.events);
+            self.await_token_decision(key);
+            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
             return Ok(());
         };
         let is_kept = x.kind == Kind::Post && decision.is_ok();
@@ -267,6 +288,15 @@ impl Server {
         recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
         let Some(protected) = &self.config.protected else { return Err(None) };
+        let is_bound = identity.key().is_some();
+        if is_bound || protected.dpop_mode() != Dpop::Off {
+            let is_proven = self.exchanges.get(key).and_then(|x| x.scheme) == Some(Scheme::Dpop);
+            if is_bound != is_proven {
+                let denial = Denial::InvalidToken(wrong_binding(is_bound).into());
+                self.exchanges.refuse_token(key, protected, &denial);
+                return Err(None);
+            }
+        }
         let known =
             recent.as_deref().and_then(|recent| recent.authorization_of(&identity, protected)).cloned();
         let authorization = match known {
@@ -294,7 +324,9 @@ impl Server {
 
     /// Accepts the token of a request, which then acts for its principal.
     ///
-    /// A token without a [scope that every request needs](super::Protected::scope) is denied with 403.
+    /// A token without a [scope that every request needs](super::Protected::scope) is denied with 403. One that is bound
+    /// to a key is denied with 401 unless it was presented with a proof, and the other way round
+    /// ([`Identity::proven_key`]).
     pub fn grant(&mut self, now: Instant, exchange: ExchangeId, identity: impl Into<Arc<Identity>>) {
         self.tick(now);
         let key = exchange.0;
@@ -338,14 +370,6 @@ impl Config {
 }
 
 impl ExchangeTable {
-    /// Lets the application decide about the token of a request.
-    fn ask(&mut self, key: Key, request: TokenRequest, events: &mut VecDeque<Event>) {
-        if let Some(x) = self.get_mut(key) {
-            x.phase = RequestPhase::Authorizing;
-            events.push_back(Event::Token { exchange: ExchangeId(key), request });
-        }
-    }
-
     /// Refuses a request because of its token.
     fn refuse_token(&mut self, key: Key, protected: &Protected, denial: &Denial) {
         let scheme = self.get(key).and_then(|x| x.scheme);
@@ -360,8 +384,8 @@ impl ExchangeTable {
             Denial::InvalidDpopProof(why) => (401, challenge(dpop, "invalid_dpop_proof", &**why, None)),
             Denial::UseDpopNonce(nonce) => {
                 let mut fields = challenge(dpop, "use_dpop_nonce", "", None);
-                // A nonce is one word of visible ASCII; another one would not arrive as it is.
-                if !nonce.is_empty() && nonce.bytes().all(|b| b.is_ascii_graphic()) {
+                // Another text would not arrive as it is.
+                if is_nonce(nonce) {
                     fields.push(fields::DPOP_NONCE, nonce.as_bytes());
                 }
                 (401, fields)
@@ -373,6 +397,11 @@ impl ExchangeTable {
         };
         self.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
     }
+}
+
+/// Returns why a token is not accepted that is, or is not, bound to a key of which its request gives proof.
+const fn wrong_binding(is_bound: bool) -> &'static str {
+    if is_bound { "the token is bound to a key" } else { "no proof of a key was verified for the token" }
 }
 
 fn denied(status: u16) -> Refusal {
@@ -481,6 +510,16 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn token_matches_itself_alone() {
+        let token = AccessToken::new("t0k3n");
+        assert!(token.matches("t0k3n") && AccessToken::new("").matches(""));
+        for other in ["", "t", "t0k3", "t0k3n ", "x0k3n", "t0k3m", "T0K3N", "t0k3n\0"] {
+            assert!(!token.matches(other) && !AccessToken::new(other).matches("t0k3n"), "{other}");
         }
     }
 

@@ -127,3 +127,35 @@ fn proofs_are_remembered_while_they_could_be_used_again() {
     bound.time.fetch_add(1, Ordering::SeqCst);
     assert!(why(bound.present(&early)).contains("too old"));
 }
+
+// covers: AUTH-009
+#[test]
+fn validator_with_nonces_asks_for_them_and_renews_them() {
+    let bound = Bound::new();
+    let verifier = DpopVerifier::new().require_nonces(Duration::from_secs(60)).expect("randomness");
+    let bound = Bound { validator: bound.validator.dpop(verifier), ..bound };
+    let present = |id: &str, nonce: Option<&str>| {
+        let mut claims = bound.proof_claims(id);
+        claims["nonce"] = json!(nonce);
+        bound.present(&bound.key.sign(&bound.header(), &claims))
+    };
+    let asked = |id: &str, nonce: Option<&str>| match present(id, nonce) {
+        Err(Denial::UseDpopNonce(nonce)) => nonce,
+        other => panic!("{other:?}"),
+    };
+    let nonce = asked("1", None);
+    assert_eq!(asked("1", Some("x")), nonce);
+    let next = |id: &str, nonce: &str| {
+        let identity = present(id, Some(nonce)).expect("valid");
+        let key = identity.key().expect("a key");
+        assert_eq!(key.thumbprint(), thumbprint(&bound.key));
+        key.next_nonce().map(str::to_owned)
+    };
+    assert_eq!(next("1", &nonce), None);
+    bound.time.fetch_add(60, Ordering::SeqCst);
+    let second = next("2", &nonce).expect("another nonce");
+    assert_ne!(second, nonce);
+    assert_eq!(next("3", &second), None);
+    bound.time.fetch_add(60, Ordering::SeqCst);
+    assert_ne!(asked("4", Some(&nonce)), nonce);
+}

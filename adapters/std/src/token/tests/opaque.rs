@@ -1,7 +1,5 @@
 //! Tokens that only the authorization server can read.
 
-use core::time::Duration;
-
 use super::*;
 
 const ENDPOINT: &str = "https://login.example.com/introspect";
@@ -52,7 +50,11 @@ fn active_token_for_this_resource_is_accepted_and_kept_for_a_while() {
 #[test]
 fn other_answers_accept_no_token() {
     let web = Web::default();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = told.clone();
     let validator = introspection(&web).0.cache_for(Duration::ZERO);
+    let validator =
+        validator.on_failure(move |failure| log.lock().expect("no panic").push(failure.to_string()));
     let with = |name: &str, value: Value| {
         let mut answer = answer();
         answer[name] = value;
@@ -82,6 +84,11 @@ fn other_answers_accept_no_token() {
     assert_eq!(validate(&validator, "t"), Err(Denial::Unavailable));
     web.remove(ENDPOINT);
     assert_eq!(validate(&validator, "t"), Err(Denial::Unavailable));
+    let reasons = ["the status is 401", "the status is 500", "the answer is not a JSON object"];
+    let reasons = reasons.iter().chain(&["the answer is not a JSON object", "the answer is too large"]);
+    let reasons: Vec<_> =
+        reasons.chain(&["no answer in time"]).map(|reason| format!("{ENDPOINT}: {reason}")).collect();
+    assert_eq!(*told.lock().expect("no panic"), reasons);
     web.take_requests();
     assert!(validate(&validator, &"t".repeat(20_000)).is_err());
     assert!(web.take_requests().is_empty(), "too long to be asked about");

@@ -58,6 +58,8 @@ impl Connections {
         let spared = match class {
             // Its input is dropped.
             EvictionClass::Done => false,
+            // More of its request changes nothing.
+            EvictionClass::Undecided => false,
             _ if connection.connection.transmit().is_empty() => connection.transport.socket().has_input(),
             _ => connection.write(self.now, server),
         };
@@ -223,7 +225,8 @@ impl Connections {
 
     fn evict(&mut self, server: &mut Server, class: EvictionClass, token: u64) {
         if let Some(connection) = self.connections.get_mut(token.into()) {
-            if matches!(class, EvictionClass::IncompleteHead | EvictionClass::Slow) {
+            if matches!(class, EvictionClass::IncompleteHead | EvictionClass::Undecided | EvictionClass::Slow)
+            {
                 connection.connection.time_out(self.now, server);
                 connection.write(self.now, server);
             }
@@ -248,10 +251,11 @@ pub(super) fn default_max_connections(descriptors: Option<u64>) -> usize {
 }
 
 /// The classes of connections in the order of eviction.
-const CLASSES: [EvictionClass; 5] = [
+const CLASSES: [EvictionClass; 6] = [
     EvictionClass::Done,
     EvictionClass::Silent,
     EvictionClass::IncompleteHead,
+    EvictionClass::Undecided,
     EvictionClass::Slow,
     EvictionClass::Idle,
 ];

@@ -10,9 +10,8 @@ use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Entropy, Instant};
 
-use super::shards::ShardMessage;
 use super::state::State;
-use super::token_workers::{TokenOutcome, TokenWorkers};
+use super::token_workers::{Job, TokenOutcome, TokenWorkers};
 use crate::adapter::server::connections::Connections;
 use crate::adapter::server::dispatcher::Dispatcher;
 use crate::adapter::server::handler::Handler;
@@ -226,6 +225,7 @@ impl HttpLoop {
     /// Has received tokens decided about. Returns whether there were any.
     fn validate_tokens(&mut self) -> bool {
         let mut any = false;
+        self.discard_tokens();
         while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
             any = true;
             if let Some(outcome) = self.validate_token(exchange, request) {
@@ -242,11 +242,22 @@ impl HttpLoop {
             let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
             self.state.shard_inbox.register(&waker);
         }
-        let sender = self.state.shard_inbox.sender();
-        // Bounded by the tokens that wait. The loop may have ended.
-        let reply =
-            Box::new(move |outcome| _ = sender.send_unbounded(ShardMessage::Token(exchange, outcome)));
-        tokens.submit(request, reply).err().map(Err)
+        let shard = self.state.shard_inbox.sender();
+        let refused = tokens.submit(Job { request, exchange, shard }).err();
+        if refused.is_none() {
+            self.state.undecided_tokens.push(exchange);
+        }
+        refused.map(Err)
+    }
+
+    /// Forgets the tokens whose clients are gone or were refused meanwhile, so that they take no thread and no place.
+    fn discard_tokens(&mut self) {
+        let State { server, shard_inbox, undecided_tokens, .. } = &mut self.state;
+        let before = undecided_tokens.len();
+        undecided_tokens.retain(|exchange| server.awaits_token_decision(*exchange));
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| undecided_tokens.len() < before) {
+            tokens.discard(shard_inbox, |exchange| server.awaits_token_decision(exchange));
+        }
     }
 
     fn dispatch_tap(&mut self, handler: &mut dyn LoopHandler) {

@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) shard_messages: VecDeque<ShardMessage>,
     /// Exchanges whose tokens wait for validation; at most one per connection.
     pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
+    /// Exchanges whose tokens were given to the threads of the validator.
+    pub(super) undecided_tokens: Vec<ExchangeId>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,
@@ -60,6 +62,7 @@ impl State {
             shard_senders: Vec::new(),
             shard_messages: VecDeque::new(),
             pending_tokens: VecDeque::new(),
+            undecided_tokens: Vec::new(),
             tool_names: Vec::new(),
             tools_changed: false,
             shutdown_deadline: None,

@@ -8,17 +8,16 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mcp_proto::http::server::{Denial, TokenRequest};
+use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::server::Identity;
 
+use super::shards::ShardMessage;
+use crate::adapter::sync::{Inbox, Sender};
 use crate::catch;
 use crate::token::TokenValidator;
 
 /// A decision about a token.
 pub(super) type TokenOutcome = Result<Arc<Identity>, Denial>;
-
-/// Takes a decision to the loop.
-pub(super) type Reply = Box<dyn FnOnce(TokenOutcome) + Send>;
 
 /// The validator of a server, with the threads on which it may block. All shards share it.
 #[derive(Clone)]
@@ -38,10 +37,11 @@ struct State {
     idle: usize,
 }
 
-/// A token to validate, and where the decision goes.
-struct Job {
-    request: TokenRequest,
-    reply: Reply,
+/// A token to validate, and the shard and the exchange to which the decision goes.
+pub(super) struct Job {
+    pub(super) request: TokenRequest,
+    pub(super) exchange: ExchangeId,
+    pub(super) shard: Sender<ShardMessage>,
 }
 
 impl TokenWorkers {
@@ -56,12 +56,17 @@ impl TokenWorkers {
         catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
-    /// Queues a token, whose decision is passed to `reply`.
+    /// Removes the tokens of a shard for which nobody waits any more: `waits` returns whether an exchange does.
+    pub(super) fn discard(&self, shard: &Inbox<ShardMessage>, waits: impl Fn(ExchangeId) -> bool) {
+        self.0.lock().jobs.retain(|job| !job.shard.is_sender_of(shard) || waits(job.exchange));
+    }
+
+    /// Queues a token.
     ///
     /// # Errors
     ///
     /// The decision, if too many tokens wait or no thread can be started.
-    pub(super) fn submit(&self, request: TokenRequest, reply: Reply) -> Result<(), Denial> {
+    pub(super) fn submit(&self, job: Job) -> Result<(), Denial> {
         let mut state = self.0.lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
@@ -75,7 +80,7 @@ impl TokenWorkers {
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(Job { request, reply });
+        state.jobs.push_back(job);
         drop(state);
         self.0.arrival.notify_one();
         Ok(())
@@ -89,10 +94,11 @@ impl Shared {
 
     /// Validates tokens until there are none for a while.
     fn work(&self) {
-        while let Some(Job { request, reply }) = self.next_job() {
+        while let Some(Job { request, exchange, shard }) = self.next_job() {
             let outcome = catch(|| self.validator.validate(&request));
             let outcome = outcome.unwrap_or_else(|_| Err(Denial::invalid_token()));
-            reply(outcome);
+            // Bounded by the tokens that wait. The loop may have ended.
+            let _ = shard.send_unbounded(ShardMessage::Token(exchange, outcome));
         }
     }
 
@@ -121,7 +127,7 @@ impl fmt::Debug for TokenWorkers {
 }
 
 /// Maximum number of tokens that wait for a thread; a further one is answered with 503.
-const MAX_WAITING: usize = 1024;
+const MAX_WAITING: usize = 256;
 /// Maximum number of tokens that are validated at a time, apart from those that need no waiting.
 const MAX_THREADS: usize = 8;
 /// Time after which a thread without work ends.

@@ -11,10 +11,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use mcp_proto::Change;
-use mcp_proto::router::{self, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator};
+use mcp_proto::router::{
+    self, Hook, PageCache, RegisterError, RegisterErrors, ResourceScopes, SchemaValidator,
+};
 use mcp_proto::server::Call;
 
 pub use answer::HandlerResult;
@@ -136,6 +138,8 @@ struct RouterState<F: Flavor> {
     on_failure: Option<F::OnFailure>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
+    /// The scopes of resources, which engines look up; clones share them.
+    resource_scopes: Arc<RwLock<ResourceScopes>>,
 }
 
 // Not derived: the flavour itself need not be `Clone`.
@@ -148,11 +152,18 @@ impl<F: Flavor> Clone for RouterState<F> {
             on_interest: self.on_interest.clone(),
             on_failure: self.on_failure.clone(),
             is_serving: self.is_serving,
+            resource_scopes: self.resource_scopes.clone(),
         }
     }
 }
 
 impl<F: Flavor> RouterState<F> {
+    /// Shows engines the scopes that resources need now.
+    fn publish_resource_scopes(&self) {
+        let next = self.core.resource_scopes();
+        *self.resource_scopes.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
     fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
         match &self.on_failure {
             Some(on_failure) => on_failure(call, failure),
@@ -179,6 +190,7 @@ impl<F: Flavor> Router<F> {
             on_interest: None,
             on_failure: None,
             is_serving: false,
+            resource_scopes: Arc::default(),
         };
         Self::from_state(Arc::new(state), ChangeQueue::default())
     }
@@ -257,7 +269,13 @@ impl<F: Flavor> Router<F> {
     /// As [`check`](Self::check).
     pub fn config(&self) -> Result<mcp_proto::server::Config, RegisterErrors> {
         self.check()?;
-        Ok(self.state.load().core.config())
+        let state = self.state.load();
+        state.publish_resource_scopes();
+        let scopes = state.resource_scopes.clone();
+        Ok(state.core.config().subscription_scopes(move |uri| {
+            let scopes = scopes.read().unwrap_or_else(PoisonError::into_inner);
+            scopes.required_for(uri).into()
+        }))
     }
 
     fn record(&mut self, added: Result<(), RegisterError>) -> &mut Self {
@@ -275,7 +293,9 @@ impl<F: Flavor> Router<F> {
     fn start_serving(&mut self) {
         let state = self.state_mut();
         if !core::mem::replace(&mut state.is_serving, true) {
-            state.core.take_changes().for_each(drop);
+            if state.core.take_changes().any(|change| change == Change::Resources) {
+                state.publish_resource_scopes();
+            }
         }
     }
 
@@ -287,7 +307,12 @@ impl<F: Flavor> Router<F> {
                 let _ = catch(|| self.state_mut().report_failure(call, &HandlerFailure::Panicked(panic)));
             }
         }
-        self.state_mut().core.take_changes().collect()
+        let state = self.state_mut();
+        let changes: Vec<Change> = state.core.take_changes().collect();
+        if changes.contains(&Change::Resources) {
+            state.publish_resource_scopes();
+        }
+        changes
     }
 }
 

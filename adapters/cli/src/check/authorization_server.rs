@@ -1,0 +1,80 @@
+//! Checks of the metadata of the authorization servers that a protected server names.
+
+use core::time::Duration;
+
+use mcp_proto::auth::server_metadata_locations;
+use mcp_proto::http::client::Url;
+use serde_json::Value;
+
+use super::document::fetch_first;
+use super::report::{CheckReport, clip};
+use super::rules;
+
+/// Maximum number of authorization servers that are asked; a server seldom names more than one.
+const MAX_SERVERS: usize = 4;
+/// Members whose values are URLs that get credentials, keys, or the user.
+const ENDPOINTS: [&str; 7] = [
+    "authorization_endpoint",
+    "token_endpoint",
+    "registration_endpoint",
+    "revocation_endpoint",
+    "introspection_endpoint",
+    "device_authorization_endpoint",
+    "jwks_uri",
+];
+
+/// Checks the metadata of authorization servers that the server at `server` names.
+pub(super) fn check_all(report: &CheckReport, server: &Url, issuers: &[&str], timeout: Duration) {
+    for issuer in issuers.iter().take(MAX_SERVERS) {
+        let Ok(url) = Url::parse(issuer) else { continue };
+        let location = format!("the authorization server {}", Url::redacted(issuer));
+        match fetch_first(&server_metadata_locations(&url), server, timeout) {
+            Ok(metadata) => check(report, &location, issuer, &metadata),
+            Err(error) if error.is_unreachable => {
+                report.add(rules::SERVER_UNREACHABLE, &location, error.to_string());
+            }
+            Err(error) => report.add(rules::SERVER_METADATA, &location, error.to_string()),
+        }
+    }
+    if let Some(more) = issuers.len().checked_sub(MAX_SERVERS).filter(|more| *more > 0) {
+        let what = format!("{more} more are named, which were not asked");
+        report.add(rules::SERVER_UNREACHABLE, "the document of the resource", what);
+    }
+}
+
+/// Returns whether a URL is `https`, or leads to this machine.
+pub(super) fn is_safe(url: &Url) -> bool {
+    url.origin().secure || matches!(&*url.origin().host, "localhost" | "127.0.0.1" | "::1")
+}
+
+fn check(report: &CheckReport, location: &str, issuer: &str, metadata: &Value) {
+    // AUTH-030: byte for byte.
+    if metadata["issuer"] != issuer {
+        let found = match &metadata["issuer"] {
+            Value::Null => "`issuer` is missing".into(),
+            other => format!("`issuer` is {}", clip(&other.to_string(), 120)),
+        };
+        report.add(rules::SERVER_ISSUER, location, found);
+    }
+    if metadata["token_endpoint"].is_null() {
+        report.add(rules::SERVER_ENDPOINTS, location, "`token_endpoint` is missing");
+    }
+    for name in ENDPOINTS {
+        let endpoint = &metadata[name];
+        let url = endpoint.as_str().and_then(|url| Url::parse(url).ok());
+        if !endpoint.is_null() && !url.as_ref().is_some_and(is_safe) {
+            let what = format!("`{name}` is {}", clip(&endpoint.to_string(), 120));
+            report.add(rules::SERVER_ENDPOINTS, location, what);
+        }
+    }
+    // A server without this endpoint grants no codes, which alone need PKCE.
+    let methods = metadata["code_challenge_methods_supported"].as_array();
+    let has_pkce = methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"));
+    if !metadata["authorization_endpoint"].is_null() && !has_pkce {
+        let what = match methods {
+            Some(_) => "`code_challenge_methods_supported` does not contain `S256`",
+            None => "`code_challenge_methods_supported` is missing",
+        };
+        report.add(rules::SERVER_PKCE, location, what);
+    }
+}

@@ -1,0 +1,68 @@
+//! Metadata documents: fetched from where clients fetch them, as JSON objects.
+
+use core::fmt;
+use core::time::Duration;
+
+use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy};
+use mcp_proto::http::client::Url;
+use mcp_std::auth::{Fetcher as _, HttpFetcher};
+use serde_json::Value;
+
+/// Size of the largest document, in bytes.
+const MAX_DOCUMENT: usize = 64 << 10;
+
+/// The reason why there is no document.
+pub(super) struct DocumentError {
+    /// True if the party that has the document could not be asked.
+    pub(super) is_unreachable: bool,
+    what: String,
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Fetches a JSON object that the server at `server` refers to, by a URL that may be none.
+pub(super) fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
+    match Url::parse(url) {
+        Ok(url) => fetch(&url, server, timeout),
+        Err(error) => {
+            Err(DocumentError { is_unreachable: false, what: format!("{}: {error}", Url::redacted(url)) })
+        }
+    }
+}
+
+/// Fetches the first JSON object at these places. The error is about all of them.
+pub(super) fn fetch_first(places: &[Url], server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
+    let mut failures = Vec::new();
+    for place in places {
+        match fetch(place, server, timeout) {
+            Ok(document) => return Ok(document),
+            Err(error) => failures.push(error),
+        }
+    }
+    let is_unreachable = failures.iter().all(|failure| failure.is_unreachable);
+    let what = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(DocumentError { is_unreachable, what })
+}
+
+/// Fetches a JSON object that the server at `server` refers to.
+fn fetch(url: &Url, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
+    let shown = Url::redacted(&format!("{}{}", url.origin(), url.target()));
+    let error = |is_unreachable, what| DocumentError { is_unreachable, what };
+    // SEC-011
+    let policy = FetchPolicy::new(timeout, MAX_DOCUMENT).reachable_from(server.origin().clone());
+    let response = HttpFetcher::new().fetch(&Fetch::get(url.clone(), policy)).map_err(|failure| {
+        let is_unreachable = matches!(failure, FetchFailure::Unreachable(_) | FetchFailure::TimedOut);
+        error(is_unreachable, format!("{shown}: {failure}"))
+    })?;
+    if response.status != 200 {
+        return Err(error(false, format!("{shown} has the status {}", response.status)));
+    }
+    match serde_json::from_slice(&response.body) {
+        Ok(document @ Value::Object(_)) => Ok(document),
+        _ => Err(error(false, format!("{shown} is not a JSON object"))),
+    }
+}

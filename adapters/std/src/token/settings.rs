@@ -1,0 +1,106 @@
+//! What all validators of an authorization server have: audiences, clock, proofs, and a callback for failures.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use mcp_proto::http::server::Protected;
+use serde_json::Value;
+
+use super::clock::UnixClock;
+use super::dpop::DpopVerifier;
+use super::failure::FailureCallback;
+use super::jwt::Claims;
+
+/// The settings of a validator; [`setters`] makes the methods that change them.
+pub(super) struct Settings {
+    resource: String,
+    /// Audiences beside the identifier of the resource.
+    pub(super) audiences: Vec<String>,
+    pub(super) dpop: DpopVerifier,
+    pub(super) clock: UnixClock,
+    pub(super) failures: FailureCallback,
+}
+
+/// The audience of a token that is accepted here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// The identifier of the resource.
+    Resource,
+    /// Another name of this server.
+    Other,
+}
+
+impl Settings {
+    pub(super) fn new(protected: &Protected) -> Self {
+        Self {
+            resource: protected.resource().into(),
+            audiences: Vec::new(),
+            dpop: DpopVerifier::new(),
+            clock: UnixClock::default(),
+            failures: FailureCallback::default(),
+        }
+    }
+
+    /// Returns which audience of this server a token is for, if it is for any (AUTH-010, SEC-007).
+    pub(super) fn find_audience(&self, claims: &Claims) -> Option<Audience> {
+        let names = match claims.get("aud")? {
+            Value::Array(all) => all.as_slice(),
+            one => core::slice::from_ref(one),
+        };
+        let is_for = |own: &String| names.iter().any(|name| name.as_str() == Some(own));
+        if is_for(&self.resource) {
+            return Some(Audience::Resource);
+        }
+        self.audiences.iter().any(is_for).then_some(Audience::Other)
+    }
+
+    /// Returns all audiences, for debug output.
+    pub(super) fn all_audiences(&self) -> Vec<&str> {
+        core::iter::once(&self.resource).chain(&self.audiences).map(String::as_str).collect()
+    }
+}
+
+/// Makes the methods of a validator that change its [`Settings`], which are its field `settings`.
+macro_rules! setters {
+    ($validator:ty) => {
+        impl $validator {
+            /// Accepts another audience in addition to the identifier of the resource.
+            ///
+            /// It must stand for this server alone, for example a name that an authorization server without resource
+            /// indicators has given to it.
+            #[must_use]
+            pub fn audience(mut self, audience: impl Into<alloc::string::String>) -> Self {
+                self.settings.audiences.push(audience.into());
+                self
+            }
+
+            /// Sets the verifier of the proofs for tokens that are bound to a key (DPoP; default: one without nonces).
+            #[must_use]
+            pub fn dpop(mut self, verifier: $crate::token::DpopVerifier) -> Self {
+                self.settings.dpop = verifier;
+                self
+            }
+
+            /// Sets what is called when the authorization server gives nothing to use (default: nothing).
+            ///
+            /// It runs on a thread of the validator, once for each request that failed.
+            #[must_use]
+            pub fn on_failure(
+                mut self,
+                callback: impl Fn(&$crate::token::ServiceFailure) + Send + Sync + 'static,
+            ) -> Self {
+                self.settings.failures = $crate::token::failure::FailureCallback::new(callback);
+                self
+            }
+
+            /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
+            #[must_use]
+            pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+                self.settings.clock = $crate::token::clock::UnixClock::new(clock);
+                self
+            }
+        }
+    };
+}
+
+pub(super) use setters;

@@ -1,0 +1,73 @@
+//! The scopes that resources need, apart from their router: for subscriptions, which the engine answers.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::hooks::Hook;
+use super::registry::Router;
+use super::template::{
+    MAX_URI, PrefixIndex, Template, TemplateMismatch, VariablePolicy, lower_host, normalize,
+};
+
+/// The scopes that the resources and resource templates of a [`Router`] need.
+///
+/// It is a copy: see [`Router::resource_scopes`].
+#[derive(Clone, Debug, Default)]
+pub struct ResourceScopes {
+    resources: BTreeMap<Box<str>, Vec<Box<str>>>,
+    templates: BTreeMap<u64, (Template, VariablePolicy, Vec<Box<str>>)>,
+    prefixes: PrefixIndex,
+}
+
+impl ResourceScopes {
+    /// Returns the scopes that a token needs to read the resource with this URI, or to subscribe to it.
+    ///
+    /// They are those of the entry that a read finds. A resource that is hidden at present needs its scopes, too.
+    #[must_use]
+    pub fn required_for(&self, uri: &str) -> &[Box<str>] {
+        // Without scopes nothing is kept.
+        if self.resources.is_empty() && self.templates.is_empty() {
+            return &[];
+        }
+        let Ok(normal) = normalize(uri, MAX_URI) else { return &[] };
+        if let Some(scopes) = self.resources.get(&*lower_host(Cow::Borrowed(&*normal))) {
+            return scopes;
+        }
+        let found = self.prefixes.find(&normal).into_iter().find_map(|number| {
+            let (template, policy, scopes) = self.templates.get(&number)?;
+            let is_other =
+                matches!(template.match_normalized(&normal, *policy), Err(TemplateMismatch::Different));
+            (!is_other).then_some(scopes)
+        });
+        found.map_or(&[], |scopes| scopes)
+    }
+}
+
+impl<H, M: Hook> Router<H, M> {
+    /// Returns the scopes that resources and resource templates need now ([`require_scope`](Self::require_scope)).
+    ///
+    /// [`config`](Self::config) takes those of the moment. If entries change while a server runs, give the engine a
+    /// function that looks them up in a copy which is replaced
+    /// ([`Config::subscription_scopes`](crate::server::Config::subscription_scopes)); routers of the adapters do so.
+    #[must_use]
+    pub fn resource_scopes(&self) -> ResourceScopes {
+        let needs_none = |(_, _, scopes): (&str, u64, &[Box<str>])| scopes.is_empty();
+        if self.resources.required_scopes().all(needs_none)
+            && self.templates.required_scopes().all(needs_none)
+        {
+            return ResourceScopes::default();
+        }
+        let resources = self.resources.required_scopes();
+        let templates = self.templates.required_scopes().filter_map(|(name, number, scopes)| {
+            let family = self.templates.extra(name)?;
+            Some((number, (family.template.clone(), family.policy, scopes.into())))
+        });
+        ResourceScopes {
+            resources: resources.map(|(key, _, scopes)| (key.into(), scopes.into())).collect(),
+            templates: templates.collect(),
+            prefixes: self.prefixes.clone(),
+        }
+    }
+}
