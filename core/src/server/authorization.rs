@@ -192,12 +192,12 @@ impl Authorization {
         }
         let base = self.0.policy.iter().flat_map(|policy| policy.required.iter());
         let needed: Scopes = base.chain(scopes.iter().map(AsRef::as_ref)).collect();
-        Err(insufficient_scope(needed))
+        Err(insufficient_scope(&needed))
     }
 }
 
 /// Returns the error for a call that needs these scopes.
-fn insufficient_scope(scopes: Scopes) -> RpcError {
+fn insufficient_scope(scopes: &Scopes) -> RpcError {
     let mut data: Vec<u8> = b"{\"requiredScopes\":[".to_vec();
     for (at, scope) in scopes.iter().enumerate() {
         if at > 0 {
@@ -208,7 +208,7 @@ fn insufficient_scope(scopes: Scopes) -> RpcError {
     data.extend_from_slice(b"]}");
     let message = format!("insufficient scope: the token has to have `{}`", scopes.as_str());
     let error = RpcError::invalid_request(message).with_data(RawJson::trusted(data.into()));
-    RpcError { required_scopes: Some(Box::new(scopes)), ..error }
+    RpcError { required_scopes: Some(scopes.as_str().into()), ..error }
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
         assert!(authorization.has_scope("files:read") && !authorization.has_scope("filesystem"));
         assert_eq!(authorization.require(&["files:read", "base"]), Ok(()));
         let error = authorization.require(&["files:read", "mail", "bad\"scope"]).expect_err("not granted");
-        assert_eq!(error.required_scopes.as_deref().map(Scopes::as_str), Some("base files:read mail"));
+        assert_eq!(error.required_scopes.as_deref(), Some("base files:read mail"));
         assert_eq!(
             error.data.as_ref().map(RawJson::as_str),
             Some(r#"{"requiredScopes":["base","files:read","mail"]}"#)

@@ -55,6 +55,7 @@ pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&Legacy
 }
 
 /// Returns the authenticated party of a channel, or of a stream; that of its session if it has none of its own.
+#[inline]
 pub(super) fn authorization(endpoint: &ServerEndpoint, channel: Key) -> Option<&Authorization> {
     let own = &endpoint.channels.get(channel)?.role;
     own.authorization.as_ref().or_else(|| endpoint.channels.get(own.parent()?)?.role.authorization.as_ref())

@@ -68,7 +68,7 @@ impl Engine {
         if let Err(error) = outcome {
             if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
                 if let Some(c) = self.endpoint.channels.get_mut(channel) {
-                    c.role.stream.set_required_scopes(scopes.clone());
+                    c.role.stream.set_required_scopes(scopes);
                 }
             }
             return self.endpoint.send_error(channel, source.batch, Some(id), &error);

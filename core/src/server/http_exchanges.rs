@@ -12,7 +12,6 @@ use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
-use crate::scope::Scopes;
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::Version;
@@ -39,7 +38,7 @@ impl Exchanges<'_> {
     }
 
     /// Takes the scopes for whose lack the request of an exchange was refused.
-    pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<Scopes>> {
+    pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<str>> {
         self.engine.endpoint.channels.get_mut(key)?.role.stream.take_required_scopes()
     }
 

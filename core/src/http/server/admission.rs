@@ -33,19 +33,10 @@ impl Server {
         self.open_unless(now, head, None, true, None)
     }
 
-    /// Opens an exchange of a connection that may have brought the same token before.
-    pub(super) fn open_again(
-        &mut self,
-        now: Instant,
-        head: &RequestHead<'_>,
-        length: Option<u64>,
-        recent: &mut RecentToken,
-    ) -> ExchangeId {
-        self.open_unless(now, head, length, false, Some(recent))
-    }
-
     /// Opens an exchange. It is refused if its connection is, or by its head.
-    fn open_unless(
+    ///
+    /// `recent` is the token that the connection brought before.
+    pub(super) fn open_unless(
         &mut self,
         now: Instant,
         head: &RequestHead<'_>,

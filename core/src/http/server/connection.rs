@@ -414,7 +414,7 @@ impl Connection {
             };
             Some(match admission {
                 Admission::Refused => server.refuse_connection(now, &head),
-                _ => server.open_again(now, &head, length, recent_token),
+                _ => server.open_unless(now, &head, length, false, Some(recent_token)),
             })
         });
         match event {

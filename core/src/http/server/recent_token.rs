@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 
 use super::TokenRequest;
 use super::protected::{Protected, Scheme};
-use super::token::MAX_SPARE;
 use crate::server::{Authorization, Identity};
 
 /// What was made of the token that a connection brought last.
@@ -36,7 +35,7 @@ impl RecentToken {
 
     /// Records an accepted request of the endpoint. Returns the request whose memory can be used again.
     pub(super) fn record_request(&mut self, request: TokenRequest) -> Option<TokenRequest> {
-        if request.scheme == Scheme::Bearer && request.token.reveal().len() <= MAX_SPARE {
+        if request.scheme == Scheme::Bearer && request.token.reveal().len() <= MAX_KEPT {
             self.0.get_or_insert_default().request.replace(request)
         } else {
             Some(request)
@@ -63,6 +62,9 @@ impl RecentToken {
         self.0 = None;
     }
 }
+
+/// Largest memory of a token that is kept for the next request, in bytes.
+pub(super) const MAX_KEPT: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +101,7 @@ mod tests {
         let earlier = recent.record_request(request(&protected, "second")).expect("the first one");
         assert_eq!(earlier.token.reveal(), "first");
         assert!(known(&recent, b"Bearer second") && !known(&recent, b"Bearer first"));
-        let large = "x".repeat(MAX_SPARE + 1);
+        let large = "x".repeat(MAX_KEPT + 1);
         assert!(recent.record_request(request(&protected, &large)).is_some(), "too large to be kept");
         let bound = TokenRequest { scheme: Scheme::Dpop, ..request(&protected, "bound") };
         assert!(recent.record_request(bound).is_some(), "needs a new proof each time");

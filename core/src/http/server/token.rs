@@ -11,7 +11,7 @@ use super::admission::SingleValue;
 use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
 use super::protected::{Dpop, Protected, Scheme};
-use super::recent_token::RecentToken;
+use super::recent_token::{MAX_KEPT, RecentToken};
 use super::refusal::{Refusal, overloaded};
 use super::{Config, Event, Server};
 use crate::ascii::AsciiCaseExt as _;
@@ -50,7 +50,7 @@ impl AccessToken {
         let mut spare = self.0.into_bytes();
         spare.fill(0);
         spare.clear();
-        if spare.capacity() > MAX_SPARE { Vec::new() } else { spare }
+        if spare.capacity() > MAX_KEPT { Vec::new() } else { spare }
     }
 
     /// Returns whether the token is an expected one, in a time that depends on the length alone.
@@ -221,7 +221,12 @@ impl Server {
                     x.scheme = Some(Scheme::Bearer);
                     return match validate(self.validator.as_ref(), request) {
                         Some(decision) => self.follow(key, decision, recent),
-                        None => self.ask(key, request.clone()),
+                        None => {
+                            let request = request.clone();
+                            self.await_token_decision(key);
+                            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
+                            Ok(())
+                        }
                     };
                 }
                 let spare = core::mem::take(&mut self.spare_token);
@@ -242,9 +247,10 @@ impl Server {
         let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
-        // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
-            return self.ask(key, request);
+            self.await_token_decision(key);
+            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
+            return Ok(());
         };
         let is_kept = x.kind == Kind::Post && decision.is_ok();
         let unused = match recent.as_deref_mut().filter(|_| is_kept) {
@@ -255,13 +261,6 @@ impl Server {
             self.spare_token = request.token.into_spare();
         }
         self.follow(key, decision, recent)
-    }
-
-    /// Lets the application decide about the token of a request.
-    fn ask(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
-        self.await_token_decision(key);
-        self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-        Ok(())
     }
 
     /// Follows the decision about the token of a request; `Err(None)` means that it was answered already.
@@ -359,10 +358,10 @@ impl Server {
 
 impl Config {
     /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
-    pub(super) fn challenge_call(&self, scheme: Scheme, scopes: &Scopes, fields: &mut Fields) -> Option<u16> {
+    pub(super) fn challenge_call(&self, scheme: Scheme, scopes: &str, fields: &mut Fields) -> Option<u16> {
         let protected = self.protected.as_ref()?;
-        let error = Some(("insufficient_scope", ""));
-        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(scopes)).iter() {
+        let (error, scopes) = (Some(("insufficient_scope", "")), scopes.split(' ').collect());
+        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
             fields.push(name, value);
         }
         fields.push(fields::CACHE_CONTROL, b"no-store");
@@ -458,9 +457,6 @@ fn credentials(
 fn starts_with(value: &[u8], scheme: &[u8]) -> bool {
     value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_case(scheme))
 }
-
-/// Largest memory of a token that is kept for the next one, in bytes.
-pub(super) const MAX_SPARE: usize = 4 << 10;
 
 /// Number of bytes that are checked together.
 const BLOCK: usize = 16;
