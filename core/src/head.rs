@@ -90,9 +90,9 @@ impl Fields {
     /// Returns false and adds nothing if the name is not a token or the value has control characters
     /// (RFC 9110, 5.1 and 5.5).
     pub fn push(&mut self, name: &str, value: &[u8]) -> bool {
-        let fits =
-            is_token(name.as_bytes()) && value.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f));
+        let fits = is_token(name.as_bytes()) && is_field_value(value);
         if fits {
+            self.lines.reserve(name.len() + value.len() + b": \r\n".len());
             self.lines.extend_from_slice(name.as_bytes());
             self.lines.extend_from_slice(b": ");
             self.lines.extend_from_slice(value);
@@ -143,6 +143,23 @@ impl core::fmt::Debug for Fields {
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|b| TOKEN_BYTES.get(usize::from(*b)) == Some(&true))
+}
+
+/// Returns whether a field value has no control characters but tabs (RFC 9110, 5.5).
+fn is_field_value(value: &[u8]) -> bool {
+    const BLOCK: usize = 16;
+    let fits = |b: u8| (b == b'\t') | ((b >= b' ') & (b != 0x7f));
+    let Some(last) = value.last_chunk::<BLOCK>() else {
+        return value.iter().all(|b| fits(*b));
+    };
+    // All bytes of a block at once; the last block may overlap the one before it.
+    let mut all_fit = [true; BLOCK];
+    for block in value.chunks_exact(BLOCK).chain([&last[..]]) {
+        for (all_fit, b) in all_fit.iter_mut().zip(block) {
+            *all_fit &= fits(*b);
+        }
+    }
+    all_fit == [true; BLOCK]
 }
 
 static TOKEN_BYTES: [bool; 256] =
@@ -204,6 +221,20 @@ mod tests {
         let all: Vec<_> = fields.iter().collect();
         assert_eq!(all, [("a", &b"x: y"[..]), ("B-c", b""), ("d", "\t\u{e4}".as_bytes())]);
         assert_eq!(fields.as_lines(), "a: x: y\r\nB-c: \r\nd: \t\u{e4}\r\n".as_bytes());
+    }
+
+    #[test]
+    fn control_characters_are_found_at_every_place() {
+        for length in [1, 2, 15, 16, 17, 32, 63] {
+            for at in [0, length / 2, length - 1] {
+                for byte in 0..=u8::MAX {
+                    let mut value = alloc::vec![b'x'; length];
+                    value[at] = byte;
+                    let expected = byte == b'\t' || !byte.is_ascii_control();
+                    assert_eq!(Fields::new().push("a", &value), expected, "{byte} at {at} of {length}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -182,8 +182,9 @@ impl Url {
     /// ```
     #[must_use]
     pub fn redacted(text: &str) -> String {
-        let start = text.find("://").map_or(0, |at| at + 3);
-        let (scheme, rest) = text.split_at_checked(start).unwrap_or(("", text));
+        let start = text.find(':').map_or(0, |at| at + 3);
+        let (scheme, rest) =
+            text.split_at_checked(start).filter(|(scheme, _)| scheme.ends_with("://")).unwrap_or(("", text));
         // A password may contain the delimiters of an authority, so all text before the last `@` may be secret.
         let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
@@ -221,6 +222,7 @@ pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
 
 /// Returns whether a host is this machine by its name: `localhost`, `127.0.0.0/8`, `::1`, and an IPv6 address that stands
 /// for one of these.
+#[inline(never)]
 pub(crate) fn is_loopback(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     if name == "localhost" || name.ends_with(".localhost") {

@@ -1,7 +1,6 @@
 //! HTTP client: credentials that are stored, that are due, and that are bound to a key.
 
 use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -139,14 +138,14 @@ fn due_credential_without_a_handler_is_used() {
 
 #[test]
 fn held_calls_fail_with_the_error_of_the_authorization() {
-    let error = Arc::new(Error::local(Step::Token, "https://as.example", "no key"));
+    let error = Error::local(Step::Token, "https://as.example", "no key");
     let mut harness = modern(config());
     let (key, request) = harness.start_wave_call(&CallOptions::new());
     harness.respond_with(request.id, 401, &[], "");
     let challenge = harness.expect_challenge();
     harness.client.authorization().fail(harness.now, challenge.exchange, &error).expect("open");
     let Err(CallError::Http(found)) = harness.expect_done(key) else { panic!("no HTTP error") };
-    assert_eq!(*found, HttpError::Authorization(Arc::clone(&error)));
+    assert_eq!(*found, HttpError::Authorization(error.clone()));
     assert!(found.to_string().contains("the token request at https://as.example: no key"), "{found}");
 
     let mut harness =

@@ -29,6 +29,7 @@ mod http_client_shared;
 mod http_client_transcripts;
 mod http_client_unexpected;
 mod http_connection;
+mod http_recent_token;
 mod http_server;
 mod inbound_calls;
 mod input_requests;

@@ -16,7 +16,10 @@ use crate::heap;
 use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra};
 
 /// The token of requests to a protected server, as long as those of a validator that looks them up.
-const TOKEN: &str = "mF_9.B5f-4.1JqM8s2vL0xQkPzR7tW3yUaEoIhGdNcVbXjKlMnOpQrStUvWxYz";
+pub(super) const TOKEN: &str = "mF_9.B5f-4.1JqM8s2vL0xQkPzR7tW3yUaEoIhGdNcVbXjKlMnOpQrStUvWxYz";
+
+/// The token of another client.
+const OTHER_TOKEN: &str = "nG_0.C6g-5.2KrN9t3wM1yRlQaS8uX4zVbFpJiHeOdYcWkLmPoTrUsZvBxNjEi";
 
 /// An HTTP server with one connection, driven like an adapter.
 #[derive(Debug)]
@@ -40,10 +43,11 @@ impl HttpEcho {
 
     /// Decides about tokens while the heads of their requests are handled.
     fn decide_at_once(&mut self) {
-        let identity = identity();
+        let identities = [identity(), identity()];
         self.server.set_validator(move |request| {
-            let is_known = request.token.reveal() == TOKEN;
-            Some(if is_known { Ok(identity.clone()) } else { Err(Denial::invalid_token()) })
+            let known = [TOKEN, OTHER_TOKEN].iter().position(|known| request.token.reveal() == *known);
+            let identity = known.and_then(|at| identities.get(at));
+            Some(identity.cloned().ok_or_else(Denial::invalid_token))
         });
     }
 
@@ -117,9 +121,9 @@ fn post(fields: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Returns the field with the token.
-fn authorization() -> String {
-    format!("Authorization: Bearer {TOKEN}\r\n")
+/// Returns the field with a token.
+fn authorization(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
 }
 
 /// One request over a keep-alive connection.
@@ -129,6 +133,8 @@ pub struct HttpCall {
     request: RequestLine,
     bytes: Vec<u8>,
     body: usize,
+    /// Where the token begins that changes with each request.
+    changing_token: Option<usize>,
 }
 
 impl HttpCall {
@@ -149,13 +155,21 @@ impl HttpCall {
         if at_once {
             echo.decide_at_once();
         }
-        Self::with_fields(era, echo, &authorization())
+        Self::with_fields(era, echo, &authorization(TOKEN))
+    }
+
+    /// Returns the scenario of a protected server whose requests bring the tokens of two clients in turn.
+    #[must_use]
+    pub fn of_two_clients(era: WireEra) -> Self {
+        let mut call = Self::protected(era, true);
+        call.changing_token = call.bytes.windows(TOKEN.len()).position(|text| text == TOKEN.as_bytes());
+        call
     }
 
     /// Returns the scenario of an open server, to which each request brings a token that it ignores.
     #[must_use]
     pub fn ignored_token(era: WireEra) -> Self {
-        Self::with_fields(era, HttpEcho::new(Config::new()), &authorization())
+        Self::with_fields(era, HttpEcho::new(Config::new()), &authorization(TOKEN))
     }
 
     fn with_fields(era: WireEra, mut scenario: HttpEcho, more: &str) -> Self {
@@ -171,7 +185,7 @@ impl HttpCall {
         let line = request.line();
         let body = line.len() - 1;
         let bytes = post(&format!("{more}{fields}"), &line[..body]);
-        let mut call = Self { echo: scenario, request, bytes, body };
+        let mut call = Self { echo: scenario, request, bytes, body, changing_token: None };
         for _ in 0..100 {
             call.run_once();
         }
@@ -185,6 +199,11 @@ impl Scenario for HttpCall {
         let at = self.bytes.len() - self.body;
         let line = self.request.advance();
         self.bytes[at..].copy_from_slice(&line[..self.body]);
+        if let Some(at) = self.changing_token {
+            let token = &mut self.bytes[at..at + TOKEN.len()];
+            let next = if token == TOKEN.as_bytes() { OTHER_TOKEN } else { TOKEN };
+            token.copy_from_slice(next.as_bytes());
+        }
         let answer = black_box(self.echo.exchange(black_box(&self.bytes)));
         assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.len() > TEXT, "an answer");
     }

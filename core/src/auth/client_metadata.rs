@@ -109,27 +109,26 @@ impl ClientMetadata {
     /// [`ClientMetadataError`] with the first member that breaks a rule.
     pub fn check(url: &str, document: &[u8]) -> Result<(), ClientMetadataError> {
         check_client_id(url)?;
-        let document = Document::parse(document).map_err(ClientMetadataError)?;
-        if document.required_string("client_id").map_err(ClientMetadataError)? != url {
-            return Err(ClientMetadataError("`client_id` is not the URL of the document".into()));
-        }
-        document.required_string("client_name").map_err(ClientMetadataError)?;
-        let uris = document.strings("redirect_uris").map_err(ClientMetadataError)?.unwrap_or_default();
-        if uris.is_empty() {
-            return Err(ClientMetadataError("`redirect_uris` is missing".into()));
-        }
-        for uri in &uris {
-            check_redirect_uri(uri)?;
-        }
-        let method = document.string("token_endpoint_auth_method").map_err(ClientMetadataError)?;
-        // The document is public, so it cannot hold a shared secret (draft, 4.1).
-        if method.is_some_and(|method| method.starts_with("client_secret")) {
-            return Err(ClientMetadataError("`token_endpoint_auth_method` needs a shared secret".into()));
-        }
-        if document.string("client_secret").map_err(ClientMetadataError)?.is_some() {
-            return Err(ClientMetadataError("`client_secret` must not be there".into()));
-        }
-        Ok(())
+        Document::read(document, ClientMetadataError, |document| {
+            if document.required_string("client_id") != url {
+                return Err(ClientMetadataError("`client_id` is not the URL of the document".into()));
+            }
+            document.required_string("client_name");
+            let uris = document.strings("redirect_uris").unwrap_or_default();
+            if uris.is_empty() {
+                return Err(ClientMetadataError("`redirect_uris` is missing".into()));
+            }
+            uris.iter().try_for_each(|uri| check_redirect_uri(uri))?;
+            let method = document.string("token_endpoint_auth_method");
+            // The document is public, so it cannot hold a shared secret (draft, 4.1).
+            if method.is_some_and(|method| method.starts_with("client_secret")) {
+                return Err(ClientMetadataError("`token_endpoint_auth_method` needs a shared secret".into()));
+            }
+            match document.string("client_secret") {
+                Some(_) => Err(ClientMetadataError("`client_secret` must not be there".into())),
+                None => Ok(()),
+            }
+        })
     }
 }
 

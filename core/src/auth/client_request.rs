@@ -142,9 +142,10 @@ impl ClientRequest {
     }
 
     /// Adds a parameter, if there is a value.
-    pub(super) fn optional(&mut self, name: &'static str, value: Option<String>) -> &mut Self {
+    #[inline(never)]
+    pub(super) fn optional(&mut self, name: &'static str, value: Option<&str>) -> &mut Self {
         match value {
-            Some(value) => self.text(name, &value),
+            Some(value) => self.text(name, value),
             None => self,
         }
     }
@@ -292,8 +293,7 @@ fn sign(key: SigningKey, algorithm: Algorithm, input: &str) -> RequestStep {
 }
 
 fn error_code(response: &FetchResponse) -> String {
-    let read = |document: Document| document.string("error").ok().flatten();
-    Document::parse(&response.body).ok().and_then(read).unwrap_or_default()
+    Document::read(&response.body, drop, |document| Ok(document.required_string("error"))).unwrap_or_default()
 }
 
 /// Returns whether a text is a nonce (RFC 9449, 8.1).

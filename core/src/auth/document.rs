@@ -4,6 +4,8 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
 
 use crate::json::{MAX_DEPTH, Scanner};
 use crate::raw::RawJson;
@@ -17,15 +19,36 @@ const MAX_MEMBERS: u32 = 1_024;
 /// Largest number of elements of an array that is read.
 const MAX_ELEMENTS: usize = 256;
 
-/// A JSON object. Members that are `null` count as absent.
+/// A JSON object that is being read. Members that are `null` count as absent.
+///
+/// A member of a wrong type counts as absent, too, and is a defect. The first defect is the result of
+/// [`read`](Self::read): no step in between has to be checked.
 pub(super) struct Document {
     json: RawJson,
+    defect: Cell<Option<Defect>>,
 }
 
 impl Document {
+    /// Reads a document by `build`. A defect of the document, turned into an error by `refuse`, precedes the result of
+    /// `build`.
+    pub(super) fn read<T, E>(
+        text: &[u8],
+        refuse: fn(Defect) -> E,
+        build: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let document = Self::parse(text).map_err(refuse)?;
+        let built = build(&document);
+        document.defect.take().map_or(built, |defect| Err(refuse(defect)))
+    }
+
+    /// Checks that a text is a document.
+    pub(super) fn check(text: &[u8]) -> Result<(), Defect> {
+        Self::parse(text).map(drop)
+    }
+
     /// Parses a document; names may not be repeated.
     #[inline(never)]
-    pub(super) fn parse(text: &[u8]) -> Result<Self, Defect> {
+    fn parse(text: &[u8]) -> Result<Self, Defect> {
         let json = RawJson::new(text.to_vec()).map_err(|_| Cow::Borrowed("it is not valid JSON"))?;
         if !json.is_object() {
             return Err("it is not a JSON object".into());
@@ -34,7 +57,7 @@ impl Document {
         scanner
             .members(&mut |s, _| s.value().map(drop))
             .map_err(|_| Cow::Borrowed("a member is repeated"))?;
-        Ok(Self { json })
+        Ok(Self { json, defect: Cell::new(None) })
     }
 
     #[inline(never)]
@@ -42,65 +65,88 @@ impl Document {
         self.json.member(name).filter(|value| value.as_bytes() != b"null")
     }
 
+    /// Notes what is wrong with a member, unless there is a defect already.
+    #[inline(never)]
+    fn refuse(&self, name: &str, why: &dyn fmt::Display) {
+        let first = self.defect.take();
+        self.defect.set(first.or_else(|| Some(format!("`{name}` {why}").into())));
+    }
+
     /// Returns a string, if the member is there.
     #[inline(never)]
-    pub(super) fn string(&self, name: &str) -> Result<Option<String>, Defect> {
-        let Some(value) = self.member(name) else { return Ok(None) };
-        value.string().map(Some).ok_or_else(|| format!("`{name}` is not a string").into())
+    pub(super) fn string(&self, name: &str) -> Option<String> {
+        let string = self.member(name)?.string();
+        if string.is_none() {
+            self.refuse(name, &"is not a string");
+        }
+        string
     }
 
     /// Returns a string that must be there and not be empty.
     #[inline(never)]
-    pub(super) fn required_string(&self, name: &str) -> Result<String, Defect> {
-        match self.string(name)? {
-            Some(value) if !value.is_empty() => Ok(value),
-            _ => Err(format!("`{name}` is missing").into()),
+    pub(super) fn required_string(&self, name: &str) -> String {
+        let string = self.string(name).unwrap_or_default();
+        if string.is_empty() {
+            self.refuse(name, &"is missing");
         }
+        string
     }
 
     /// Returns an array of strings, if the member is there.
     #[inline(never)]
-    pub(super) fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Defect> {
-        let Some(value) = self.member(name) else { return Ok(None) };
-        let strings: Option<Vec<String>> = value
-            .elements()
-            .filter(|elements| elements.len() <= MAX_ELEMENTS)
-            .and_then(|elements| elements.iter().map(RawJson::string).collect());
-        strings.map(Some).ok_or_else(|| format!("`{name}` is not an array of at most 256 strings").into())
+    pub(super) fn strings(&self, name: &str) -> Option<Vec<String>> {
+        let elements = self.member(name)?.elements().filter(|elements| elements.len() <= MAX_ELEMENTS);
+        let strings: Option<Vec<String>> =
+            elements.and_then(|elements| elements.iter().map(RawJson::string).collect());
+        if strings.is_none() {
+            self.refuse(name, &"is not an array of at most 256 strings");
+        }
+        strings
+    }
+
+    /// Returns whether an array of strings is there and has an element.
+    #[inline(never)]
+    pub(super) fn lists(&self, name: &str, element: &str) -> bool {
+        self.strings(name).is_some_and(|list| list.iter().any(|other| other == element))
     }
 
     /// Returns a boolean; an absent one is false.
     #[inline(never)]
-    pub(super) fn boolean(&self, name: &str) -> Result<bool, Defect> {
-        match self.member(name).as_ref().map(RawJson::as_str) {
-            Some("true") => Ok(true),
-            Some("false") | None => Ok(false),
-            Some(_) => Err(format!("`{name}` is neither true nor false").into()),
+    pub(super) fn boolean(&self, name: &str) -> bool {
+        let member = self.member(name);
+        let text = member.as_ref().map_or("false", RawJson::as_str);
+        if !matches!(text, "true" | "false") {
+            self.refuse(name, &"is neither true nor false");
         }
+        text == "true"
     }
 
     /// Returns a number of seconds, if the member is there. Some servers write it as a string.
     #[inline(never)]
-    pub(super) fn seconds(&self, name: &str) -> Result<Option<u64>, Defect> {
-        let Some(value) = self.member(name) else { return Ok(None) };
+    pub(super) fn seconds(&self, name: &str) -> Option<u64> {
+        let value = self.member(name)?;
         let text = value.string();
         let digits = text.as_deref().unwrap_or_else(|| value.as_str());
         // Fractions are dropped.
-        let whole = digits.split('.').next().unwrap_or_default();
-        whole.parse().map(Some).map_err(|_| format!("`{name}` is not a number of seconds").into())
+        let seconds = digits.split('.').next().unwrap_or_default().parse().ok();
+        if seconds.is_none() {
+            self.refuse(name, &"is not a number of seconds");
+        }
+        seconds
     }
 
     /// Returns scopes that are separated by spaces, if the member is there.
-    pub(super) fn scope(&self) -> Result<Option<Scopes>, Defect> {
-        let Some(text) = self.string("scope")? else { return Ok(None) };
-        Scopes::parse(&text).map(Some).map_err(|why| format!("`scope`: {why}").into())
+    #[inline(never)]
+    pub(super) fn scope(&self, name: &str) -> Option<Scopes> {
+        let text = self.string(name)?;
+        Scopes::parse(&text).map_err(|why| self.refuse(name, &why)).ok()
     }
 
     /// Returns an array of scopes, if the member is there.
-    pub(super) fn scopes(&self, name: &str) -> Result<Option<Scopes>, Defect> {
-        let Some(list) = self.strings(name)? else { return Ok(None) };
-        let scopes = Scopes::try_collect(list.iter().map(|scope| &**scope));
-        scopes.map(Some).map_err(|why| format!("`{name}`: {why}").into())
+    #[inline(never)]
+    pub(super) fn scopes(&self, name: &str) -> Option<Scopes> {
+        let list = self.strings(name)?;
+        Scopes::try_collect(list.iter().map(|scope| &**scope)).map_err(|why| self.refuse(name, &why)).ok()
     }
 }
 
@@ -108,28 +154,47 @@ impl Document {
 mod tests {
     use super::*;
 
+    fn read<T>(text: &str, build: impl FnOnce(&Document) -> T) -> Result<T, Defect> {
+        Document::read(text.as_bytes(), |why| why, |document| Ok(build(document)))
+    }
+
     #[test]
     fn members_have_their_types_or_a_defect_that_names_them() {
-        let text = br#"{"s":"x","e":"","n":null,"a":["p","q"],"b":true,"t":3600,"u":"60","f":1.5,"o":{}}"#;
-        let document = Document::parse(text).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(document.string("s"), Ok(Some("x".into())));
-        assert_eq!(document.string("n"), Ok(None));
-        assert_eq!(document.string("a"), Err("`a` is not a string".into()));
-        assert_eq!(document.required_string("e"), Err("`e` is missing".into()));
-        assert_eq!(document.strings("a").map(|a| a.map(|a| a.len())), Ok(Some(2)));
-        assert!(document.strings("o").is_err());
-        assert_eq!((document.boolean("b"), document.boolean("zz")), (Ok(true), Ok(false)));
-        assert!(document.boolean("s").is_err());
-        assert_eq!(document.seconds("t"), Ok(Some(3_600)));
-        assert_eq!(document.seconds("u"), Ok(Some(60)));
-        assert_eq!(document.seconds("f"), Ok(Some(1)));
-        assert!(document.seconds("s").is_err());
+        let text = r#"{"s":"x","e":"","n":null,"a":["p","q"],"b":true,"t":3600,"u":"60","f":1.5,"o":{}}"#;
+        assert_eq!(read(text, |d| (d.string("s"), d.string("n"))), Ok((Some("x".into()), None)));
+        assert_eq!(read(text, |d| d.string("a")), Err("`a` is not a string".into()));
+        assert_eq!(read(text, |d| d.required_string("e")), Err("`e` is missing".into()));
+        assert_eq!(read(text, |d| d.strings("a").map(|a| a.len())), Ok(Some(2)));
+        assert_eq!(read(text, |d| (d.lists("a", "q"), d.lists("a", "x"))), Ok((true, false)));
+        assert_eq!(read(text, |d| (d.boolean("b"), d.boolean("zz"))), Ok((true, false)));
+        assert_eq!(read(text, |d| d.seconds("t")), Ok(Some(3_600)));
+        assert_eq!(read(text, |d| (d.seconds("u"), d.seconds("f"))), Ok((Some(60), Some(1))));
+        assert_eq!(read(text, |d| d.scopes("a").map(|a| a.as_str().len())), Ok(Some(3)));
+        for bad in [
+            read(text, |d| d.strings("o").is_some()),
+            read(text, |d| d.boolean("s")),
+            read(text, |d| d.seconds("s").is_some()),
+            read(text, |d| d.scope("a").is_some()),
+            read(text, |d| d.scopes("s").is_some()),
+        ] {
+            assert!(bad.is_err());
+        }
+    }
+
+    #[test]
+    fn the_first_defect_precedes_what_was_made_of_it() {
+        let text = br#"{"a":1,"b":2}"#;
+        let build = |document: &Document| {
+            assert_eq!((document.string("a"), document.string("b")), (None, None));
+            Err::<(), Defect>("it looks empty".into())
+        };
+        assert_eq!(Document::read(text, |why| why, build), Err("`a` is not a string".into()));
     }
 
     #[test]
     fn what_is_not_one_object_is_refused() {
         for bad in ["", "[]", "<html>", "{\"a\":1,\"a\":2}", "{} {}", "\u{feff}{}"] {
-            assert!(Document::parse(bad.as_bytes()).is_err(), "{bad}");
+            assert!(Document::check(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 }

@@ -25,6 +25,11 @@ impl Form {
         encode(&mut self.text, value);
     }
 
+    /// Returns whether there is a parameter of this name, which needs no encoding.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.text.split('&').any(|part| part.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+    }
+
     /// Returns the encoded text.
     pub(super) fn into_string(self) -> String {
         self.text
@@ -49,18 +54,19 @@ pub(super) fn encode(out: &mut String, text: &str) {
     }
 }
 
-/// Returns the parameters of a query, decoded; `None` if an escape is malformed or a text is not UTF-8.
-pub(super) fn parse(query: &str) -> Option<Vec<(String, String)>> {
-    query
-        .split('&')
-        .filter(|part| !part.is_empty())
-        .map(|part| {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            Some((decode(name)?, decode(value)?))
-        })
-        .collect()
+/// Calls `visit` with the name and value of each parameter of a query, decoded; `None` if an escape is malformed or a
+/// text is not UTF-8.
+pub(super) fn parse(query: &str, visit: &mut dyn FnMut(String, String)) -> Option<()> {
+    for part in query.split('&') {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        if !part.is_empty() {
+            visit(decode(name)?, decode(value)?);
+        }
+    }
+    Some(())
 }
 
+#[inline(never)]
 fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -82,6 +88,12 @@ mod tests {
     use super::*;
     use alloc::borrow::ToOwned as _;
 
+    fn read(text: &str) -> Option<Vec<(String, String)>> {
+        let mut pairs = Vec::new();
+        parse(text, &mut |name, value| pairs.push((name, value)))?;
+        Some(pairs)
+    }
+
     #[test]
     fn a_form_is_read_as_it_was_written() {
         let pairs = [("a b", "c&d=e"), ("é", "+%\u{0}\n"), ("empty", ""), ("url", "https://h:1/p?q#f")];
@@ -89,15 +101,15 @@ mod tests {
         pairs.iter().for_each(|(name, value)| form.push(name, value));
         let text = form.into_string();
         assert!(text.starts_with("a+b=c%26d%3De&%C3%A9="), "{text}");
-        let read = parse(&text).expect("a form");
+        let read = read(&text).expect("a form");
         assert_eq!(read, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     #[test]
     fn malformed_escapes_are_refused() {
         for bad in ["a=%", "a=%4", "a=%zz", "%ff=x", "a=%+1"] {
-            assert_eq!(parse(bad), None, "{bad}");
+            assert_eq!(read(bad), None, "{bad}");
         }
-        assert_eq!(parse("&&a&"), Some([("a".to_owned(), String::new())].to_vec()));
+        assert_eq!(read("&&a&"), Some([("a".to_owned(), String::new())].to_vec()));
     }
 }

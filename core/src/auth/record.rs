@@ -87,36 +87,32 @@ impl TokenRecord {
     ///
     /// A text that names the defect, without secrets.
     pub fn parse(stored: &Secret) -> Result<Self, Cow<'static, str>> {
-        let document = Document::parse(stored.expose().as_bytes())?;
-        check_version(&document)?;
-        let scopes = |name: &str| -> Result<Scopes, Defect> {
-            Scopes::parse(&document.string(name)?.unwrap_or_default())
-                .map_err(|why| format!("`{name}`: {why}").into())
-        };
-        let secret = |name: &str| Ok::<_, Defect>(document.string(name)?.map(Secret::from));
-        let access_token = document.required_string("access_token")?;
-        if !token::is_access_token(&access_token) {
-            return Err("`access_token` has characters that no token may have".into());
-        }
-        Ok(Self {
-            resource: document.required_string("resource")?,
-            issuer: document.required_string("issuer")?,
-            registration: Registration::from_name(&document.required_string("registration")?)
-                .ok_or("`registration` is unknown")?,
-            client_id: document.required_string("client_id")?,
-            auth_method: document.required_string("auth_method")?,
-            client_secret: secret("client_secret")?,
-            token_endpoint: document.required_string("token_endpoint")?,
-            revocation_endpoint: document.string("revocation_endpoint")?,
-            requested: scopes("requested")?,
-            granted: scopes("granted")?,
-            access_token: access_token.into(),
-            dpop: read_key(&document)?,
-            refresh_token: secret("refresh_token")?,
-            issued_at: document.seconds("issued_at")?.unwrap_or(0),
-            renew_at: document.seconds("renew_at")?,
-            expires_at: document.seconds("expires_at")?,
-            was_refreshed: document.boolean("was_refreshed")?,
+        read(stored, |document| {
+            let secret = |name: &str| document.string(name).map(Secret::from);
+            let access_token = document.required_string("access_token");
+            if !token::is_access_token(&access_token) {
+                return Err("`access_token` has characters that no token may have".into());
+            }
+            Ok(Self {
+                resource: document.required_string("resource"),
+                issuer: document.required_string("issuer"),
+                registration: Registration::from_name(&document.required_string("registration"))
+                    .ok_or("`registration` is unknown")?,
+                client_id: document.required_string("client_id"),
+                auth_method: document.required_string("auth_method"),
+                client_secret: secret("client_secret"),
+                token_endpoint: document.required_string("token_endpoint"),
+                revocation_endpoint: document.string("revocation_endpoint"),
+                requested: document.scope("requested").unwrap_or_default(),
+                granted: document.scope("granted").unwrap_or_default(),
+                access_token: access_token.into(),
+                dpop: read_key(document)?,
+                refresh_token: secret("refresh_token"),
+                issued_at: document.seconds("issued_at").unwrap_or(0),
+                renew_at: document.seconds("renew_at"),
+                expires_at: document.seconds("expires_at"),
+                was_refreshed: document.boolean("was_refreshed"),
+            })
         })
     }
 
@@ -131,7 +127,8 @@ impl TokenRecord {
         out.string("requested", self.requested.as_str()).string("granted", self.granted.as_str());
         out.string("access_token", self.access_token.expose());
         if let Some(key) = &self.dpop {
-            out.string("dpop_private", key.private.expose()).string("dpop_public", &hex(&key.public));
+            out.string("dpop_private", key.private.expose())
+                .string("dpop_public", &jose::base64url(&key.public));
         }
         out.optional("refresh_token", self.refresh_token.as_ref().map(Secret::expose));
         out.number("issued_at", self.issued_at);
@@ -219,15 +216,15 @@ impl ClientRecord {
     }
 
     pub(super) fn parse(stored: &Secret) -> Result<Self, Defect> {
-        let document = Document::parse(stored.expose().as_bytes())?;
-        check_version(&document)?;
-        Ok(Self {
-            client_id: document.required_string("client_id")?,
-            auth_method: document.required_string("auth_method")?,
-            secret: document.string("client_secret")?.map(Secret::from),
-            grant: document.required_string("grant")?,
-            redirect_uri: document.string("redirect_uri")?.unwrap_or_default(),
-            expires_at: document.seconds("expires_at")?,
+        read(stored, |document| {
+            Ok(Self {
+                client_id: document.required_string("client_id"),
+                auth_method: document.required_string("auth_method"),
+                secret: document.string("client_secret").map(Secret::from),
+                grant: document.required_string("grant"),
+                redirect_uri: document.string("redirect_uri").unwrap_or_default(),
+                expires_at: document.seconds("expires_at"),
+            })
         })
     }
 
@@ -255,9 +252,7 @@ impl SecretBinding {
     }
 
     pub(super) fn parse(stored: &Secret) -> Result<String, Defect> {
-        let document = Document::parse(stored.expose().as_bytes())?;
-        check_version(&document)?;
-        document.required_string("issuer")
+        read(stored, |document| Ok(document.required_string("issuer")))
     }
 
     pub(super) fn to_secret(issuer: &str) -> Secret {
@@ -267,42 +262,26 @@ impl SecretBinding {
     }
 }
 
-fn check_version(document: &Document) -> Result<(), Defect> {
-    match document.seconds("version")? {
-        Some(VERSION) => Ok(()),
-        _ => Err("its version is unknown".into()),
-    }
+/// Reads what is stored, in this version.
+fn read<T>(stored: &Secret, build: impl FnOnce(&Document) -> Result<T, Defect>) -> Result<T, Defect> {
+    Document::read(
+        stored.expose().as_bytes(),
+        |why| why,
+        |document| match document.seconds("version") {
+            Some(VERSION) => build(document),
+            _ => Err("its version is unknown".into()),
+        },
+    )
 }
 
 fn read_key(document: &Document) -> Result<Option<DpopKey>, Defect> {
-    let Some((private, public)) = document.string("dpop_private")?.zip(document.string("dpop_public")?)
-    else {
+    let Some((private, public)) = document.string("dpop_private").zip(document.string("dpop_public")) else {
         return Ok(None);
     };
-    match from_hex(&public) {
+    match jose::from_base64url(&public).and_then(|bytes| bytes.try_into().ok()) {
         Some(public) => Ok(Some(DpopKey { private: private.into(), public })),
         None => Err("`dpop_public` is not a key".into()),
     }
-}
-
-/// Returns bytes in hexadecimal: a decoder of Base64 would be larger than all of this module.
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-fn from_hex(text: &str) -> Option<[u8; 64]> {
-    let mut key = [0; 64];
-    if text.len() != 2 * key.len() {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digits = core::str::from_utf8(pair).ok()?;
-        *byte = digits
-            .chars()
-            .try_fold(0, |byte, digit| Some(byte << 4 | u8::try_from(digit.to_digit(16)?).ok()?))?;
-    }
-    Some(key)
 }
 
 /// Returns a URL as it is stored.
@@ -365,7 +344,7 @@ mod tests {
     #[test]
     fn a_damaged_key_is_refused() {
         let stored = record().to_secret();
-        for (good, bad) in [("0909", "09"), ("0909", "0g09"), ("0909", "é09"), ("0909", "+909")] {
+        for (good, bad) in [("CQkJ", "CQk"), ("CQkJ", "CQ+J"), ("CQkJ", "é"), ("CQkJ", "CQkJCQkJ")] {
             let text = stored.expose().replacen(good, bad, 1);
             let why = TokenRecord::parse(&text.into()).expect_err(bad);
             assert!(why.contains("dpop_public"), "{why}");

@@ -26,13 +26,11 @@ pub(super) struct ResourceMetadata {
 impl ResourceMetadata {
     /// Reads the document of `server`; the error names the rule that it breaks.
     pub(super) fn parse(body: &[u8], server: &Url) -> Result<Self, (Defect, &'static str)> {
-        let document = Document::parse(body).map_err(|why| (why, "RFC 9728"))?;
-        Self::read(&document, server)
+        Document::read(body, rfc, |document| Self::build(document, server))
     }
 
-    fn read(document: &Document, server: &Url) -> Result<Self, (Defect, &'static str)> {
-        let rfc = |why| (why, "RFC 9728");
-        let resource = document.required_string("resource").map_err(rfc)?;
+    fn build(document: &Document, server: &Url) -> Result<Self, (Defect, &'static str)> {
+        let resource = document.required_string("resource");
         let url = Url::parse(&resource).map_err(|why| rfc(format!("`resource`: {why}").into()))?;
         if resource.contains('#') {
             return Err((Cow::Borrowed("`resource` has a fragment"), "AUTH-044"));
@@ -41,8 +39,7 @@ impl ResourceMetadata {
             let why = format!("`resource` is {url:?}, which is not this server");
             return Err((why.into(), "RFC 9728, 3.3"));
         }
-        let mut authorization_servers =
-            document.strings("authorization_servers").map_err(rfc)?.unwrap_or_default();
+        let mut authorization_servers = document.strings("authorization_servers").unwrap_or_default();
         if authorization_servers.is_empty() {
             return Err((Cow::Borrowed("`authorization_servers` is missing"), "AUTH-019"));
         }
@@ -50,10 +47,14 @@ impl ResourceMetadata {
         Ok(Self {
             resource,
             authorization_servers,
-            scopes: document.scopes("scopes_supported").map_err(rfc)?,
-            requires_dpop: document.boolean("dpop_bound_access_tokens_required").map_err(rfc)?,
+            scopes: document.scopes("scopes_supported"),
+            requires_dpop: document.boolean("dpop_bound_access_tokens_required"),
         })
     }
+}
+
+const fn rfc(why: Defect) -> (Defect, &'static str) {
+    (why, "RFC 9728")
 }
 
 #[cfg(test)]

@@ -50,17 +50,7 @@ impl Search {
     pub(super) fn new(step: Step, mut places: Vec<Url>) -> Option<Self> {
         places.reverse();
         let place = places.pop()?;
-        let url = place.clone();
-        Some(Self {
-            step,
-            place,
-            url,
-            redirects: 0,
-            rest: places,
-            is_named: false,
-            defect: None,
-            misses: String::new(),
-        })
+        Some(Self { rest: places, is_named: false, ..Self::at(step, place) })
     }
 
     /// Starts a search at the place that a server named.
@@ -95,7 +85,7 @@ impl Search {
     /// Takes the response to the last fetch.
     pub(super) fn handle_response(&mut self, response: FetchResponse, policy: &UrlPolicy<'_>) -> SearchStep {
         match response.status {
-            200 => match Document::parse(&response.body) {
+            200 => match Document::check(&response.body) {
                 Ok(_) => SearchStep::Found(response.body),
                 // A page for people, at an address that the server does not know.
                 Err(_) if !begins_object(&response.body) && !self.is_named => self.miss("no JSON object"),

@@ -10,6 +10,9 @@ use super::locations::UrlPolicy;
 use crate::scope::Scopes;
 use crate::url::Url;
 
+/// A defect and the rule that it breaks.
+type Refusal = (Defect, &'static str);
+
 /// The metadata of an authorization server, as far as a client uses it. Every URL has passed the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerMetadata {
@@ -30,15 +33,13 @@ pub(super) struct ServerMetadata {
 
 impl ServerMetadata {
     /// Reads the document of `issuer`; the error names the rule that it breaks.
-    pub(super) fn parse(
-        body: &[u8],
-        issuer: &str,
-        policy: &UrlPolicy<'_>,
-    ) -> Result<Self, (Defect, &'static str)> {
-        let rfc = |why| (why, "RFC 8414");
-        let document = Document::parse(body).map_err(rfc)?;
+    pub(super) fn parse(body: &[u8], issuer: &str, policy: &UrlPolicy<'_>) -> Result<Self, Refusal> {
+        Document::read(body, rfc, |document| Self::build(document, issuer, policy))
+    }
+
+    fn build(document: &Document, issuer: &str, policy: &UrlPolicy<'_>) -> Result<Self, Refusal> {
         // AUTH-030: byte for byte, before anything else of the document is looked at.
-        match document.string("issuer").map_err(rfc)? {
+        match document.string("issuer") {
             Some(found) if found == issuer => {}
             Some(found) => {
                 let shown = Url::redacted(&found);
@@ -49,16 +50,9 @@ impl ServerMetadata {
             }
             None => return Err((Cow::Borrowed("`issuer` is missing"), "AUTH-030")),
         }
-        let endpoint = |name: &str| match document.string(name).map_err(rfc)? {
-            Some(text) => policy.parse(name, &text).map(Some).map_err(|why| (why, "AUTH-061")),
-            None => Ok(None),
-        };
-        let strings = |name: &str| document.strings(name).map_err(rfc);
-        let lists = |list: Option<&Vec<String>>, value: &str| {
-            list.is_some_and(|list| list.iter().any(|other| other == value))
-        };
+        let endpoint = |name| endpoint(document, policy, name);
         // Only a known scope is looked for here; the others may be anything.
-        let scopes = strings("scopes_supported")?.iter().flatten().collect();
+        let scopes = document.strings("scopes_supported").iter().flatten().collect();
         Ok(Self {
             issuer: issuer.to_owned(),
             authorization_endpoint: endpoint("authorization_endpoint")?,
@@ -67,13 +61,11 @@ impl ServerMetadata {
             device_authorization_endpoint: endpoint("device_authorization_endpoint")?,
             revocation_endpoint: endpoint("revocation_endpoint")?,
             scopes,
-            auth_methods: strings("token_endpoint_auth_methods_supported")?,
-            supports_pkce: lists(strings("code_challenge_methods_supported")?.as_ref(), "S256"),
-            supports_client_metadata: document
-                .boolean("client_id_metadata_document_supported")
-                .map_err(rfc)?,
-            sends_issuer: document.boolean("authorization_response_iss_parameter_supported").map_err(rfc)?,
-            supports_dpop: lists(strings("dpop_signing_alg_values_supported")?.as_ref(), "ES256"),
+            auth_methods: document.strings("token_endpoint_auth_methods_supported"),
+            supports_pkce: document.lists("code_challenge_methods_supported", "S256"),
+            supports_client_metadata: document.boolean("client_id_metadata_document_supported"),
+            sends_issuer: document.boolean("authorization_response_iss_parameter_supported"),
+            supports_dpop: document.lists("dpop_signing_alg_values_supported", "ES256"),
         })
     }
 
@@ -110,13 +102,23 @@ impl ServerMetadata {
     }
 }
 
+#[inline(never)]
+fn endpoint(document: &Document, policy: &UrlPolicy<'_>, name: &str) -> Result<Option<Url>, Refusal> {
+    let Some(text) = document.string(name) else { return Ok(None) };
+    policy.parse(name, &text).map(Some).map_err(|why| (why, "AUTH-061"))
+}
+
+const fn rfc(why: Defect) -> Refusal {
+    (why, "RFC 8414")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const ISSUER: &str = "https://as/t";
 
-    fn read(body: &str) -> Result<ServerMetadata, (Defect, &'static str)> {
+    fn read(body: &str) -> Result<ServerMetadata, Refusal> {
         let server = Url::parse("https://h/mcp").expect("a URL");
         ServerMetadata::parse(
             body.as_bytes(),

@@ -50,17 +50,20 @@ const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 impl TokenResponse {
     /// Reads a response with status 200.
     pub(super) fn parse(body: &[u8], expected: Expected) -> Result<Self, ErrorKind> {
-        let document = Document::parse(body).map_err(ErrorKind::Invalid)?;
-        let token = document.required_string("access_token").map_err(ErrorKind::Invalid)?;
+        Document::read(body, ErrorKind::Invalid, |document| Self::build(document, expected))
+    }
+
+    fn build(document: &Document, expected: Expected) -> Result<Self, ErrorKind> {
+        let token = document.required_string("access_token");
         if !is_access_token(&token) {
             return Err(ErrorKind::Invalid("`access_token` has characters that no token may have".into()));
         }
-        let kind = document.required_string("token_type").map_err(ErrorKind::Invalid)?;
+        let kind = document.required_string("token_type");
         let is_dpop = kind.eq_ignore_case("dpop");
         match expected {
             Expected::AccessToken if is_dpop || kind.eq_ignore_case("bearer") => {}
             Expected::IdentityAssertion => {
-                let issued = document.string("issued_token_type").map_err(ErrorKind::Invalid)?;
+                let issued = document.string("issued_token_type");
                 if issued.as_deref() != Some(ID_JAG) {
                     return Err(ErrorKind::Invalid(
                         "`issued_token_type` is not an identity assertion".into(),
@@ -71,7 +74,7 @@ impl TokenResponse {
                 return Err(ErrorKind::Invalid("`token_type` is neither Bearer nor DPoP".into()));
             }
         }
-        let refresh_token = document.string("refresh_token").map_err(ErrorKind::Invalid)?;
+        let refresh_token = document.string("refresh_token");
         if refresh_token.as_ref().is_some_and(|token| !token.bytes().all(|b| (0x20..0x7f).contains(&b))) {
             return Err(ErrorKind::Invalid("`refresh_token` has characters that no token may have".into()));
         }
@@ -79,8 +82,8 @@ impl TokenResponse {
             access_token: token.into(),
             is_dpop,
             refresh_token: refresh_token.filter(|token| !token.is_empty()).map(Secret::from),
-            expires_in: document.seconds("expires_in").map_err(ErrorKind::Invalid)?,
-            scopes: document.scope().map_err(ErrorKind::Invalid)?,
+            expires_in: document.seconds("expires_in"),
+            scopes: document.scope("scope"),
         })
     }
 }
@@ -88,10 +91,10 @@ impl TokenResponse {
 /// Returns the reason of a response that is no success (RFC 6749, 5.2). No redirect is followed (SEC-011).
 pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
     let described = || {
-        let document = Document::parse(&response.body).ok()?;
-        let code = document.required_string("error").ok()?;
-        let description = document.string("error_description").ok().flatten();
-        Some(refused(&code, description.as_deref()))
+        let code = Document::read(&response.body, drop, |document| Ok(document.required_string("error")));
+        let description =
+            Document::read(&response.body, drop, |document| Ok(document.string("error_description")));
+        Some(refused(&code.ok()?, description.ok().flatten().as_deref()))
     };
     match response.status {
         300..=399 => {

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 
 use super::quoted;
@@ -108,9 +109,12 @@ pub enum ErrorKind {
 
 /// An authorization failed.
 ///
-/// `Display` says the step, the server, what was wrong and the rule; it holds no secret.
+/// `Display` says the step, the server, what was wrong and the rule; it holds no secret. A clone is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Arc<Details>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Details {
     step: Step,
     server: Box<str>,
     kind: ErrorKind,
@@ -119,63 +123,65 @@ pub struct Error {
 
 impl Error {
     /// Creates an error. `server` is an origin or a URL without a query; `rule` may be empty.
-    pub(crate) fn new(step: Step, server: impl Into<Box<str>>, kind: ErrorKind, rule: &'static str) -> Self {
-        Self { step, server: server.into(), kind, rule }
+    #[inline(never)]
+    pub(crate) fn new(step: Step, server: String, kind: ErrorKind, rule: &'static str) -> Self {
+        Self(Arc::new(Details { step, server: server.into(), kind, rule }))
     }
 
     /// Creates an error for what the application could not do, for example reading its store.
     #[must_use]
-    pub fn local(step: Step, server: impl Into<Box<str>>, reason: impl Into<Box<str>>) -> Self {
-        Self::new(step, server, ErrorKind::Local(reason.into()), "")
+    pub fn local(step: Step, server: impl Into<String>, reason: impl Into<Box<str>>) -> Self {
+        Self::new(step, server.into(), ErrorKind::Local(reason.into()), "")
     }
 
     /// Returns the step that failed.
     #[must_use]
-    pub const fn step(&self) -> Step {
-        self.step
+    pub fn step(&self) -> Step {
+        self.0.step
     }
 
     /// Returns the server at which the step failed: an origin, or a URL without its query.
     #[must_use]
-    pub const fn server(&self) -> &str {
-        &self.server
+    pub fn server(&self) -> &str {
+        &self.0.server
     }
 
     /// Returns the reason.
     #[must_use]
-    pub const fn kind(&self) -> &ErrorKind {
-        &self.kind
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
     }
 
     /// Returns the rule that decided, for example `AUTH-030` or `RFC 9207`; empty if there is none.
     #[must_use]
-    pub const fn rule(&self) -> &'static str {
-        self.rule
+    pub fn rule(&self) -> &'static str {
+        self.0.rule
     }
 
     /// Returns whether a host was not reached.
     #[must_use]
-    pub const fn is_unreachable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Fetch(FetchFailure::Unreachable(_)))
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Fetch(FetchFailure::Unreachable(_)))
     }
 
     /// Returns whether a server or a user did not answer in time.
     #[must_use]
-    pub const fn is_timeout(&self) -> bool {
-        matches!(self.kind, ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut)
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Fetch(FetchFailure::TimedOut) | ErrorKind::TimedOut)
     }
 
     /// Returns whether a user has to log in.
     #[must_use]
-    pub const fn is_login_required(&self) -> bool {
-        matches!(self.kind, ErrorKind::LoginRequired)
+    pub fn is_login_required(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::LoginRequired)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}: ", self.step.name(), quoted(&self.server))?;
-        match &self.kind {
+        let Details { step, server, kind, rule } = &*self.0;
+        write!(f, "{} at {}: ", step.name(), quoted(server))?;
+        match kind {
             ErrorKind::Fetch(failure) => write!(f, "{failure}")?,
             ErrorKind::Status(status) => write!(f, "HTTP status {status}")?,
             ErrorKind::Redirected(to) => write!(f, "a redirect to {} is not followed", quoted(to))?,
@@ -194,8 +200,8 @@ impl fmt::Display for Error {
             ErrorKind::Local(reason) => f.write_str(&quoted(reason))?,
             ErrorKind::TooManyRequests => f.write_str("too many requests")?,
         }
-        if !self.rule.is_empty() {
-            write!(f, " ({})", self.rule)?;
+        if !rule.is_empty() {
+            write!(f, " ({rule})")?;
         }
         Ok(())
     }

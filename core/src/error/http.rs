@@ -56,7 +56,7 @@ pub enum HttpError {
     /// The authorization that the server asked for failed; the request was not executed.
     #[cfg(feature = "auth")]
     #[error("not authorized: {0}")]
-    Authorization(alloc::sync::Arc<super::authorization::Error>),
+    Authorization(super::authorization::Error),
     /// The server has ended the session, and the request with it.
     #[error("the session has ended at the server")]
     SessionLost,

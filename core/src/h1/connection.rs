@@ -234,6 +234,11 @@ impl<R: Role> Connection<R> {
         }
     }
 
+    /// Returns whether the memory of the buffers was freed since they were used last.
+    pub(crate) fn is_trimmed(&self) -> bool {
+        self.trim_state == TrimState::Trimmed
+    }
+
     /// Appends a head that `write` produces to the output.
     pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         append_output(&mut self.out, write);

@@ -78,7 +78,8 @@ impl HeadRecord {
     }
 }
 
-/// Adds a record if records are enabled. Once [`MAX_RECORDS`] wait to be polled, the new head is not recorded.
+/// Adds a record if records are enabled, which they mostly are not. Once [`MAX_RECORDS`] wait to be polled, the new head is not recorded.
+#[inline]
 pub(crate) fn push_record(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
     if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < MAX_RECORDS) {
         heads.push_back(record());

@@ -9,6 +9,7 @@ use core::fmt;
 
 use crate::json::{write_int, write_str};
 use crate::raw::RawJson;
+use crate::scope::Scopes;
 
 /// Error codes (ERR-001, ERR-006, ERR-007, ERR-008).
 pub mod code {
@@ -50,8 +51,8 @@ pub struct RpcError {
     pub message: Cow<'static, str>,
     /// Details: any JSON value.
     pub data: Option<RawJson>,
-    /// Scopes that the token lacks, for a challenge of the transport.
-    pub(crate) required_scopes: Option<Box<str>>,
+    /// Scopes that the token lacks, for a challenge of the transport. Boxed, because hardly any error has them.
+    pub(crate) required_scopes: Option<Box<Scopes>>,
 }
 
 impl RpcError {

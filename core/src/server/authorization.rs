@@ -1,5 +1,6 @@
 //! The party for which a request acts, and its scopes.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -96,8 +97,13 @@ impl fmt::Debug for ScopePolicy {
 }
 
 /// The identity of a request, with the scope hierarchy of its server. Clones share it.
+// One pointer: each request and each call has one, mostly none.
 #[derive(Clone, Debug)]
-pub struct Authorization {
+pub struct Authorization(Arc<Party>);
+
+/// The content of an [`Authorization`].
+#[derive(Debug)]
+struct Party {
     identity: Arc<Identity>,
     policy: Option<Arc<ScopePolicy>>,
 }
@@ -106,13 +112,13 @@ impl Authorization {
     /// Creates an authorization in which no scope includes another one.
     #[must_use]
     pub fn new(identity: impl Into<Arc<Identity>>) -> Self {
-        Self { identity: identity.into(), policy: None }
+        Self(Arc::new(Party { identity: identity.into(), policy: None }))
     }
 
     /// Returns whether the scopes were granted that every request needs.
     #[cfg(feature = "http")]
     pub(crate) fn has_required_scopes(&self) -> bool {
-        let required = self.policy.as_ref().map(|policy| &policy.required);
+        let required = self.0.policy.as_ref().map(|policy| &policy.required);
         // Mostly a token has just these.
         required.is_none_or(|required| {
             required == self.scopes() || required.iter().all(|scope| self.has_scope(scope))
@@ -121,31 +127,37 @@ impl Authorization {
 
     #[cfg(feature = "http")]
     pub(crate) fn with_policy(identity: Arc<Identity>, policy: Arc<ScopePolicy>) -> Self {
-        Self { identity, policy: Some(policy) }
+        Self(Arc::new(Party { identity, policy: Some(policy) }))
+    }
+
+    /// Returns whether this is its scope hierarchy.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_policy(&self, policy: &Arc<ScopePolicy>) -> bool {
+        self.0.policy.as_ref().is_some_and(|own| Arc::ptr_eq(own, policy))
     }
 
     /// Returns the principal.
     #[must_use]
     pub fn principal(&self) -> &str {
-        self.identity.principal()
+        self.0.identity.principal()
     }
 
     /// Returns the scopes that were granted.
     #[must_use]
     pub fn scopes(&self) -> &Scopes {
-        &self.identity.scopes
+        &self.0.identity.scopes
     }
 
     /// Returns the identity.
     #[must_use]
-    pub const fn identity(&self) -> &Arc<Identity> {
-        &self.identity
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.0.identity
     }
 
     /// Returns whether a scope was granted, or one that includes it (AUTH-056).
     #[must_use]
     pub fn has_scope(&self, scope: &str) -> bool {
-        let implies = self.policy.as_ref().and_then(|policy| policy.implies.as_ref());
+        let implies = self.0.policy.as_ref().and_then(|policy| policy.implies.as_ref());
         self.scopes().contains(scope)
             || implies.is_some_and(|implies| self.scopes().iter().any(|own| implies(own, scope)))
     }
@@ -160,14 +172,14 @@ impl Authorization {
         if scopes.iter().all(|scope| self.has_scope(scope.as_ref())) {
             return Ok(());
         }
-        let base = self.policy.iter().flat_map(|policy| policy.required.iter());
+        let base = self.0.policy.iter().flat_map(|policy| policy.required.iter());
         let needed: Scopes = base.chain(scopes.iter().map(AsRef::as_ref)).collect();
-        Err(insufficient_scope(&needed))
+        Err(insufficient_scope(needed))
     }
 }
 
 /// Returns the error for a call that needs these scopes.
-fn insufficient_scope(scopes: &Scopes) -> RpcError {
+fn insufficient_scope(scopes: Scopes) -> RpcError {
     let mut data: Vec<u8> = b"{\"requiredScopes\":[".to_vec();
     for (at, scope) in scopes.iter().enumerate() {
         if at > 0 {
@@ -178,7 +190,7 @@ fn insufficient_scope(scopes: &Scopes) -> RpcError {
     data.extend_from_slice(b"]}");
     let message = format!("insufficient scope: the token has to have `{}`", scopes.as_str());
     let error = RpcError::invalid_request(message).with_data(RawJson::trusted(data.into()));
-    RpcError { required_scopes: Some(scopes.as_str().into()), ..error }
+    RpcError { required_scopes: Some(Box::new(scopes)), ..error }
 }
 
 #[cfg(test)]
@@ -197,11 +209,11 @@ mod tests {
         let identity = Arc::new(Identity::new("alice").scopes("base files"));
         let plain = Authorization::new(identity.clone());
         assert!(!plain.has_scope("files:read"));
-        let authorization = Authorization { identity, policy: Some(Arc::new(policy)) };
+        let authorization = Authorization(Arc::new(Party { identity, policy: Some(Arc::new(policy)) }));
         assert!(authorization.has_scope("files:read") && !authorization.has_scope("filesystem"));
         assert_eq!(authorization.require(&["files:read", "base"]), Ok(()));
         let error = authorization.require(&["files:read", "mail", "bad\"scope"]).expect_err("not granted");
-        assert_eq!(error.required_scopes.as_deref(), Some("base files:read mail"));
+        assert_eq!(error.required_scopes.as_deref().map(Scopes::as_str), Some("base files:read mail"));
         assert_eq!(
             error.data.as_ref().map(RawJson::as_str),
             Some(r#"{"requiredScopes":["base","files:read","mail"]}"#)

@@ -49,13 +49,15 @@ impl ServerChannel {
 
 /// Returns the legacy session of a channel or stream.
 pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&LegacySession> {
-    endpoint.channels.get(endpoint.root_channel(channel))?.role.session.as_deref()
+    let own = &endpoint.channels.get(channel)?.role;
+    let root = own.parent().map_or(Some(own), |parent| Some(&endpoint.channels.get(parent)?.role))?;
+    root.session.as_deref()
 }
 
 /// Returns the authenticated party of a channel, or of a stream; that of its session if it has none of its own.
 pub(super) fn authorization(endpoint: &ServerEndpoint, channel: Key) -> Option<&Authorization> {
-    let own = endpoint.channels.get(channel)?.role.authorization.as_ref();
-    own.or_else(|| endpoint.channels.get(endpoint.root_channel(channel))?.role.authorization.as_ref())
+    let own = &endpoint.channels.get(channel)?.role;
+    own.authorization.as_ref().or_else(|| endpoint.channels.get(own.parent()?)?.role.authorization.as_ref())
 }
 
 /// Returns the authenticated principal of a channel or stream.

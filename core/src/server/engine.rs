@@ -352,7 +352,7 @@ impl Engine {
         let version = record.version;
         if let (Some(scopes), None) = (&error.required_scopes, record.batch) {
             if let Some(c) = self.endpoint.channels.get_mut(record.channel) {
-                c.role.stream.set_required_scopes(scopes);
+                c.role.stream.set_required_scopes(scopes.clone());
             }
         }
         let record =

@@ -12,6 +12,7 @@ use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
+use crate::scope::Scopes;
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::Version;
@@ -38,7 +39,7 @@ impl Exchanges<'_> {
     }
 
     /// Takes the scopes for whose lack the request of an exchange was refused.
-    pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<str>> {
+    pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<Scopes>> {
         self.engine.endpoint.channels.get_mut(key)?.role.stream.take_required_scopes()
     }
 

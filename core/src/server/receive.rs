@@ -165,22 +165,10 @@ impl Engine {
             Ok(token) => token,
             Err(error) => return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error),
         };
-        let (is_full, is_exchange) = (self.is_full(), is_exchange(&self.endpoint, source.channel));
-        let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
-        let backlog = self.backlog.as_deref_mut();
-        let is_empty = backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
-        if is_full || (!is_empty && !source.waited && source.batch.is_none()) {
-            let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
-            let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
-            // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
-            // (DESIGN-40).
-            if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
-                let error = RpcError::internal("too many requests in work");
-                return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
-            }
-            // Copied, so that a small request does not keep a large buffer alive.
-            backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
-            return;
+        let Some(c) = self.endpoint.channels.get(source.root) else { return };
+        let is_empty = self.backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
+        if self.is_full() || (!is_empty && !source.waited && source.batch.is_none()) {
+            return self.queue_request(source, frame, id);
         }
         let AcceptedRequest { version, method, cacheable } = accepted;
         let begun = self.endpoint.begin_call(InboundCall {
@@ -214,6 +202,22 @@ impl Engine {
             }
         }
         self.events.push_back(Event::Call(call));
+    }
+
+    /// Queues a request for which there is no room yet, or refuses it.
+    fn queue_request(&mut self, source: MessageSource<'_>, frame: &Bytes, id: RequestId) {
+        let is_exchange = is_exchange(&self.endpoint, source.channel);
+        let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
+        let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
+        let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
+        // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
+        // (DESIGN-40).
+        if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
+            let error = RpcError::internal("too many requests in work");
+            return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
+        }
+        // Copied, so that a small request does not keep a large buffer alive.
+        backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
     }
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use crate::scope::Scopes;
 use crate::slab::Key;
 
 /// The place of a channel on such a transport.
@@ -40,7 +41,7 @@ pub(super) struct StreamState {
     /// Code of the last error response; 0 if there was none.
     last_error_code: i32,
     /// Scopes that the only request of the stream lacks.
-    required_scopes: Option<Box<str>>,
+    required_scopes: Option<Box<Scopes>>,
 }
 
 /// Owners of streams with output, in order.
@@ -166,13 +167,13 @@ impl StreamState {
     }
 
     /// Records that the request was refused because it lacks scopes.
-    pub(super) fn set_required_scopes(&mut self, scopes: &str) {
-        self.required_scopes = Some(scopes.into());
+    pub(super) fn set_required_scopes(&mut self, scopes: Box<Scopes>) {
+        self.required_scopes = Some(scopes);
     }
 
     /// Takes the scopes for whose lack the request was refused.
     #[cfg(feature = "http")]
-    pub(super) fn take_required_scopes(&mut self) -> Option<Box<str>> {
+    pub(super) fn take_required_scopes(&mut self) -> Option<Box<Scopes>> {
         self.required_scopes.take()
     }
 

@@ -14,10 +14,11 @@ use core::hint::black_box;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Allocator that never frees.
+/// Allocator that counts what is freed, and never uses it again.
 struct BumpAllocator {
     memory: UnsafeCell<[u8; SIZE]>,
     used: AtomicUsize,
+    freed: AtomicUsize,
 }
 
 const SIZE: usize = 64 << 10;
@@ -40,11 +41,19 @@ unsafe impl GlobalAlloc for BumpAllocator {
         start.wrapping_add(start.align_offset(layout.align()))
     }
 
-    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+    // Not inlined, for the same reason.
+    #[inline(never)]
+    unsafe fn dealloc(&self, _: *mut u8, layout: Layout) {
+        self.freed.fetch_add(layout.size(), Ordering::Relaxed);
+    }
 }
 
 #[global_allocator]
-static HEAP: BumpAllocator = BumpAllocator { memory: UnsafeCell::new([0; SIZE]), used: AtomicUsize::new(0) };
+static HEAP: BumpAllocator = BumpAllocator {
+    memory: UnsafeCell::new([0; SIZE]),
+    used: AtomicUsize::new(0),
+    freed: AtomicUsize::new(0),
+};
 
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
@@ -53,10 +62,15 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     }
 }
 
-/// Symbol that a precompiled unwinding `core` refers to. Nothing here unwinds.
+/// Symbols that precompiled, unwinding `core` and `alloc` refer to. Nothing here unwinds.
 #[cfg(not(target_os = "none"))]
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() {}
+mod unwinding {
+    #[unsafe(no_mangle)]
+    extern "C" fn rust_eh_personality() {}
+
+    #[unsafe(no_mangle)]
+    extern "C" fn _Unwind_Resume() {}
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
@@ -71,8 +85,8 @@ extern "C" fn _start() -> ! {
     client();
     #[cfg(feature = "crypto")]
     crypto();
-    #[cfg(feature = "authorize")]
-    authorize();
+    #[cfg(feature = "http")]
+    http_client();
     loop {
         core::hint::spin_loop();
     }
@@ -94,7 +108,7 @@ fn crypto() {
 }
 
 /// Returns bytes that are opaque to the compiler.
-#[cfg(any(feature = "server", feature = "router", feature = "client", feature = "authorize"))]
+#[cfg(any(feature = "server", feature = "router", feature = "client", feature = "http"))]
 fn receive() -> &'static [u8] {
     black_box(b"")
 }
@@ -267,34 +281,84 @@ fn client() {
     black_box(client.poll_timeout());
 }
 
+/// Runs a client over HTTP/1.1 on sockets whose bytes are opaque to the compiler.
+#[cfg(feature = "http")]
+fn http_client() {
+    use alloc::sync::Arc;
+    use mcp_proto::client::{self, Event};
+    use mcp_proto::http::client::{Client, Config, ConnectionPool, Credential, PoolLimits};
+    use mcp_proto::{CallOptions, Instant, Limits};
+
+    let now = Instant::from_micros(black_box(0));
+    let Ok(config) = Config::new(black_box("https://h/mcp")) else { return };
+    let Ok(credential) = Credential::bearer(black_box("t")) else { return };
+    let config = Arc::new(config.credential(credential).handle_challenges(true));
+    let limits = Arc::new(client::Config::new("device", "1").limits(Limits::small()));
+    let mut client = Client::new(limits, Arc::clone(&config), now);
+    let mut pool = ConnectionPool::new(PoolLimits::small());
+    let call = client.engine().call_tool(now, "echo", black_box("hi"), &CallOptions::new());
+    black_box(call.is_ok());
+    while let Some((connection, origin)) = pool.poll_connect() {
+        black_box(origin);
+        pool.handle_connected(now, connection);
+        pool.handle_input(now, connection, receive());
+        pool.handle_eof(now, connection);
+        pool.handle_broken(now, connection, black_box("reset"));
+        let sent = black_box(pool.transmit(connection)).len();
+        pool.consume(connection, sent);
+    }
+    while let Some(event) = pool.poll_event(now, &mut client) {
+        if let Event::Done { outcome: Ok(result), .. } = event {
+            black_box(result.member("content"));
+        }
+    }
+    while let Some(challenge) = client.authorization().poll_challenge() {
+        #[cfg(feature = "authorize")]
+        let credential = authorize(now, config.endpoint(), challenge.challenges);
+        #[cfg(not(feature = "authorize"))]
+        let credential = Credential::bearer(black_box("t")).ok();
+        black_box(match credential {
+            Some(credential) => client.authorization().authorize(now, challenge.exchange, credential).is_ok(),
+            None => client.authorization().refuse(now, challenge.exchange).is_ok(),
+        });
+    }
+    #[cfg(feature = "authorize")]
+    while let Some(proof) = client.authorization().poll_proof() {
+        black_box(&proof.sign);
+        client.authorization().handle_proof(now, proof.exchange, black_box(&[0; 64]));
+    }
+    pool.handle_timeout(now);
+    client.handle_timeout(now);
+    black_box((pool.poll_timeout(), client.poll_timeout()));
+}
+
 /// Authorizes with a configuration that is opaque to the compiler, so that each grant is linked.
 #[cfg(feature = "authorize")]
-fn authorize() {
+fn authorize(
+    now: mcp_proto::Instant,
+    server: &mcp_proto::http::client::Url,
+    challenges: alloc::vec::Vec<mcp_proto::AuthChallenge>,
+) -> Option<mcp_proto::http::client::Credential> {
     use alloc::sync::Arc;
     use mcp_proto::auth::{
         AssertionRequest, ClientAuth, ClientCredentials, Config, DpopKey, Event, FetchFailure, FetchResponse,
         Flow, GrantType, IdentityProvider, Secret, Trigger,
     };
-    use mcp_proto::http::client::Url;
-    use mcp_proto::{Anchor, AuthChallenge, Entropy, Instant};
+    use mcp_proto::http::client::Credential;
+    use mcp_proto::{Anchor, Entropy, Instant};
 
-    let now = Instant::from_micros(black_box(0));
-    let Ok(server) = Url::parse(black_box("https://h/mcp")) else { return };
     let mut config = Config::new("device");
-    let credentials = ClientCredentials::new(black_box("c"), ClientAuth::Secret(black_box("s").into()));
+    let credentials = || ClientCredentials::new(black_box("c"), ClientAuth::Secret(black_box("s").into()));
     match black_box(0) {
         0 => config = config.grant(GrantType::DeviceCode),
-        1 => config = config.grant(GrantType::ClientCredentials).credentials(credentials.clone()),
+        1 => config = config.grant(GrantType::ClientCredentials).credentials(credentials()),
         2 => {
-            let Ok(provider) = IdentityProvider::new(black_box("https://idp"), credentials.clone()) else {
-                return;
-            };
+            let provider = IdentityProvider::new(black_box("https://idp"), credentials()).ok()?;
             config = config.grant(GrantType::Enterprise(provider));
         }
         3 => config = config.grant(GrantType::Assertion),
         _ => {}
     }
-    let challenges = alloc::vec![AuthChallenge::new(black_box("Bearer").into())];
     let rejected = Secret::from(black_box("t"));
     let trigger = match black_box(0) {
         0 => Trigger::Connect,
@@ -305,7 +369,7 @@ fn authorize() {
     };
     let clock = Anchor::new(Instant::ZERO, black_box(0));
     let entropy = Entropy::new(black_box([7; 32]), 1);
-    let mut flow = Flow::new(Arc::new(config), server, trigger, clock, now, entropy);
+    let mut flow = Flow::new(Arc::new(config), server.clone(), trigger, clock, now, entropy);
     while let Some(event) = flow.poll_event(now) {
         match event {
             Event::Fetch(fetch) => {
@@ -319,7 +383,7 @@ fn authorize() {
             Event::Load { .. } | Event::Lock { .. } => flow.handle_loaded(now, Some(&black_box("{}").into())),
             Event::Save { .. } => flow.handle_saved(now),
             Event::ChooseServer { .. } => flow.choose(now, black_box(0)),
-            Event::NeedClient { .. } => flow.set_client(now, &credentials),
+            Event::NeedClient { .. } => flow.set_client(now, &credentials()),
             Event::NeedRedirectUri { .. } => flow.set_redirect_uri(now, black_box("http://127.0.0.1:1/")),
             Event::CreateKey => {
                 flow.handle_key(now, DpopKey { private: black_box("k").into(), public: black_box([0; 64]) });
@@ -334,7 +398,10 @@ fn authorize() {
                 flow.handle_assertion(now, Secret::from(black_box("a")));
             }
             Event::Authorized(token) => {
-                black_box(token.token.expose());
+                return match token.dpop {
+                    Some(key) => Credential::dpop(&token.token, key, clock, black_box([7; 32])).ok(),
+                    None => Credential::bearer(token.token.expose()).ok(),
+                };
             }
             Event::Failed(error) => {
                 black_box(alloc::format!("{error}"));
@@ -344,4 +411,5 @@ fn authorize() {
     }
     black_box(flow.poll_timeout());
     flow.handle_timeout(now);
+    None
 }

@@ -30,7 +30,7 @@ fn each_request_has_a_time() {
         let error = log_in(&mut world, &config().fetch_timeout(Duration::from_secs(8))).error();
         assert_eq!(error.kind(), &ErrorKind::Fetch(FetchFailure::TimedOut), "request {at}");
         assert!(error.is_timeout());
-        assert_eq!(world.now.saturating_duration_since(start), Duration::from_secs(10), "and a quarter");
+        assert_eq!(world.now.saturating_duration_since(start), Duration::from_secs(13), "five more");
     }
 }
 

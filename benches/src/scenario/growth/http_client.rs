@@ -39,7 +39,11 @@ impl HttpClient {
 
     /// Returns a modern client whose first request is to be sent.
     pub(super) fn unconnected(limits: Limits) -> Self {
-        let config = Config::new(ENDPOINT).expect("a URL");
+        Self::configured(limits, Config::new(ENDPOINT).expect("a URL"))
+    }
+
+    /// Returns a modern client with this configuration, whose first request is to be sent.
+    pub(super) fn configured(limits: Limits, config: Config) -> Self {
         let engine = client::config(KnownEra::Modern, limits);
         let client = Client::new(engine, Arc::new(config), Instant::ZERO);
         Self { client, now: Instant::ZERO, text: EchoText::new() }

@@ -24,6 +24,11 @@ use mcp_proto::client::KnownEra;
 
 use super::Scenario;
 
+/// Returns the scenario of an HTTP client with one connection, whose requests bring this token.
+pub(super) fn http_client_call(token: Option<&str>) -> Box<dyn Scenario> {
+    Box::new(pool::client_call(token))
+}
+
 /// Returns the scenario `growth-OPERATION-N`, without its first part: OPERATION with N others.
 pub(super) fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
     let (operation, n) = name.rsplit_once('-')?;

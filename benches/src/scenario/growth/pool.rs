@@ -1,13 +1,22 @@
 //! The connection pool of an HTTP client, with busy connections.
 
 use mcp_proto::client::Event;
-use mcp_proto::http::client::{ConnectionId, ConnectionPool, PoolLimits};
+use mcp_proto::http::client::{Config, ConnectionId, ConnectionPool, Credential, PoolLimits};
 
 use super::super::Scenario;
 use super::client::{CALL_RESULT, negotiation_response, response};
 use super::engine::id_of;
-use super::http_client::HttpClient;
+use super::http_client::{ENDPOINT, HttpClient};
 use super::{limits, warmed_up};
+
+/// Returns the scenario of a client with one connection, whose requests bring this token.
+pub(super) fn client_call(token: Option<&str>) -> BusyConnections {
+    let mut config = Config::new(ENDPOINT).expect("a URL").dangerously_allow_cleartext_credential();
+    if let Some(token) = token {
+        config = config.credential(Credential::bearer(token).expect("a token"));
+    }
+    BusyConnections::with_client(0, HttpClient::configured(limits(0), config))
+}
 
 /// A call over an idle connection, beside `n` connections with a call each.
 pub(super) struct BusyConnections {
@@ -19,7 +28,10 @@ pub(super) struct BusyConnections {
 
 impl BusyConnections {
     pub(super) fn new(n: usize) -> Self {
-        let mut http = HttpClient::unconnected(limits(n));
+        Self::with_client(n, HttpClient::unconnected(limits(n)))
+    }
+
+    fn with_client(n: usize, mut http: HttpClient) -> Self {
         let mut limits = PoolLimits::default();
         limits.max_connections = n + 10;
         let mut pool = ConnectionPool::new(limits);
@@ -38,11 +50,12 @@ impl BusyConnections {
             busy.connection = connection;
             busy.take_request(connection);
         }
-        // One more connection, which the measured calls use.
+        // One more connection, which the measured calls use; without others that is the first one.
         busy.start_call();
-        let (connection, _) = busy.pool.poll_connect().expect("a connection");
-        busy.pool.handle_connected(busy.http.now, connection);
-        busy.connection = connection;
+        if let Some((connection, _)) = busy.pool.poll_connect() {
+            busy.pool.handle_connected(busy.http.now, connection);
+            busy.connection = connection;
+        }
         busy.finish_call();
         warmed_up(busy)
     }

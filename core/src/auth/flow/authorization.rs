@@ -62,7 +62,11 @@ impl Flow {
         match self.facts.config.grant_type() {
             GrantType::AuthorizationCode => self.open_browser(),
             GrantType::DeviceCode => self.request_device_code(),
-            GrantType::ClientCredentials => self.request_for_client(),
+            GrantType::ClientCredentials => {
+                let Some(mut request) = self.token_request(Step::Token, "client_credentials") else { return };
+                request.optional("scope", self.facts.scope_param());
+                self.request(request, Purpose::Tokens(Step::Token));
+            }
             GrantType::Enterprise(_) | GrantType::Assertion => self.need_assertion(),
         }
     }
@@ -71,13 +75,12 @@ impl Flow {
         let (state, verifier) = (self.random(), self.random());
         match self.facts.authorization_url(&state, &verifier) {
             Ok(url) => {
-                self.deadline = Some(self.now + self.facts.config.login_timeout);
+                self.wait(self.facts.config.login_timeout);
                 self.state = State::AwaitingRedirect { state, verifier: verifier.into() };
                 self.emit(Event::OpenBrowser { url });
             }
             Err(kind) => {
-                let error = self.facts.error(Step::Authorization, kind, "RFC 6749, 3.1");
-                self.end_with(error);
+                self.fail_at(Step::Authorization, kind, "RFC 6749, 3.1");
             }
         }
     }
@@ -184,13 +187,13 @@ impl Facts {
             true => "&",
             false => "?",
         };
-        let query = query.into_string();
-        let names = |text: &str| form::parse(text).map(|pairs| pairs.into_iter().map(|(name, _)| name));
-        let ours: alloc::vec::Vec<String> = names(&query).into_iter().flatten().collect();
-        if names(own).into_iter().flatten().any(|name| ours.contains(&name)) {
-            let why = "`authorization_endpoint` has a parameter of the request in its query";
+        let mut is_repeated = false;
+        let is_valid = form::parse(own, &mut |name, _| is_repeated |= query.has(&name)).is_some();
+        if is_repeated || !is_valid {
+            let why = "the query of `authorization_endpoint` is malformed, or has a parameter of the request";
             return Err(ErrorKind::Invalid(why.into()));
         }
+        let query = query.into_string();
         let text = format!("{}{}{sep}{query}", endpoint.origin(), endpoint.target());
         Url::parse(&text).map_err(|why| ErrorKind::Invalid(format!("the URL for the browser: {why}").into()))
     }
@@ -234,21 +237,20 @@ struct RedirectParams {
 impl RedirectParams {
     /// Reads a query; `None` unless it has this `state`, once.
     fn parse(query: &str, state: &str) -> Option<Self> {
-        let pairs = form::parse(query)?;
         let mut found = Self::default();
         let mut given = None;
-        for (name, value) in pairs {
+        form::parse(query, &mut |name, value| {
             let slot = match &*name {
                 "state" => &mut given,
                 "code" => &mut found.code,
                 "iss" => &mut found.iss,
                 "error" => &mut found.error,
                 "error_description" => &mut found.error_description,
-                _ => continue,
+                _ => return,
             };
             found.is_ambiguous |= slot.is_some();
             *slot = Some(value);
-        }
+        })?;
         let is_ours = given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(state.as_bytes())));
         is_ours.then_some(found)
     }

@@ -3,6 +3,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::client_request::{AuthMethod, Client};
@@ -24,20 +25,18 @@ impl Flow {
     /// Determines the client at the authorization server that was discovered.
     pub(super) fn choose_client(&mut self) {
         if !self.facts.config.interactive && self.facts.needs_user() {
-            let error = self.facts.error(Step::Authorization, ErrorKind::LoginRequired, "");
-            return self.end_with(error);
+            return self.fail_at(Step::Authorization, ErrorKind::LoginRequired, "");
         }
-        if let Some(credentials) = self.facts.config.credentials.clone() {
-            return self.use_credentials(&credentials);
+        let config = Arc::clone(&self.facts.config);
+        if let Some(credentials) = &config.credentials {
+            return self.use_credentials(credentials);
         }
         if let Some(client) = self.facts.named_client() {
             self.facts.client = Some(client);
             return self.client_ready();
         }
         let Some(issuer) = &self.facts.issuer else { return };
-        if let Some(url) =
-            self.facts.config.client_metadata.clone().filter(|_| issuer.supports_client_metadata)
-        {
+        if let Some(url) = config.client_metadata.clone().filter(|_| issuer.supports_client_metadata) {
             let client = Client { id: url, auth: AuthMethod::None };
             self.facts.client =
                 Some(Registered { client, registration: Registration::MetadataDocument, secret: None });
@@ -111,8 +110,7 @@ impl Flow {
         let record = match value.map(ClientRecord::parse).transpose() {
             Ok(record) => record,
             Err(why) => {
-                let why = format!("the stored registration at this server is damaged: {why}");
-                let error = self.facts.error(Step::Store, ErrorKind::Local(why.into()), "");
+                let error = self.facts.damaged("the stored registration at this server is", &why);
                 return self.end_with(error);
             }
         };
@@ -157,11 +155,12 @@ impl Flow {
         else {
             return;
         };
-        let method = ["none", "client_secret_basic", "client_secret_post"]
-            .into_iter()
-            .find(|method| issuer.supports_auth(method))
-            .filter(|_| issuer.auth_methods.is_some())
-            .unwrap_or("none");
+        let method = match &issuer.auth_methods {
+            Some(_) if issuer.supports_auth("none") => "none",
+            Some(_) if issuer.supports_auth("client_secret_basic") => "client_secret_basic",
+            Some(_) if issuer.supports_auth("client_secret_post") => "client_secret_post",
+            _ => "none",
+        };
         let mut fields = Fields::new();
         fields.push("Accept", b"application/json");
         fields.push("Content-Type", b"application/json");
@@ -208,8 +207,7 @@ impl Flow {
                 self.emit(Event::Save { key, value: Some(record.to_secret()) });
             }
             (Err(kind), _) => {
-                let error = self.facts.error(Step::Registration, kind, "RFC 7591");
-                self.end_with(error);
+                self.fail_at(Step::Registration, kind, "RFC 7591");
             }
             (Ok(_), None) => {}
         }
@@ -221,10 +219,8 @@ impl Facts {
     /// whichever MCP server named that one (AUTH-039). Returns what is to be stored, if nothing is.
     pub(super) fn check_secret_binding(&self, stored: Option<&Secret>) -> Result<Option<Secret>, Error> {
         let issuer = self.issuer.as_ref().map_or("", |issuer| &issuer.issuer);
-        let bound = stored.map(SecretBinding::parse).transpose().map_err(|why| {
-            let why = format!("the stored issuer of the client is damaged: {why}");
-            self.error(Step::Store, ErrorKind::Local(why.into()), "")
-        })?;
+        let bound = stored.map(SecretBinding::parse).transpose();
+        let bound = bound.map_err(|why| self.damaged("the stored issuer of the client is", &why))?;
         match bound {
             None => Ok(Some(SecretBinding::to_secret(issuer))),
             Some(bound) if bound == issuer => Ok(None),
@@ -272,24 +268,29 @@ impl Facts {
 
 /// Reads the response of a registration (RFC 7591, 3.2.1).
 fn read_registration(body: &[u8], grant: &str, redirect_uri: String) -> Result<ClientRecord, Defect> {
-    let document = Document::parse(body)?;
-    let secret = document.string("client_secret")?.map(Secret::from);
-    let method = document.string("token_endpoint_auth_method")?;
-    let method = match (method.as_deref(), &secret) {
-        (Some("none"), _) | (None, None) => "none",
-        (Some("client_secret_post"), Some(_)) => "client_secret_post",
-        (Some("client_secret_basic") | None, Some(_)) => "client_secret_basic",
-        (Some(_), _) => return Err("`token_endpoint_auth_method` is none that was asked for".into()),
-    };
-    Ok(ClientRecord {
-        client_id: document.required_string("client_id")?,
-        auth_method: method.into(),
-        secret: secret.filter(|_| method != "none"),
-        grant: grant.into(),
-        redirect_uri,
-        // 0: never (RFC 7591, 3.2.1).
-        expires_at: document.seconds("client_secret_expires_at")?.filter(|at| *at != 0),
-    })
+    Document::read(
+        body,
+        |why| why,
+        |document| {
+            let secret = document.string("client_secret").map(Secret::from);
+            let method = document.string("token_endpoint_auth_method");
+            let method = match (method.as_deref(), &secret) {
+                (Some("none"), _) | (None, None) => "none",
+                (Some("client_secret_post"), Some(_)) => "client_secret_post",
+                (Some("client_secret_basic") | None, Some(_)) => "client_secret_basic",
+                (Some(_), _) => return Err("`token_endpoint_auth_method` is none that was asked for".into()),
+            };
+            Ok(ClientRecord {
+                client_id: document.required_string("client_id"),
+                auth_method: method.into(),
+                secret: secret.filter(|_| method != "none"),
+                grant: grant.into(),
+                redirect_uri,
+                // 0: never (RFC 7591, 3.2.1).
+                expires_at: document.seconds("client_secret_expires_at").filter(|at| *at != 0),
+            })
+        },
+    )
 }
 
 fn registered(record: &ClientRecord) -> Registered {

@@ -62,8 +62,7 @@ impl Flow {
     fn wait_to_poll(&mut self, poll: DevicePoll) {
         let at = self.now + Duration::from_secs(poll.interval);
         if at > poll.until {
-            let error = self.facts.error(Step::DeviceAuthorization, ErrorKind::TimedOut, "RFC 8628, 3.5");
-            return self.end_with(error);
+            return self.fail_at(Step::DeviceAuthorization, ErrorKind::TimedOut, "RFC 8628, 3.5");
         }
         self.deadline = Some(at);
         self.state = State::WaitingToPoll(poll);
@@ -99,19 +98,23 @@ impl Flow {
 
 impl Facts {
     pub(super) fn read_user_code(&self, response: &FetchResponse) -> Result<(UserCode, String, u64), Defect> {
-        let document = Document::parse(&response.body)?;
-        let url = |name: &str| match document.string(name)? {
-            Some(text) => self.policy().parse(name, &text).map(Some),
-            None => Ok(None),
-        };
-        let user_code = UserCode {
-            user_code: document.required_string("user_code")?,
-            verification_uri: url("verification_uri")?.ok_or("`verification_uri` is missing")?,
-            verification_uri_complete: url("verification_uri_complete")?,
-            expires_in: document.seconds("expires_in")?.ok_or("`expires_in` is missing")?,
-        };
-        let interval = document.seconds("interval")?.unwrap_or(INTERVAL);
-        let interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
-        Ok((user_code, document.required_string("device_code")?, interval))
+        Document::read(
+            &response.body,
+            |why| why,
+            |document| {
+                let url = |name: &str| {
+                    document.string(name).map(|text| self.policy().parse(name, &text)).transpose()
+                };
+                let user_code = UserCode {
+                    user_code: document.required_string("user_code"),
+                    verification_uri: url("verification_uri")?.ok_or("`verification_uri` is missing")?,
+                    verification_uri_complete: url("verification_uri_complete")?,
+                    expires_in: document.seconds("expires_in").ok_or("`expires_in` is missing")?,
+                };
+                let interval = document.seconds("interval").unwrap_or(INTERVAL);
+                let interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
+                Ok((user_code, document.required_string("device_code"), interval))
+            },
+        )
     }
 }

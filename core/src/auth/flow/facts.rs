@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 
 use super::super::client_request::Client;
 use super::super::config::{Config, GrantType};
+use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
 use super::super::record::{Registration, TokenRecord};
 use super::super::resource_metadata::ResourceMetadata;
@@ -62,6 +63,7 @@ impl Facts {
     }
 
     /// Creates an error at the server of a step.
+    #[inline(never)]
     pub(super) fn error(&self, step: Step, kind: ErrorKind, rule: &'static str) -> Error {
         let server = match (step, &self.issuer) {
             (Step::Store | Step::Challenge | Step::ResourceMetadata, _) | (_, None) => {
@@ -70,6 +72,12 @@ impl Facts {
             (_, Some(issuer)) => Url::redacted(&issuer.issuer),
         };
         Error::new(step, server, kind, rule)
+    }
+
+    /// Creates the error for a stored value that cannot be read. `subject` ends in its verb.
+    #[inline(never)]
+    pub(super) fn damaged(&self, subject: &str, why: &Defect) -> Error {
+        self.error(Step::Store, ErrorKind::Local(format!("{subject} damaged: {why}").into()), "")
     }
 
     pub(super) fn policy(&self) -> UrlPolicy<'_> {

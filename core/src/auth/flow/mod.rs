@@ -12,18 +12,19 @@ mod tokens;
 pub use authorization::redirect_query;
 pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 
-use alloc::borrow::{Cow, ToOwned as _};
+use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use self::device::DevicePoll;
 use self::facts::Facts;
 use super::client_request::{ClientRequest, RequestOutcome, RequestStep};
 use super::config::Config;
+use super::document::Defect;
 use super::jose::base64url;
 use super::record::TokenRecord;
 use super::request::{Fetch, FetchId, FetchPolicy, FetchResponse};
@@ -38,6 +39,9 @@ use crate::url::Url;
 
 /// Largest number of requests of one flow. Polls of the device flow count apart: they are bounded by time.
 const MAX_FETCHES: u32 = 32;
+
+/// Added to the time of a request: its sender ends it in time, the deadline of the flow is for one who does not.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// One authorization for one MCP server: a state machine without I/O.
 ///
@@ -54,7 +58,8 @@ pub struct Flow {
     now: Instant,
     entropy: Entropy,
     state: State,
-    events: VecDeque<Event>,
+    /// Few; the next one first.
+    events: Vec<Event>,
     deadline: Option<Instant>,
     /// Requests that count against the bound.
     fetches: u32,
@@ -105,7 +110,7 @@ enum State {
         fetch: Option<FetchId>,
     },
     WaitingToPoll(DevicePoll),
-    SavingTokens(Box<TokenRecord>),
+    SavingTokens,
     RemovingTokens(AfterRemoval),
     Ended,
 }
@@ -169,7 +174,7 @@ impl Flow {
             now,
             entropy,
             state: State::Start,
-            events: VecDeque::new(),
+            events: Vec::new(),
             deadline: None,
             fetches: 0,
             last_fetch: 0,
@@ -185,7 +190,7 @@ impl Flow {
         if matches!(self.state, State::Start) {
             self.start();
         }
-        self.events.pop_front()
+        (!self.events.is_empty()).then(|| self.events.remove(0))
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
@@ -215,8 +220,7 @@ impl Flow {
             }
             state => {
                 self.state = state;
-                let error = self.facts.error(self.step(), ErrorKind::TimedOut, "");
-                self.end_with(error);
+                self.fail_at(self.step(), ErrorKind::TimedOut, "");
             }
         }
     }
@@ -286,7 +290,8 @@ impl Flow {
     pub fn handle_saved(&mut self, now: Instant) {
         self.tick(now);
         match core::mem::replace(&mut self.state, State::Ended) {
-            State::SavingTokens(record) => self.tokens_saved(&record),
+            // Not before: a rotated refresh token must not be lost (AUTH-063).
+            State::SavingTokens => self.hand_out(),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
             State::RemovingClient(None) => self.removed(),
@@ -318,8 +323,7 @@ impl Flow {
     pub fn fail(&mut self, now: Instant, reason: &str) {
         self.tick(now);
         if !matches!(self.state, State::Ended) {
-            let error = self.facts.error(self.step(), ErrorKind::Local(reason.into()), "");
-            self.end_with(error);
+            self.fail_at(self.step(), ErrorKind::Local(reason.into()), "");
         }
     }
 
@@ -330,7 +334,7 @@ impl Flow {
             State::Start
             | State::LoadingRecord
             | State::LockingRecord
-            | State::SavingTokens(_)
+            | State::SavingTokens
             | State::RemovingTokens(_)
             | State::LoadingClient
             | State::LoadingBinding { .. }
@@ -350,10 +354,17 @@ impl Flow {
 
     // ---- helpers ---------------------------------------------------------------------------------------------
 
+    #[inline(never)]
     fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
+    #[inline(never)]
+    fn wait(&mut self, time: Duration) {
+        self.deadline = Some(self.now + time);
+    }
+
+    #[inline(never)]
     const fn unix_secs(&self) -> u64 {
         self.clock.unix_secs(self.now)
     }
@@ -367,7 +378,7 @@ impl Flow {
 
     #[inline(never)]
     fn emit(&mut self, event: Event) {
-        self.events.push_back(event);
+        self.events.push(event);
     }
 
     /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
@@ -392,13 +403,18 @@ impl Flow {
         }
     }
 
-    fn invalid(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
-        let error = self.facts.error(step, ErrorKind::Invalid(why.into()), rule);
-        self.end_with(error);
+    fn invalid(&mut self, step: Step, why: impl Into<Defect>, rule: &'static str) {
+        self.fail_at(step, ErrorKind::Invalid(why.into()), rule);
     }
 
-    fn unsupported(&mut self, step: Step, why: impl Into<Cow<'static, str>>, rule: &'static str) {
-        let error = self.facts.error(step, ErrorKind::Unsupported(why.into()), rule);
+    fn unsupported(&mut self, step: Step, why: &'static str, rule: &'static str) {
+        self.fail_at(step, ErrorKind::Unsupported(why.into()), rule);
+    }
+
+    /// Ends the flow with an error at the server of a step.
+    #[inline(never)]
+    fn fail_at(&mut self, step: Step, kind: ErrorKind, rule: &'static str) {
+        let error = self.facts.error(step, kind, rule);
         self.end_with(error);
     }
 
@@ -415,15 +431,13 @@ impl Flow {
     ) -> Option<FetchId> {
         self.fetches += 1;
         if self.fetches > MAX_FETCHES {
-            let error = self.facts.error(step, ErrorKind::TooManyRequests, "");
-            self.end_with(error);
+            self.fail_at(step, ErrorKind::TooManyRequests, "");
             return None;
         }
         self.last_fetch = self.last_fetch.wrapping_add(1);
         let id = FetchId(self.last_fetch);
         let timeout = self.facts.config.fetch_timeout;
-        // Whoever sends the request ends it in time; this deadline is for one who does not.
-        self.deadline = Some(self.now + timeout + timeout / 4);
+        self.wait(timeout.saturating_add(GRACE));
         let policy = FetchPolicy {
             timeout,
             max_body: self.facts.config.max_document,
@@ -445,8 +459,7 @@ impl Flow {
                 self.request_refused(&request, purpose, ErrorKind::Fetch(failure));
             }
             _ => {
-                let error = self.facts.error(step, ErrorKind::Fetch(failure), "");
-                self.end_with(error);
+                self.fail_at(step, ErrorKind::Fetch(failure), "");
             }
         }
     }

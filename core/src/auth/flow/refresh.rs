@@ -1,7 +1,6 @@
 //! The beginning of a flow: what is stored decides. And the refresh of a token, by one flow at a time.
 
 use alloc::boxed::Box;
-use alloc::format;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::locations;
@@ -44,8 +43,8 @@ impl Flow {
         if matches!(self.facts.trigger, Trigger::LogIn { .. }) {
             return self.discover();
         }
-        if let Some(token) = self.facts.usable_token(self.unix_secs()) {
-            return self.end(Event::Authorized(token.into()));
+        if self.facts.has_usable_token(self.unix_secs()) {
+            return self.hand_out();
         }
         let is_due = self.facts.record.as_ref().is_some_and(|record| record.is_due(self.unix_secs()));
         let can_refresh = self.facts.record.as_ref().is_some_and(TokenRecord::is_refreshable);
@@ -66,10 +65,16 @@ impl Flow {
         };
         // Scopes that were asked for before and not granted would not be granted now either.
         if self.facts.record.as_ref().is_some_and(|record| record.requested.contains_all(&asked)) {
-            let error = self.facts.error(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
-            return self.end_with(error);
+            return self.fail_at(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
         }
         self.discover();
+    }
+
+    /// Ends the flow with the token of the record.
+    pub(super) fn hand_out(&mut self) {
+        if let Some(record) = self.facts.record.take() {
+            self.end(Event::Authorized(access_token(record).into()));
+        }
     }
 
     pub(super) fn lock_record(&mut self) {
@@ -86,28 +91,21 @@ impl Flow {
         if matches!(self.facts.trigger, Trigger::LogOut) {
             return self.log_out();
         }
-        if let Some(token) = self.facts.usable_token(self.unix_secs()) {
-            return self.end(Event::Authorized(token.into()));
+        if self.facts.has_usable_token(self.unix_secs()) {
+            return self.hand_out();
         }
-        let Some(record) = self.facts.record.clone() else { return self.removed() };
-        let Some(refresh_token) = record.refresh_token.clone() else { return self.removed() };
-        let Ok(endpoint) = Url::parse(&record.token_endpoint) else { return self.removed() };
-        let Some(client) = self.facts.client_of(&record) else { return self.removed() };
-        self.facts.dpop = record.dpop.clone();
-        let mut request = ClientRequest::new(endpoint, client, record.issuer);
-        request.text("grant_type", "refresh_token").text("resource", &record.resource);
-        request.param("refresh_token", refresh_token);
-        self.request(Box::new(request), Purpose::Refresh);
+        match self.facts.refresh_request() {
+            Some(request) => {
+                self.facts.dpop = self.facts.record.as_ref().and_then(|record| record.dpop.clone());
+                self.request(request, Purpose::Refresh);
+            }
+            None => self.removed(),
+        }
     }
 
     /// Goes on after the tokens were removed, by this flow or by another process.
     pub(super) fn removed(&mut self) {
         self.unlock();
-        self.authorize_again();
-    }
-
-    /// Gets another authorization, now that there is nothing to refresh.
-    fn authorize_again(&mut self) {
         self.facts.record = None;
         match self.facts.trigger {
             Trigger::Connect | Trigger::LogOut => self.end(Event::NoToken),
@@ -175,7 +173,7 @@ impl Flow {
 
     /// Revokes the stored tokens, then removes them (RFC 7009).
     fn log_out(&mut self) {
-        let Some(record) = self.facts.record.clone() else { return self.end(Event::NoToken) };
+        let Some(record) = self.facts.record.take() else { return self.end(Event::NoToken) };
         let endpoint = record
             .revocation_endpoint
             .as_deref()
@@ -196,10 +194,8 @@ impl Flow {
 impl Facts {
     /// Reads the stored record.
     fn read_record(&mut self, value: Option<&Secret>) -> Result<(), Error> {
-        let record = value.map(TokenRecord::parse).transpose().map_err(|why| {
-            let why = format!("the stored tokens for this server are damaged: {why}");
-            self.error(Step::Store, ErrorKind::Local(why.into()), "")
-        })?;
+        let record = value.map(TokenRecord::parse).transpose();
+        let record = record.map_err(|why| self.damaged("the stored tokens for this server are", &why))?;
         // Whoever logs out means what is stored, of whatever client it is.
         let is_any = matches!(self.trigger, Trigger::LogOut);
         self.record = record.filter(|record| is_any || self.fits(record));
@@ -229,11 +225,13 @@ impl Facts {
         }
     }
 
-    /// Returns the stored token if it is not the one that failed.
-    pub(super) fn usable_token(&self, unix_secs: u64) -> Option<AccessToken> {
-        let record = self.record.as_ref().filter(|record| !record.is_due(unix_secs))?;
+    /// Returns whether there is a stored token that is not the one that failed.
+    pub(super) fn has_usable_token(&self, unix_secs: u64) -> bool {
+        let Some(record) = self.record.as_ref().filter(|record| !record.is_due(unix_secs)) else {
+            return false;
+        };
         let is_other = |failed: &Secret| *failed != record.access_token;
-        let is_usable = match &self.trigger {
+        match &self.trigger {
             Trigger::Connect => true,
             Trigger::Unauthorized { rejected, .. } => rejected.as_ref().is_none_or(is_other),
             Trigger::Due(token) => is_other(token),
@@ -243,8 +241,18 @@ impl Facts {
                 is_other(rejected) && asked.is_some_and(|scopes| record.granted.contains_all(&scopes))
             }
             Trigger::LogIn { .. } | Trigger::LogOut => false,
-        };
-        is_usable.then(|| access_token(record))
+        }
+    }
+
+    /// Returns the request for another token; `None` if the stored ones cannot be refreshed.
+    fn refresh_request(&self) -> Option<Box<ClientRequest>> {
+        let record = self.record.as_ref()?;
+        let refresh_token = record.refresh_token.clone()?;
+        let endpoint = Url::parse(&record.token_endpoint).ok()?;
+        let mut request = ClientRequest::new(endpoint, self.client_of(record)?, record.issuer.clone());
+        request.text("grant_type", "refresh_token").text("resource", &record.resource);
+        request.param("refresh_token", refresh_token);
+        Some(Box::new(request))
     }
 
     /// Returns the client of a record, as it authenticates.
@@ -267,11 +275,11 @@ impl Facts {
 }
 
 /// Returns the token of a record.
-pub(super) fn access_token(record: &TokenRecord) -> AccessToken {
+fn access_token(record: TokenRecord) -> AccessToken {
     AccessToken {
-        token: record.access_token.clone(),
-        dpop: record.dpop.clone(),
+        token: record.access_token,
+        dpop: record.dpop,
         renew_at: record.renew_at,
-        scopes: record.granted.clone(),
+        scopes: record.granted,
     }
 }

@@ -9,13 +9,11 @@ use super::super::secret::Secret;
 use super::super::server_metadata::ServerMetadata;
 use super::super::token::{self, Expected, TokenResponse};
 use super::facts::Facts;
-use super::refresh::access_token;
 use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 use alloc::boxed::Box;
-use alloc::string::String;
 
 /// The most seconds before its end at which a token is renewed.
 const MAX_MARGIN: u64 = 30;
@@ -25,13 +23,6 @@ const MARGIN_PART: u64 = 5;
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 impl Flow {
-    /// Asks for a token for the client itself.
-    pub(super) fn request_for_client(&mut self) {
-        let Some(mut request) = self.token_request(Step::Token, "client_credentials") else { return };
-        request.optional("scope", self.facts.scope_param());
-        self.request(request, Purpose::Tokens(Step::Token));
-    }
-
     pub(super) fn need_assertion(&mut self) {
         let audience = self.facts.issuer.as_ref().map(|issuer| issuer.issuer.clone()).unwrap_or_default();
         let request = match self.facts.config.grant_type() {
@@ -177,11 +168,11 @@ impl Flow {
 
     /// Stores the tokens of a refresh. A server that does not rotate sends no refresh token.
     fn refreshed(&mut self, tokens: TokenResponse) {
-        if let Some(record) = self.facts.record.clone() {
-            match self.facts.check_binding(&tokens) {
-                Ok(()) => self.save_tokens(record, tokens, true),
-                Err(error) => self.end_with(error),
-            }
+        if let Err(error) = self.facts.check_binding(&tokens) {
+            return self.end_with(error);
+        }
+        if let Some(record) = self.facts.record.take() {
+            self.save_tokens(record, tokens, true);
         }
     }
 
@@ -202,14 +193,9 @@ impl Flow {
         });
         record.was_refreshed = was_refreshed;
         let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
-        self.state = State::SavingTokens(Box::new(record));
+        self.facts.record = Some(record);
+        self.state = State::SavingTokens;
         self.emit(Event::Save { key, value });
-    }
-
-    /// Hands out the token once it is stored: a rotated refresh token must not be lost (AUTH-063).
-    pub(super) fn tokens_saved(&mut self, record: &TokenRecord) {
-        let token = access_token(record);
-        self.end(Event::Authorized(token.into()));
     }
 }
 
@@ -221,15 +207,14 @@ impl Facts {
         else {
             return Ok(());
         };
-        let endpoint = issuer.token_endpoint.as_ref().map(url_text);
-        let fits = |audience: &String| *audience == issuer.issuer || Some(audience) == endpoint.as_ref();
-        match jose::audience(assertion.expose()) {
-            Some(audience) if !audience.iter().any(fits) => {
+        let endpoint = issuer.token_endpoint.as_ref().map(url_text).unwrap_or_default();
+        match jose::has_audience(assertion.expose(), [&issuer.issuer, &endpoint]) {
+            Some(false) => {
                 let why =
                     ErrorKind::Invalid("`aud` of the assertion is not this authorization server".into());
                 Err(self.error(Step::Token, why, "RFC 7523, 3"))
             }
-            _ => Ok(()),
+            Some(true) | None => Ok(()),
         }
     }
 
@@ -248,7 +233,7 @@ impl Facts {
     }
 
     /// Returns the value of `scope`; `None` if none is asked for.
-    pub(super) fn scope_param(&self) -> Option<String> {
-        (!self.scopes.is_empty()).then(|| self.scopes.as_str().into())
+    pub(super) fn scope_param(&self) -> Option<&str> {
+        (!self.scopes.is_empty()).then(|| self.scopes.as_str())
     }
 }

@@ -1,8 +1,6 @@
 //! The authorization of a client: challenges, the exchanges held for them, credentials, and proofs of possession.
 
 use alloc::boxed::Box;
-#[cfg(feature = "auth")]
-use alloc::sync::Arc;
 
 use super::binding::Client;
 use super::config::Credential;
@@ -98,11 +96,11 @@ impl Authorization<'_> {
         &mut self,
         now: Instant,
         exchange: ExchangeId,
-        error: &Arc<crate::auth::Error>,
+        error: &crate::auth::Error,
     ) -> Result<(), UseError> {
         self.resolve(now, exchange)?;
         for (held, ..) in self.client.exchanges.take_held() {
-            self.client.exchange_failed(held, HttpError::Authorization(Arc::clone(error)));
+            self.client.exchange_failed(held, HttpError::Authorization(error.clone()));
         }
         self.client.finish_closing();
         Ok(())

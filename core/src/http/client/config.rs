@@ -72,7 +72,7 @@ impl Credential {
         let text = token.expose();
         // The same rules as for a bearer token.
         Self::bearer(text)?;
-        let binding = Binding { token: token.clone(), key, clock, secret };
+        let binding = Binding::new(token.clone(), key, clock, secret);
         let credential = Self::new(&[b"DPoP ", text.as_bytes()].concat())?;
         Ok(Self { binding: Some(Arc::new(binding)), ..credential })
     }

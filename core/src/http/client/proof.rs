@@ -1,8 +1,10 @@
 //! Proofs of possession of the key that an access token is bound to: one for each request (DPoP, RFC 9449).
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
 
 use super::exchange::{ExchangeId, OutgoingRequest};
 use crate::auth::{
@@ -14,12 +16,37 @@ use crate::http::fields;
 use crate::time::{Anchor, Instant};
 
 /// What a [`Credential`](super::Credential) needs for its proofs.
-#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Binding {
-    pub(super) token: Secret,
-    pub(super) key: DpopKey,
-    pub(super) clock: Anchor,
-    pub(super) secret: [u8; 32],
+    token: Secret,
+    key: DpopKey,
+    clock: Anchor,
+    secret: [u8; 32],
+    /// Makes the proofs. Reached through this pointer alone, so that a program without such credentials links none of it.
+    maker: fn(&Arc<Self>, Instant) -> Box<dyn MakeProofs>,
+}
+
+impl Binding {
+    pub(super) fn new(token: Secret, key: DpopKey, clock: Anchor, secret: [u8; 32]) -> Self {
+        Self { token, key, clock, secret, maker: ProofMaker::boxed }
+    }
+}
+
+impl PartialEq for Binding {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.token, &self.key, self.clock, self.secret)
+            == (&other.token, &other.key, other.clock, other.secret)
+    }
+}
+
+impl Eq for Binding {}
+
+/// The proofs for one credential.
+trait MakeProofs: fmt::Debug + Send + Sync {
+    /// Returns the signing input for a request, and the private key.
+    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret);
+
+    /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
+    fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool;
 }
 
 /// A request that waits for the signature of its proof.
@@ -35,8 +62,8 @@ pub struct ProofRequest {
 /// The proofs of a client.
 #[derive(Debug, Default)]
 pub(super) struct Proofs {
-    current: Option<ProofMaker>,
-    waiting: VecDeque<WaitingRequest>,
+    current: Option<Box<dyn MakeProofs>>,
+    waiting: Vec<WaitingRequest>,
 }
 
 struct ProofMaker {
@@ -64,20 +91,14 @@ impl Proofs {
 
     /// Uses another key, or none.
     pub(super) fn replace(&mut self, binding: Option<&Arc<Binding>>, now: Instant) {
-        self.current = binding.map(|binding| ProofMaker {
-            binding: Arc::clone(binding),
-            nonce: None,
-            // Two clients that were given the same credential must not make equal proofs.
-            entropy: Entropy::new(binding.secret, now.as_micros()),
-        });
+        self.current = binding.map(|binding| (binding.maker)(binding, now));
     }
 
     /// Keeps a request that needs a proof; returns it if it needs none.
     pub(super) fn hold(&mut self, now: Instant, request: OutgoingRequest) -> Option<OutgoingRequest> {
         let Some(maker) = &mut self.current else { return Some(request) };
-        let input = maker.signing_input(now, &request);
-        let private = maker.binding.key.private.clone();
-        self.waiting.push_back(WaitingRequest { request, input, private, is_polled: false });
+        let (input, private) = maker.signing_input(now, &request);
+        self.waiting.push(WaitingRequest { request, input, private, is_polled: false });
         None
     }
 
@@ -96,7 +117,8 @@ impl Proofs {
     /// Takes the request of an exchange out, without a proof.
     pub(super) fn take(&mut self, exchange: ExchangeId) -> Option<(OutgoingRequest, String)> {
         let at = self.waiting.iter().position(|waiting| waiting.request.exchange == exchange)?;
-        self.waiting.remove(at).map(|waiting| (waiting.request, waiting.input))
+        let waiting = self.waiting.remove(at);
+        Some((waiting.request, waiting.input))
     }
 
     /// Adds the proof to the request of an exchange.
@@ -106,17 +128,47 @@ impl Proofs {
         Some(request)
     }
 
-    /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
+    /// Takes the head of a response. Returns whether the server asks for another proof.
     pub(super) fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
-        let Some(maker) = &mut self.current else { return false };
+        self.current.as_mut().is_some_and(|maker| maker.handle_head(head))
+    }
+}
+
+impl ProofMaker {
+    fn boxed(binding: &Arc<Binding>, now: Instant) -> Box<dyn MakeProofs> {
+        Box::new(Self {
+            binding: Arc::clone(binding),
+            nonce: None,
+            // Two clients that were given the same credential must not make equal proofs.
+            entropy: Entropy::new(binding.secret, now.as_micros()),
+        })
+    }
+}
+
+impl MakeProofs for ProofMaker {
+    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret) {
+        let mut id = [0; 16];
+        self.entropy.fill(&mut id);
+        let claims = ProofClaims {
+            id: &crate::auth::base64url(&id),
+            method: request.method,
+            url: &proof_url(&request.url),
+            issued_at: self.binding.clock.unix_secs(now),
+            nonce: self.nonce.as_deref(),
+            access_token: Some(self.binding.token.expose()),
+        };
+        (claims.signing_input(&self.binding.key.public), self.binding.key.private.clone())
+    }
+
+    fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
         let mut nonces = head::values(head.fields, fields::DPOP_NONCE);
         let nonce = nonces.next().and_then(|nonce| core::str::from_utf8(nonce).ok());
         let Some(nonce) = nonce.filter(|nonce| nonces.next().is_none() && is_nonce(nonce)) else {
             return false;
         };
-        let is_new = maker.nonce.as_deref() != Some(nonce);
+        let is_new = self.nonce.as_deref() != Some(nonce);
         if is_new {
-            maker.nonce = Some(nonce.into());
+            self.nonce = Some(nonce.into());
         }
         head.status == 401 && (is_new || asks_for_nonce(head))
     }
@@ -128,24 +180,8 @@ fn asks_for_nonce(head: &ResponseHead<'_>) -> bool {
     challenges.iter().any(|challenge| challenge.param("error") == Some("use_dpop_nonce"))
 }
 
-impl ProofMaker {
-    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> String {
-        let mut id = [0; 16];
-        self.entropy.fill(&mut id);
-        let claims = ProofClaims {
-            id: &crate::auth::base64url(&id),
-            method: request.method,
-            url: &proof_url(&request.url),
-            issued_at: self.binding.clock.unix_secs(now),
-            nonce: self.nonce.as_deref(),
-            access_token: Some(self.binding.token.expose()),
-        };
-        claims.signing_input(&self.binding.key.public)
-    }
-}
-
-impl core::fmt::Debug for ProofMaker {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for ProofMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProofMaker").finish_non_exhaustive()
     }
 }

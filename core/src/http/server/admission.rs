@@ -7,6 +7,7 @@ use alloc::string::String;
 use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::protected::Protected;
+use super::recent_token::RecentToken;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
@@ -24,12 +25,23 @@ impl Server {
     /// `length` is the length of its body, if known. A request that is refused for its head has its response
     /// immediately; its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
-        self.open_unless(now, head, length, false)
+        self.open_unless(now, head, length, false, None)
     }
 
     /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
     pub fn refuse_connection(&mut self, now: Instant, head: &RequestHead<'_>) -> ExchangeId {
-        self.open_unless(now, head, None, true)
+        self.open_unless(now, head, None, true, None)
+    }
+
+    /// Opens an exchange of a connection that may have brought the same token before.
+    pub(super) fn open_again(
+        &mut self,
+        now: Instant,
+        head: &RequestHead<'_>,
+        length: Option<u64>,
+        recent: &mut RecentToken,
+    ) -> ExchangeId {
+        self.open_unless(now, head, length, false, Some(recent))
     }
 
     /// Opens an exchange. It is refused if its connection is, or by its head.
@@ -39,6 +51,7 @@ impl Server {
         head: &RequestHead<'_>,
         length: Option<u64>,
         is_refused: bool,
+        recent: Option<&mut RecentToken>,
     ) -> ExchangeId {
         self.tick(now);
         let (path, query) = split_target(head.target);
@@ -65,7 +78,7 @@ impl Server {
                 Err(None)
             }
             (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
-            (None, None) => self.admit(key, head, &headers, path),
+            (None, None) => self.admit(key, head, &headers, path, recent),
         };
         match admitted {
             Ok(()) => self.begin_request(key, &headers, query, length),
@@ -82,6 +95,7 @@ impl Server {
         head: &RequestHead<'_>,
         headers: &AdmissionHeaders<'_>,
         path: &str,
+        recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
         let serves_legacy = !self.engine.config().legacy_versions().is_empty();
         let allowed = self.config.allowed_methods(path, serves_legacy);
@@ -113,7 +127,7 @@ impl Server {
         if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        self.check_token(key, (head.method, path), headers.token, headers.proof)
+        self.check_token(key, (head.method, path), headers.token, headers.proof, recent)
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------

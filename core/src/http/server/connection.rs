@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use super::recent_token::RecentToken;
 use super::{ExchangeId, Server};
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
@@ -68,6 +69,7 @@ pub struct Connection {
     ends_after_response: bool,
     /// The head of a request waits for admission.
     head_held: bool,
+    pub(super) recent_token: RecentToken,
     fault: Option<ConnectionFault>,
     heads: Option<VecDeque<HeadRecord>>,
 }
@@ -138,6 +140,7 @@ impl Connection {
             admission: Admission::Open,
             ends_after_response: false,
             head_held: false,
+            recent_token: RecentToken::default(),
             fault: None,
             heads: None,
         }
@@ -228,6 +231,9 @@ impl Connection {
     /// Advances the time to `now`; the effects appear at the next [`drive`](Self::drive).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.h1.handle_timeout(now);
+        if self.h1.is_trimmed() {
+            self.recent_token.clear();
+        }
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
@@ -375,6 +381,7 @@ impl Connection {
         }
         let (heads, other_shard) = (&mut self.heads, &mut self.other_shard);
         let (admission, head_held) = (self.admission, &mut self.head_held);
+        let recent_token = &mut self.recent_token;
         let event = self.h1.poll_event_if(now, |head, info| {
             *head_held = admission == Admission::Held;
             if *head_held {
@@ -393,7 +400,7 @@ impl Connection {
             };
             Some(match admission {
                 Admission::Refused => server.refuse_connection(now, &head),
-                _ => server.open(now, &head, length),
+                _ => server.open_again(now, &head, length, recent_token),
             })
         });
         match event {

@@ -25,6 +25,7 @@ mod http_sse;
 mod post;
 mod principals;
 mod protected;
+mod recent_token;
 mod refusal;
 mod replay;
 mod request_headers;

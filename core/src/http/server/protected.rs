@@ -270,6 +270,11 @@ impl Protected {
         format!("{}{path}", self.url.origin()).into()
     }
 
+    /// Returns whether a URL is the one that [`request_url`](Self::request_url) returned for the endpoint.
+    pub(super) fn is_endpoint_url(&self, url: &Arc<str>) -> bool {
+        Arc::ptr_eq(url, &self.resource)
+    }
+
     pub(super) const fn policy(&self) -> &Arc<ScopePolicy> {
         &self.policy
     }

@@ -89,8 +89,14 @@ impl Server {
         let mut fields = x.fields();
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
         self.sessions.push_id(x, &mut fields);
-        let forbidden = self.challenge_call(key, stream, &mut fields);
-        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let forbidden = match x.scheme {
+            // Only an error asks for scopes.
+            Some(scheme) if progress.error_code.is_some() => {
+                let scopes = self.engine.exchanges().take_required_scopes(stream);
+                scopes.and_then(|scopes| self.config.challenge_call(scheme, &scopes, &mut fields))
+            }
+            _ => None,
+        };
         let size = BodySize::Exact(x.out.len() as u64);
         x.respond(forbidden.unwrap_or_else(|| status(x, progress)), fields, size);
         self.finish(key);

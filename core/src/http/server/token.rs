@@ -8,11 +8,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::admission::SingleValue;
-use super::exchange::{ExchangeId, RequestPhase};
+use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
 use super::protected::{Dpop, Protected, Scheme};
+use super::recent_token::RecentToken;
 use super::refusal::{Refusal, overloaded};
-use super::{Event, Server};
+use super::{Config, Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::Fields;
 use crate::http::fields;
@@ -33,25 +34,17 @@ impl AccessToken {
 
     /// Copies a token of a field if it is one word of the characters that tokens have (RFC 6750, 2.1).
     ///
-    /// `padded` is memory for it.
-    fn from_field(token: &[u8], mut padded: Vec<u8>) -> Option<Self> {
-        // Padded, because both checks take whole blocks in a few steps, and the bytes after the last one by one.
-        let length = token.len().next_multiple_of(BLOCK);
-        padded.clear();
-        padded.reserve(length);
-        padded.extend_from_slice(token);
-        padded.resize(length, b'=');
-        let is_valid = |block: &[u8]| block.iter().fold(true, |all, b| all & is_token_byte(*b));
-        if token.is_empty() || !padded.chunks_exact(BLOCK).all(is_valid) {
-            return None;
-        }
-        let mut text = String::from_utf8(padded).ok()?;
-        text.truncate(token.len());
+    /// `spare` is memory for it.
+    fn from_field(token: &[u8], spare: Vec<u8>) -> Option<Self> {
+        let token = core::str::from_utf8(token).ok().filter(|token| is_token(token.as_bytes()))?;
+        let mut text = String::from_utf8(spare).unwrap_or_default();
+        text.clear();
+        text.push_str(token);
         Some(Self(text))
     }
 
     /// Returns the memory of the token for the next one, without its text, unless it is too large to be kept.
-    fn into_spare(self) -> Vec<u8> {
+    pub(super) fn into_spare(self) -> Vec<u8> {
         let mut spare = self.0.into_bytes();
         spare.fill(0);
         spare.clear();
@@ -143,6 +136,12 @@ impl fmt::Debug for Validator {
     }
 }
 
+/// Returns the decision about the token of a request; `None` if the application has to decide.
+fn validate(validator: Option<&Validator>, request: &TokenRequest) -> Option<Decision> {
+    // Each request anew: a token may have been revoked since the last one (SEC-004).
+    validator.and_then(|validator| (validator.0)(request))
+}
+
 /// The reason why the credentials of a request cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CredentialFault {
@@ -180,6 +179,7 @@ impl Server {
         (method, path): (&str, &str),
         given: SingleValue<'_>,
         proof: SingleValue<'_>,
+        mut recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
         let Some(protected) = &self.config.protected else {
             return match self.validator {
@@ -188,6 +188,7 @@ impl Server {
                 Some(_) => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
             };
         };
+        let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         let credentials = match given {
             SingleValue::Absent => {
                 // Without credentials there is no error code (RFC 6750, 3.1).
@@ -196,6 +197,14 @@ impl Server {
                 return Err(None);
             }
             SingleValue::One(value) => {
+                let known = recent.as_deref().filter(|_| x.kind == Kind::Post);
+                if let Some(request) = known.and_then(|recent| recent.request_of(value, protected)) {
+                    x.scheme = Some(Scheme::Bearer);
+                    return match validate(self.validator.as_ref(), request) {
+                        Some(decision) => self.follow(key, decision, recent),
+                        None => self.ask(key, request.clone()),
+                    };
+                }
                 let spare = core::mem::take(&mut self.spare_token);
                 credentials(value, proof, protected.dpop_mode(), spare)
             }
@@ -214,31 +223,71 @@ impl Server {
         let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
-        // Each request anew: a token may have been revoked since the last one (SEC-004).
-        let Some(decision) = self.validator.as_ref().and_then(|validator| (validator.0)(&request)) else {
+        let Some(decision) = validate(self.validator.as_ref(), &request) else {
+            return self.ask(key, request);
+        };
+        let is_kept = x.kind == Kind::Post && decision.is_ok();
+        let unused = match recent.as_deref_mut().filter(|_| is_kept) {
+            Some(recent) => recent.record_request(request),
+            None => Some(request),
+        };
+        if let Some(request) = unused {
+            self.spare_token = request.token.into_spare();
+        }
+        self.follow(key, decision, recent)
+    }
+
+    /// Lets the application decide about the token of a request.
+    fn ask(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
+        if let Some(x) = self.exchanges.get_mut(key) {
             x.phase = RequestPhase::Authorizing;
             self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-            return Ok(());
-        };
-        self.spare_token = request.token.into_spare();
-        match decision {
-            Ok(identity) => self.accept(key, identity),
-            Err(denial) => {
+        }
+        Ok(())
+    }
+
+    /// Follows the decision about the token of a request; `Err(None)` means that it was answered already.
+    fn follow(
+        &mut self,
+        key: Key,
+        decision: Decision,
+        recent: Option<&mut RecentToken>,
+    ) -> Result<(), Option<Refusal>> {
+        match (decision, &self.config.protected) {
+            (Ok(identity), _) => self.accept(key, identity, recent),
+            (Err(denial), Some(protected)) => {
                 self.exchanges.refuse_token(key, protected, &denial);
                 Err(None)
             }
+            (Err(_), None) => Err(None),
         }
     }
 
     /// Lets a request act for a principal; `Err(None)` means that it was answered already.
-    fn accept(&mut self, key: Key, identity: Arc<Identity>) -> Result<(), Option<Refusal>> {
+    fn accept(
+        &mut self,
+        key: Key,
+        identity: Arc<Identity>,
+        recent: Option<&mut RecentToken>,
+    ) -> Result<(), Option<Refusal>> {
         let Some(protected) = &self.config.protected else { return Err(None) };
-        let authorization = Authorization::with_policy(identity, protected.policy().clone());
-        if !authorization.has_required_scopes() {
-            let required = protected.policy().required.clone();
-            self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
-            return Err(None);
-        }
+        let known =
+            recent.as_deref().and_then(|recent| recent.authorization_of(&identity, protected)).cloned();
+        let authorization = match known {
+            Some(known) => known,
+            None => {
+                let authorization = Authorization::with_policy(identity, protected.policy().clone());
+                if !authorization.has_required_scopes() {
+                    let required = protected.policy().required.clone();
+                    self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
+                    return Err(None);
+                }
+                if let Some(recent) = recent {
+                    recent.record_authorization(authorization.clone());
+                }
+                authorization
+            }
+        };
         if !self.admit_principal(authorization.principal()) {
             return Err(Some(overloaded("too many requests of this principal are in work")));
         }
@@ -256,7 +305,7 @@ impl Server {
         if !self.exchanges.is_authorizing(key) {
             return;
         }
-        match self.accept(key, identity.into()) {
+        match self.accept(key, identity.into(), None) {
             Ok(()) => {
                 if let Some(x) = self.exchanges.get_mut(key) {
                     x.phase = RequestPhase::ReceivingBody;
@@ -277,14 +326,14 @@ impl Server {
             }
         }
     }
+}
 
+impl Config {
     /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
-    pub(super) fn challenge_call(&mut self, key: Key, stream: Key, fields: &mut Fields) -> Option<u16> {
-        let scopes = self.engine.exchanges().take_required_scopes(stream)?.split(' ').collect();
-        let scheme = self.exchanges.get(key)?.scheme?;
+    pub(super) fn challenge_call(&self, scheme: Scheme, scopes: &Scopes, fields: &mut Fields) -> Option<u16> {
+        let protected = self.protected.as_ref()?;
         let error = Some(("insufficient_scope", ""));
-        let protected = self.config.protected.as_ref()?;
-        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
+        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(scopes)).iter() {
             fields.push(name, value);
         }
         fields.push(fields::CACHE_CONTROL, b"no-store");
@@ -377,10 +426,27 @@ fn starts_with(value: &[u8], scheme: &[u8]) -> bool {
 }
 
 /// Largest memory of a token that is kept for the next one, in bytes.
-const MAX_SPARE: usize = 4 << 10;
+pub(super) const MAX_SPARE: usize = 4 << 10;
 
 /// Number of bytes that are checked together.
 const BLOCK: usize = 16;
+
+/// Returns whether a text is a token.
+fn is_token(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk::<BLOCK>() else {
+        return !text.is_empty() && text.iter().all(|b| is_token_byte(*b));
+    };
+    // All bytes of a block at once; the last block may overlap the one before it.
+    let mut faults = [0_u8; BLOCK];
+    let mut check = |block: &[u8]| {
+        for (fault, b) in faults.iter_mut().zip(block) {
+            *fault |= u8::from(!is_token_byte(*b));
+        }
+    };
+    text.chunks_exact(BLOCK).for_each(&mut check);
+    check(last);
+    faults == [0; BLOCK]
+}
 
 /// Returns whether tokens may have a byte (RFC 6750, 2.1: letters, digits and `-._~+/=`).
 const fn is_token_byte(b: u8) -> bool {

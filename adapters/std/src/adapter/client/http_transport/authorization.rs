@@ -1,7 +1,6 @@
 //! The authorization of a connection: challenges are answered on a thread of their own, proofs are signed here.
 
 use alloc::string::{String, ToString as _};
-use alloc::sync::Arc;
 use core::task::Waker;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -169,7 +168,7 @@ impl Authorization {
                 .authorize(now, exchange, credential.clone())
                 .or_else(|_| authorization.set_credential(now, credential)),
             Ok(None) => authorization.refuse(now, exchange),
-            Err(error) => authorization.fail(now, exchange, &Arc::new(error)),
+            Err(error) => authorization.fail(now, exchange, &error),
         };
     }
 
