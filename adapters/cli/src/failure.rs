@@ -372,6 +372,9 @@ fn describe_closed(closed: &ConnectionClosed) -> String {
         Fault::HandshakeRefused(error) => {
             format!("{server} refused the handshake with {}", describe_rpc_error(error))
         }
+        Fault::Http(error) if authorization::is_refusal(error) => {
+            format!("{server} refused the request: {error}")
+        }
         fault => format!("no connection to {server}: {fault}"),
     }
 }

@@ -37,11 +37,13 @@ pub(super) enum End {
 /// Gives the reply to a request.
 type Respond<'a> = dyn FnMut(&Fetch) -> Result<FetchResponse, FetchFailure> + 'a;
 
+/// Gives the queries of the redirects from the `state`.
+type Redirect<'a> = dyn FnMut(&str) -> Vec<String> + 'a;
+
 /// What the servers, the user and the store answer; runs of one script share its store.
 pub(super) struct Script<'a> {
     respond: Box<Respond<'a>>,
-    /// Gives the queries of the redirects from the `state`.
-    redirect: Box<dyn FnMut(&str) -> Vec<String> + 'a>,
+    redirect: Box<Redirect<'a>>,
     /// The mark of the secrets.
     mark: &'a str,
     /// Texts by their keys.

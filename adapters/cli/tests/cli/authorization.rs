@@ -286,7 +286,7 @@ fn bearer_token_sets_the_stored_one_aside() {
     user.log_in(&server).assert_ok();
     for own in [["--bearer", "mine"], ["--header", "Authorization: Bearer mine"]] {
         let done = user.run(&["ping", own[0], own[1], &server.url]).assert_code(6);
-        done.assert_stderr(&["401", "--bearer", "`mcp-probe login`"]);
+        done.assert_stderr(&["/mcp refused the request: HTTP status 401", "--bearer", "`mcp-probe login`"]);
         let sent = server.requests("/mcp").pop().expect("a request");
         assert_eq!(sent.fields["authorization"], "Bearer mine");
         user.run(&["ping", "--authorize", own[0], own[1], &server.url]).assert_code(2);
