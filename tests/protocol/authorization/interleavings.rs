@@ -1,6 +1,6 @@
 //! Two flows with one store, in every order of what they do there and at the token endpoint.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use mcp_proto::auth::{Config, Event, Flow, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World};
