@@ -60,9 +60,12 @@ impl fmt::Display for ServiceFailure {
 
 impl core::error::Error for ServiceFailure {}
 
+/// The function of a callback for failures.
+type OnFailure = dyn Fn(&ServiceFailure) + Send + Sync;
+
 /// A callback of the application for failures.
 #[derive(Default)]
-pub(super) struct FailureCallback(Option<Box<dyn Fn(&ServiceFailure) + Send + Sync>>);
+pub(super) struct FailureCallback(Option<Box<OnFailure>>);
 
 impl FailureCallback {
     pub(super) fn new(callback: impl Fn(&ServiceFailure) + Send + Sync + 'static) -> Self {

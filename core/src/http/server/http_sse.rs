@@ -68,9 +68,9 @@ impl Server {
     }
 
     /// Returns whether the stream of such a session has only waited for calls, which are answered now.
-    pub(super) fn has_outlived_its_token(&mut self, session: Option<Key>) -> bool {
-        let record = session.and_then(|session| self.sessions.get(session)).filter(|s| s.is_ending);
-        record.map(|s| s.channel).is_some_and(|channel| !self.engine.exchanges().has_live_calls(channel))
+    pub(super) fn has_outlived_its_token(&mut self, session: Key) -> bool {
+        let channel = self.sessions.get(session).filter(|s| s.is_ending).map(|s| s.channel);
+        channel.is_some_and(|channel| !self.engine.exchanges().has_live_calls(channel))
     }
 
     /// Accepts a message of such a session; its answer goes to the event stream (HTTPSSE-003, HTTPSSE-007,
@@ -89,7 +89,7 @@ impl Server {
         // Under overload, notifications and responses are still accepted, because they can end calls.
         let envelope = self.engine.parse(&frame);
         let is_request = envelope.as_ref().is_ok_and(|envelope| envelope.kind == Kind::Request);
-        if is_ending && (is_request || !envelope.is_ok()) {
+        if is_ending && (is_request || envelope.is_err()) {
             // Notifications and responses are for the calls that still run.
             return self.exchanges.refuse(key, &unknown_session());
         }
