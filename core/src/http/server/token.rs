@@ -7,6 +7,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use subtle::ConstantTimeEq as _;
+
 use super::admission::SingleValue;
 use super::exchange::{ExchangeId, RequestPhase};
 use super::exchange_table::ExchangeTable;
@@ -71,10 +73,7 @@ impl AccessToken {
     /// ```
     #[must_use]
     pub fn matches(&self, expected: &str) -> bool {
-        let (own, expected) = (self.0.as_bytes(), expected.as_bytes());
-        let differences =
-            own.iter().zip(expected).fold(0, |all, (a, b)| core::hint::black_box(all | (a ^ b)));
-        own.len() == expected.len() && differences == 0
+        self.0.as_bytes().ct_eq(expected.as_bytes()).into()
     }
 
     /// Returns the text of the token.
@@ -235,7 +234,7 @@ impl Server {
         x.scheme = Some(scheme);
         // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = self.validator.as_ref().and_then(|validator| (validator.0)(&request)) else {
-            self.await_token_decision(key);
+            self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
             self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
             return Ok(());
         };
