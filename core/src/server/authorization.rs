@@ -48,7 +48,8 @@ impl Identity {
     /// Sets the time for which the token is still valid (default: no end is known).
     ///
     /// Every request is checked on its own. A stream without an end of its own (GET, subscription, HTTP+SSE) ends with
-    /// the token with which it was opened; a call that began continues.
+    /// the token with which it was opened; a call that began continues. The stream of HTTP+SSE carries its calls: it ends
+    /// when those that run are answered, and takes no others meanwhile.
     #[must_use]
     pub const fn valid_for(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);

@@ -20,8 +20,11 @@ use crate::rpc::RpcError;
 use crate::version::{Version, VersionSet};
 
 /// Returns the scopes that the token of a subscription to a resource needs.
+type FindScopes = dyn Fn(&str) -> Vec<Box<str>> + Send + Sync;
+
+/// Finds the scopes that the token of a subscription to a resource needs.
 #[derive(Clone)]
-pub(super) struct SubscriptionScopes(Arc<dyn Fn(&str) -> Vec<Box<str>> + Send + Sync>);
+pub(super) struct SubscriptionScopes(Arc<FindScopes>);
 
 impl fmt::Debug for SubscriptionScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

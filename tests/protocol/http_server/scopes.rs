@@ -158,7 +158,7 @@ fn response_that_has_begun_carries_the_error_alone() {
 }
 
 /// Opens a stream of HTTP+SSE with a session; returns it, and where to post.
-fn open_http_sse(web: &mut HttpServerHarness, identity: Identity) -> (ExchangeId, String) {
+fn open_http_sse(web: &mut HttpServerHarness, identity: &Identity) -> (ExchangeId, String) {
     let stream = send(web, ("GET", "/sse"), &[], "", identity.clone());
     let target = web.response(stream).events()[0].data.clone();
     let handshake = [
@@ -207,7 +207,7 @@ fn http_sse_call_has_the_scopes_of_its_own_post() {
 fn parked_call_over_http_sse_keeps_the_scopes_of_its_own_post() {
     let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
     let identity = |scopes| Identity::new("alice").scopes(scopes);
-    let (stream, target) = open_http_sse(&mut web, identity("base"));
+    let (stream, target) = open_http_sse(&mut web, &identity("base"));
     let post = |web: &mut HttpServerHarness, body: &str, scopes| {
         let x = send(web, ("POST", &target), &[], body, identity(scopes));
         assert_eq!(web.response(x).status, 202);
@@ -233,7 +233,7 @@ fn stream_of_http_sse_answers_running_calls_when_its_token_has_expired() {
     for is_cancelled in [false, true] {
         let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
         let identity = |seconds| Identity::new("a").scopes("base").valid_for(Duration::from_secs(seconds));
-        let (stream, target) = open_http_sse(&mut web, identity(3));
+        let (stream, target) = open_http_sse(&mut web, &identity(3));
         let post = |web: &mut HttpServerHarness, body: &str| {
             let x = send(web, ("POST", &target), &[], body, identity(100));
             web.response(x).status

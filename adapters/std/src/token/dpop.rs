@@ -12,12 +12,12 @@ use std::sync::{Mutex, PoisonError};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::server::{Denial, Scheme, TokenRequest};
 use mcp_proto::server::ProvenKey;
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 use self::memory::{MemoryError, ProofMemory};
 use self::nonces::{NonceAge, Nonces};
 use super::clock::UnixClock;
 use super::jose::{Algorithm, Jws, encode, numeric_date, sha256};
-use crate::entropy;
 
 /// Seconds by which the time of a proof may differ from ours, in both directions.
 const MAX_AGE: u64 = 60;
@@ -85,7 +85,10 @@ impl DpopVerifier {
     ///
     /// That of the random generator of the system.
     pub fn require_nonces(self, period: Duration) -> io::Result<Self> {
-        Ok(self.nonce_secret(&entropy::seed()?, period))
+        let mut secret = [0; 32];
+        let filled = SystemRandom::new().fill(&mut secret);
+        filled.map_err(|_| io::Error::other("the system has no random bytes for the secret of nonces"))?;
+        Ok(self.nonce_secret(&secret, period))
     }
 
     /// Sets the secret of which the nonces are made; otherwise as [`require_nonces`](Self::require_nonces).

@@ -4,13 +4,14 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 
 use mcp_proto::auth::{FetchFailure, FetchResponse};
 use mcp_proto::http::client::Url;
 use serde_json::{Map, Value};
 
 use super::jose::object;
-use crate::catch;
 
 /// A request to an authorization server that gave a validator nothing to use.
 ///
@@ -60,9 +61,12 @@ impl fmt::Display for ServiceFailure {
 
 impl core::error::Error for ServiceFailure {}
 
+/// The function of a callback for failures.
+type OnFailure = dyn Fn(&ServiceFailure) + Send + Sync;
+
 /// A callback of the application for failures.
 #[derive(Default)]
-pub(super) struct FailureCallback(Option<Box<dyn Fn(&ServiceFailure) + Send + Sync>>);
+pub(super) struct FailureCallback(Option<Box<OnFailure>>);
 
 impl FailureCallback {
     pub(super) fn new(callback: impl Fn(&ServiceFailure) + Send + Sync + 'static) -> Self {
@@ -72,7 +76,7 @@ impl FailureCallback {
     /// Reports a failure. A panic of the callback changes no decision; the panic hook has reported it.
     pub(super) fn report(&self, failure: &ServiceFailure) {
         if let Some(callback) = &self.0 {
-            let _ = catch(|| callback(failure));
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(failure)));
         }
     }
 }

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::TokenValidator;
 use super::failure::read_object;
-use super::jose::{MAX_TOKEN, numeric_date, sha256};
-use super::jwt::{Claims, confidential_url, principal, scopes, thumbprint};
+use super::jose::{Claims, MAX_TOKEN, numeric_date, sha256};
+use super::jwt::{confidential_url, principal, scopes, thumbprint};
 use super::settings::{Settings, setters};
 use crate::auth::Fetcher;
 

@@ -15,6 +15,9 @@ use ring::signature::{
 };
 use serde_json::{Map, Value};
 
+/// The claims of a token.
+pub(super) type Claims = Map<String, Value>;
+
 /// Length of the longest token that is read, in bytes.
 pub(super) const MAX_TOKEN: usize = 16 << 10;
 

@@ -11,16 +11,13 @@ use core::time::Duration;
 use mcp_proto::http::client::{Url, UrlError};
 use mcp_proto::http::server::{Denial, Protected, TokenRequest};
 use mcp_proto::server::Identity;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::TokenValidator;
 use super::issuer::{Issuer, Lookup};
-use super::jose::{Algorithm, Jws, numeric_date};
+use super::jose::{Algorithm, Claims, Jws, numeric_date};
 use super::settings::{Audience, Settings, setters};
 use crate::auth::Fetcher;
-
-/// The claims of a token.
-pub(super) type Claims = Map<String, Value>;
 
 /// A validator of access tokens that are JWTs (RFC 9068).
 ///

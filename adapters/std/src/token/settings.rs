@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
 use super::failure::FailureCallback;
-use super::jwt::Claims;
+use super::jose::Claims;
 
 /// The settings of a validator; [`setters`] makes the methods that change them.
 pub(super) struct Settings {

@@ -1,256 +1,30 @@
 //! The table of the exchanges of a server: which have output, which are streams, whose they are, and their deadlines.
 
-use alloc::boxed::Box;
+mod answers;
+mod server_exchange;
+
+pub(super) use self::server_exchange::{ServerExchange, SessionPlace};
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use self::server_exchange::SpareBuffers;
 use super::events::{write_entry, write_event_head};
-use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
-use super::get_streams::{UnwrittenEvent, UnwrittenEvents};
+use super::exchange::{Kind, RequestPhase, ResponseForm};
+use super::get_streams::UnwrittenEvent;
 use super::principals::PrincipalCounts;
-use super::protected::{Protected, Scheme};
-use super::refusal::{Refusal, no_session};
 use super::replay::ReplayEntry;
-use super::request_headers::RequestHeaders;
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
-use crate::head::{BodySize, Fields};
-use crate::http::fields;
-use crate::outbox::Outbox;
-use crate::rpc::encode;
-use crate::server::{Authorization, ExchangeBuffers, ProvenKey};
-use crate::slab::list::{List, ListLinks, ListNode};
-use crate::slab::tree::{Tree, TreeLinks, TreeNode};
+use crate::server::Authorization;
+use crate::slab::list::List;
+use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 
 /// Delay after which the memory of closed exchanges is released.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
-
-/// An exchange: its request and its response.
-#[derive(Debug)]
-pub(super) struct ServerExchange {
-    pub(super) kind: Kind,
-    pub(super) phase: RequestPhase,
-    pub(super) form: ResponseForm,
-    pub(super) headers: RequestHeaders,
-    /// The fault that refuses the request after authorization.
-    pub(super) rejection: Option<HeadRejection>,
-    /// CORS is enabled, so `Vary: Origin` is needed.
-    pub(super) cors_enabled: bool,
-    pub(super) body: RequestBody,
-    /// The whole body was received.
-    pub(super) body_complete: bool,
-    /// The engine's stream of its messages.
-    pub(super) stream: Option<Key>,
-    /// The number of the last event on that stream.
-    pub(super) last_event: u32,
-    pub(super) is_modern: bool,
-    /// The response carries the id of a new session.
-    pub(super) announces_session: bool,
-    pub(super) response: Option<Response>,
-    pub(super) out: Outbox,
-    /// Memory for the fields of the response.
-    spare_fields: Fields,
-    /// Memory for a stream of the engine.
-    pub(super) spare: ExchangeBuffers,
-    /// Nothing will be added to `out`.
-    pub(super) output_complete: bool,
-    /// The client disconnected.
-    pub(super) client_gone: bool,
-    /// Events of a GET stream that may not have been written yet.
-    pub(super) unwritten: Option<Box<UnwrittenEvents>>,
-    /// Time at which output was sent last, or at which the request was complete.
-    pub(super) idle_since: Instant,
-    /// The scheme in which the token was presented.
-    pub(super) scheme: Option<Scheme>,
-    /// Time at which the token expires; a stream without an end of its own ends then.
-    pub(super) expires: Option<Instant>,
-    authorization: Option<Authorization>,
-    place: SessionPlace,
-    /// The exchange is in the index of its session.
-    is_indexed: bool,
-    /// Links of that index.
-    links: TreeLinks,
-    /// A stream without an end of its own.
-    is_open_ended: bool,
-    /// Links of `ExchangeTable::quietest`.
-    quiet_links: ListLinks,
-    /// The exchange is in `ExchangeTable::ready`.
-    is_marked_ready: bool,
-}
-
-/// The place of an exchange in a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SessionPlace {
-    /// The session of the request.
-    pub(super) session: Option<Key>,
-    /// The number of the stream within the session, for event ids; 0 while it has none.
-    pub(super) number: u32,
-    /// Counted as an open call of the session.
-    pub(super) is_call: bool,
-}
-
-impl SessionPlace {
-    /// Returns whether the index of the session has the exchange.
-    const fn is_indexed(&self) -> bool {
-        self.is_call || self.number > 0
-    }
-
-    /// Returns what exchanges of a session are ordered by: the call of a number comes first.
-    const fn order(&self) -> (u32, bool) {
-        (self.number, !self.is_call)
-    }
-}
-
-impl TreeNode for ServerExchange {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
-
-impl ListNode for ServerExchange {
-    fn list_links(&self) -> ListLinks {
-        self.quiet_links
-    }
-
-    fn set_list_links(&mut self, links: ListLinks) {
-        self.quiet_links = links;
-    }
-}
-
-impl ServerExchange {
-    fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
-        let parts = core::mem::take(parts);
-        Self {
-            kind,
-            phase: RequestPhase::ReceivingBody,
-            form: ResponseForm::Undecided,
-            headers: RequestHeaders::new(parts.header_buffer),
-            rejection: None,
-            cors_enabled: false,
-            body: RequestBody::None,
-            body_complete: false,
-            stream: None,
-            last_event: 0,
-            is_modern: false,
-            announces_session: false,
-            response: None,
-            out: parts.out,
-            spare_fields: parts.fields,
-            spare: parts.stream,
-            output_complete: false,
-            client_gone: false,
-            unwritten: None,
-            idle_since: now,
-            authorization: None,
-            scheme: None,
-            expires: None,
-            place: SessionPlace::default(),
-            is_indexed: false,
-            links: TreeLinks::default(),
-            is_open_ended: false,
-            quiet_links: ListLinks::NONE,
-            is_marked_ready: false,
-        }
-    }
-
-    /// Returns the party for which the request acts, if it is authenticated.
-    pub(super) fn principal(&self) -> Option<&str> {
-        self.authorization.as_ref().map(Authorization::principal)
-    }
-
-    /// Returns the authenticated party of the request.
-    pub(super) const fn authorization(&self) -> Option<&Authorization> {
-        self.authorization.as_ref()
-    }
-
-    /// Returns whether it is a stream without an end of its own.
-    pub(super) const fn is_open_ended(&self) -> bool {
-        self.is_open_ended
-    }
-
-    pub(super) const fn place(&self) -> SessionPlace {
-        self.place
-    }
-
-    pub(super) const fn session(&self) -> Option<Key> {
-        self.place.session
-    }
-
-    /// Sets the session of a request that has neither a number nor an open call there.
-    pub(super) const fn set_session(&mut self, session: Option<Key>) {
-        if !self.is_indexed {
-            self.place.session = session;
-        }
-    }
-
-    /// Returns whether more output may follow and the client is still there.
-    const fn is_live(&self) -> bool {
-        !self.client_gone && !self.output_complete
-    }
-
-    /// Returns whether the exchange may end for another stream.
-    const fn may_end_for_another(&self) -> bool {
-        self.is_open_ended && matches!(self.kind, Kind::Get | Kind::Post)
-    }
-
-    /// Returns empty fields for a response, with reused memory.
-    pub(super) fn fields(&mut self) -> Fields {
-        core::mem::take(&mut self.spare_fields)
-    }
-
-    /// Sets the response, and adds the fields of every response.
-    pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
-        if self.cors_enabled {
-            // Also without an origin: a cached response must not be shown to a page.
-            fields.push(fields::VARY, b"Origin");
-        }
-        if let Some(origin) = self.headers.cors_origin() {
-            fields.push(fields::ALLOW_ORIGIN, origin);
-            fields.push(fields::EXPOSE_HEADERS, fields::CORS_EXPOSED_HEADERS.as_bytes());
-        }
-        // RFC 9449, 8.2
-        let key = self.authorization.as_ref().and_then(|party| party.identity().key());
-        if let Some(nonce) = key.and_then(ProvenKey::next_nonce) {
-            fields.push(fields::DPOP_NONCE, nonce.as_bytes());
-        }
-        self.response = Some(Response { status, fields, size });
-    }
-}
-
-/// Memory of a closed exchange, for the next one.
-#[derive(Debug, Default)]
-struct SpareBuffers {
-    header_buffer: Vec<u8>,
-    out: Outbox,
-    fields: Fields,
-    stream: ExchangeBuffers,
-}
-
-impl SpareBuffers {
-    /// Larger buffers are not kept.
-    const MAX_CAPACITY: usize = 4 << 10;
-
-    /// Takes the memory of a closed exchange. Returns its party.
-    fn reclaim(&mut self, x: ServerExchange) -> Option<Authorization> {
-        let mut header_buffer = x.headers.into_buffer();
-        header_buffer.clear();
-        let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
-        fields.clear();
-        let mut out = x.out;
-        out.clear_for_reuse();
-        *self = Self { header_buffer, out, fields, stream: x.spare };
-        if self.header_buffer.capacity() > Self::MAX_CAPACITY
-            || self.out.capacity() > Self::MAX_CAPACITY
-            || self.stream.capacity() > Self::MAX_CAPACITY
-        {
-            *self = Self::default();
-        }
-        x.authorization
-    }
-}
 
 /// The exchanges of a server; see the [module](self).
 ///
@@ -319,8 +93,9 @@ impl ExchangeTable {
 
     /// Opens the exchange of a stream whose client is gone and may resume it.
     pub(super) fn open_detached(&mut self, now: Instant) -> Key {
-        let x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
-        self.slab.insert(ServerExchange { client_gone: true, ..x })
+        let mut x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
+        x.client_gone = true;
+        self.slab.insert(x)
     }
 
     /// Removes an exchange that no index has, and keeps some of its memory.
@@ -375,56 +150,6 @@ impl ExchangeTable {
         self.mark_ready(key);
     }
 
-    /// Responds with a JSON body.
-    pub(super) fn answer_with_body(&mut self, key: Key, status: u16, body: &[u8], mut fields: Fields) {
-        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
-        if let Some(x) = self.slab.get_mut(key) {
-            x.out.push(body);
-        }
-        self.answer(key, status, fields, BodySize::Exact(body.len() as u64));
-    }
-
-    /// Responds without a body.
-    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
-        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
-        self.answer(key, status, fields, size);
-    }
-
-    fn answer(&mut self, key: Key, status: u16, fields: Fields, size: BodySize) {
-        let Some(x) = self.slab.get_mut(key) else { return };
-        x.output_complete = true;
-        x.phase = RequestPhase::Active;
-        x.respond(status, fields, size);
-        self.mark_ready(key);
-    }
-
-    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
-        self.refuse_with(key, refusal, Fields::new());
-    }
-
-    /// Refuses a request with these fields in the response.
-    pub(super) fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
-        if refusal.status == 503 {
-            fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
-        }
-        // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
-        fields.push(fields::CACHE_CONTROL, b"no-store");
-        let mut body = Vec::new();
-        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
-        body.pop();
-        self.answer_with_body(key, refusal.status, &body, fields);
-    }
-
-    /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).
-    pub(super) fn refuse_sessionless(&mut self, key: Key) {
-        if !self.get(key).is_some_and(|x| x.headers.names_modern_revision()) {
-            return self.refuse(key, &no_session());
-        }
-        let mut fields = Fields::new();
-        fields.push(fields::ALLOW, b"POST");
-        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
-    }
-
     /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
     pub(super) fn is_get_stream(&self, key: Key) -> bool {
         // A GET that was refused has a response like any other.
@@ -434,31 +159,6 @@ impl ExchangeTable {
     /// Returns whether a request waits for the decision about its token.
     pub(super) fn is_authorizing(&self, key: Key) -> bool {
         self.get(key).is_some_and(|x| x.phase == RequestPhase::Authorizing)
-    }
-
-    /// Answers a request for the metadata document of a resource, without a token (AUTH-021, AUTH-070).
-    ///
-    /// Clients in browsers read it from other origins, with `MCP-Protocol-Version` (AUTH-015).
-    pub(super) fn serve_metadata(&mut self, key: Key, method: &str, protected: &Protected) {
-        let mut fields = Fields::new();
-        fields.push(fields::ALLOW_ORIGIN, b"*");
-        match method {
-            "GET" => {
-                fields.push(fields::CACHE_CONTROL, b"public, max-age=3600");
-                self.answer_with_body(key, 200, protected.metadata().as_bytes(), fields);
-            }
-            "OPTIONS" => {
-                fields.push(fields::ALLOW_METHODS, b"GET");
-                fields.push(fields::ALLOW_HEADERS, fields::CORS_METADATA_REQUEST_HEADERS.as_bytes());
-                fields.push(fields::MAX_AGE, b"600");
-                self.answer_empty(key, 204, fields);
-            }
-            _ => {
-                fields.push(fields::ALLOW, b"GET");
-                let refusal = Refusal::new(405, "the description of a resource can only be read");
-                self.refuse_with(key, &refusal, fields);
-            }
-        }
     }
 
     // ---- shares ----------------------------------------------------------------------------------------------
@@ -643,155 +343,4 @@ impl ExchangeTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PRINCIPALS: [&str; 2] = ["alice", "bob"];
-
-    /// The exchanges of one session, and the index of the session.
-    struct Session {
-        table: ExchangeTable,
-        index: Tree,
-    }
-
-    impl Session {
-        fn new() -> Self {
-            Self { table: ExchangeTable::new(3), index: Tree::new() }
-        }
-
-        fn open(&mut self, kind: Kind) -> Key {
-            self.table.open(kind, Instant::ZERO)
-        }
-
-        fn set_place(&mut self, key: Key, number: u32, is_call: bool) {
-            self.table.unindex(Some(&mut self.index), key);
-            self.table.set_place(key, SessionPlace { session: None, number, is_call });
-            self.table.index(&mut self.index, key);
-        }
-
-        fn remove(&mut self, now: Instant, key: Key) {
-            self.table.unindex(Some(&mut self.index), key);
-            self.table.remove(now, key);
-        }
-
-        /// Compares what is kept with a walk over all exchanges.
-        fn check(&mut self) {
-            let table = &mut self.table;
-            let open = || table.slab.iter();
-            assert_eq!(table.open_ended, open().filter(|(_, x)| x.is_open_ended).count());
-
-            for (key, x) in open() {
-                let times = table.ready.iter().filter(|ready| **ready == key).count();
-                assert_eq!(times, usize::from(x.is_marked_ready));
-                assert_eq!(x.is_indexed, x.place.is_indexed());
-            }
-            for principal in PRINCIPALS {
-                let own = || open().filter(|(_, x)| x.principal() == Some(principal));
-                assert_eq!(table.count_of(principal), own().count());
-                assert_eq!(
-                    table.quietest(Some(principal)).is_some(),
-                    own().any(|(_, x)| x.may_end_for_another())
-                );
-            }
-            let mut quiet: Vec<Key> = table.quietest.iter(&table.slab).map(|(key, _)| key).collect();
-            quiet.sort_unstable();
-            let mut expected: Vec<Key> =
-                open().filter(|(_, x)| x.may_end_for_another()).map(|(key, _)| key).collect();
-            expected.sort_unstable();
-            assert_eq!(quiet, expected);
-            let mut places: Vec<_> = open().filter(|(_, x)| x.is_indexed).collect();
-            places.sort_by_key(|(key, x)| (x.place.order(), key.slot));
-            let places: Vec<Key> = places.into_iter().map(|(key, _)| key).collect();
-            assert_eq!(table.indexed(&self.index), places);
-        }
-    }
-
-    fn party(principal: &str) -> Authorization {
-        Authorization::new(crate::server::Identity::new(principal))
-    }
-
-    #[test]
-    fn table_equals_a_walk_after_every_step() {
-        let (mut session, mut keys, mut random) = (Session::new(), Vec::new(), 5_u32);
-        for step in 0..4_000_u64 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (choice, at) = ((random >> 16) % 9, (random >> 8) as usize);
-            let now = Instant::from_micros(step * 1_000);
-            let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
-            let Session { table, .. } = &mut session;
-            match (choice, key) {
-                (0 | 1, _) => {
-                    let kind = [Kind::Post, Kind::Get, Kind::HttpSse, Kind::Other][at % 4];
-                    keys.push(session.open(kind));
-                }
-                (2, Some(key)) => table.mark_ready(key),
-                (3, Some(key)) => table.set_open_ended(key, at % 3 > 0),
-                (4, Some(key)) => table.set_authorization(key, party(PRINCIPALS[at % 2]), None),
-                (5, Some(key)) => table.record_activity(key),
-                // Of the exchanges with one number at most one is the call.
-                (6, Some(key)) => session.set_place(key, (at % 7) as u32, false),
-                (7, Some(key)) => session.set_place(key, 100 + key.slot, at % 2 == 0),
-                (8, Some(_)) if at % 2 == 0 => drop(table.pop_ready()),
-                (8, Some(key)) => {
-                    keys.retain(|other| *other != key);
-                    session.remove(now, key);
-                }
-                _ => {}
-            }
-            session.check();
-        }
-        assert!(keys.len() > 10 && session.table.open_ended > session.table.max_open_ended);
-        keys.iter().for_each(|key| session.remove(Instant::ZERO, *key));
-        session.check();
-        assert!(session.table.pop_ready().is_none());
-        let trim_at = session.table.next_deadline().expect("memory is kept for a while");
-        session.table.trim_if_due(trim_at);
-        assert_eq!((session.table.capacity(), session.table.next_deadline()), (0, None));
-    }
-
-    #[test]
-    fn call_of_a_number_comes_before_the_exchanges_that_lost_the_stream() {
-        let mut session = Session::new();
-        let [old, call, other] = [0; 3].map(|_| session.open(Kind::Post));
-        session.set_place(old, 7, false);
-        session.set_place(call, 7, true);
-        session.set_place(other, 8, false);
-        let Session { table, index } = &mut session;
-        assert_eq!((table.find_call(index, 7), table.find_call(index, 8)), (Some(call), None));
-        table.unindex(Some(index), call);
-        assert_eq!((table.find_call(index, 7), table.find_stream(index, 7)), (None, Some(old)));
-        table.unindex(None, old);
-        assert!(!table.is_indexed(old), "its session has ended");
-    }
-
-    #[test]
-    fn quietest_stream_is_the_one_without_messages_for_longest() {
-        let mut session = Session::new();
-        let keys = [Kind::Get, Kind::HttpSse, Kind::Post].map(|kind| session.open(kind));
-        let table = &mut session.table;
-        for key in keys {
-            assert!(table.has_room_for_open_ended());
-            table.set_open_ended(key, true);
-        }
-        assert!(!table.has_room_for_open_ended());
-        assert_eq!(table.quietest(None), Some(keys[0]));
-        table.record_activity(keys[0]);
-        assert_eq!(table.quietest(None), Some(keys[2]), "the stream of HTTP+SSE is its session");
-        table.set_authorization(keys[0], party("alice"), None);
-        assert_eq!((table.quietest(Some("alice")), table.quietest(Some("bob"))), (Some(keys[0]), None));
-    }
-
-    #[test]
-    fn check_of_a_complete_exchange_is_no_deadline() {
-        let mut session = Session::new();
-        let keys = [Kind::Post, Kind::Post].map(|kind| session.open(kind));
-        let table = &mut session.table;
-        for (key, at) in keys.into_iter().zip([20, 10]) {
-            table.schedule_check(Instant::from_micros(at), key);
-        }
-        assert_eq!(table.next_deadline(), Some(Instant::from_micros(10)));
-        table.answer_empty(keys[1], 202, Fields::new());
-        assert_eq!(table.next_deadline(), Some(Instant::from_micros(20)));
-        assert_eq!(table.pop_ready(), Some(keys[1]));
-    }
-}
+mod tests;

@@ -9,10 +9,12 @@ use super::Server;
 use super::events::event_stream_fields;
 use super::exchange::{RequestPhase, ResponseForm};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
+use super::session::SessionTable;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::rpc::envelope::Kind;
+use crate::server::Engine;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::version::Version;
@@ -49,30 +51,6 @@ impl Server {
         self.exchanges.mark_ready(key);
     }
 
-    /// Ends such a stream because its token has expired; running calls are answered before.
-    ///
-    /// Returns whether it goes on for them.
-    pub(super) fn expire_http_sse(&mut self, key: Key, session: Key) -> bool {
-        let Some(record) = self.sessions.get_mut(session) else { return false };
-        record.is_ending = true;
-        let channel = record.channel;
-        if !self.engine.exchanges().has_live_calls(channel) {
-            self.end_session(session); // HTTPSSE-010
-            return false;
-        }
-        self.engine.exchanges().end_changes(channel);
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.expires = None;
-        }
-        true
-    }
-
-    /// Returns whether the stream of such a session has only waited for calls, which are answered now.
-    pub(super) fn has_outlived_its_token(&mut self, session: Option<Key>) -> bool {
-        let record = session.and_then(|session| self.sessions.get(session)).filter(|s| s.is_ending);
-        record.map(|s| s.channel).is_some_and(|channel| !self.engine.exchanges().has_live_calls(channel))
-    }
-
     /// Accepts a message of such a session; its answer goes to the event stream (HTTPSSE-003, HTTPSSE-007,
     /// HTTPSSE-009).
     pub(super) fn process_http_sse_post(&mut self, key: Key, frame: Bytes) {
@@ -89,7 +67,7 @@ impl Server {
         // Under overload, notifications and responses are still accepted, because they can end calls.
         let envelope = self.engine.parse(&frame);
         let is_request = envelope.as_ref().is_ok_and(|envelope| envelope.kind == Kind::Request);
-        if is_ending && (is_request || !envelope.is_ok()) {
+        if is_ending && (is_request || envelope.is_err()) {
             // Notifications and responses are for the calls that still run.
             return self.exchanges.refuse(key, &unknown_session());
         }
@@ -123,5 +101,23 @@ impl Server {
             Some(refusal) => self.exchanges.refuse(key, &refusal),
             None => self.exchanges.answer_empty(key, 202, Fields::new()),
         }
+    }
+}
+
+impl SessionTable {
+    /// Records that the token of such a stream has expired: it goes on for running calls alone. Returns whether there
+    /// are any.
+    pub(super) fn expire_http_sse(&mut self, engine: &mut Engine, session: Key) -> bool {
+        let Some(record) = self.get_mut(session) else { return false };
+        record.is_ending = true;
+        let channel = record.channel;
+        engine.exchanges().end_changes(channel);
+        engine.exchanges().has_live_calls(channel)
+    }
+
+    /// Returns whether the stream of such a session has only waited for calls, which are answered now.
+    pub(super) fn has_outlived_its_token(&self, engine: &mut Engine, session: Key) -> bool {
+        let channel = self.get(session).filter(|s| s.is_ending).map(|s| s.channel);
+        channel.is_some_and(|channel| !engine.exchanges().has_live_calls(channel))
     }
 }

@@ -322,12 +322,9 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
-        self.refuse_undecided();
+        self.undecided.handle_timeout(&mut self.exchanges, self.now);
         self.expire_sessions();
         self.exchanges.trim_if_due(self.now);
-        if self.exchanges.len() == 0 {
-            self.undecided.trim();
-        }
     }
 
     /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Server;
 use super::exchange::{ExchangeId, Kind, RequestPhase};
+use super::exchange_table::ServerExchange;
 use super::refusal::{
     self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,
     unsupported_version,
@@ -15,7 +16,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
-use crate::server::Authorization;
+use crate::server::{Authorization, Engine};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -39,7 +40,7 @@ impl Server {
     /// This is false once the request is refused, and during the validation of its token.
     #[must_use]
     pub fn wants_body(&self, exchange: ExchangeId) -> bool {
-        let wanted = |x: &super::exchange_table::ServerExchange| {
+        let wanted = |x: &ServerExchange| {
             x.phase == RequestPhase::ReceivingBody && !x.body_complete && x.response.is_none()
         };
         self.exchanges.get(exchange.0).is_some_and(wanted)
@@ -165,7 +166,7 @@ impl Server {
             SessionLookup::Missing if self.config.sessions => {
                 Err(Refusal::new(400, "a batch belongs into a session"))
             }
-            SessionLookup::Missing => self.presume_version(key),
+            SessionLookup::Missing => presume_version(self.exchanges.get(key), &self.engine),
         };
         let version = match route {
             Ok(PostRoute::Session(session)) => self.sessions.version(&self.engine, session),
@@ -226,7 +227,7 @@ impl Server {
             }
             SessionLookup::Unknown if self.config.sessions => Err(unknown_session()),
             SessionLookup::Missing if self.config.sessions => Err(no_session()),
-            _ => self.presume_version(key),
+            _ => presume_version(self.exchanges.get(key), &self.engine),
         }
     }
 
@@ -249,12 +250,6 @@ impl Server {
             return Ok(());
         };
         x.headers.check_session_version(version, self.engine.config().legacy_versions())
-    }
-
-    /// Returns the destination of a legacy message without a session.
-    fn presume_version(&self, key: Key) -> Result<PostRoute, Refusal> {
-        let x = self.exchanges.get(key).ok_or_else(unsupported_version)?;
-        x.headers.presumed_version(self.engine.config().legacy_versions()).map(PostRoute::PresumedVersion)
     }
 
     /// Opens the stream of the answer.
@@ -341,6 +336,12 @@ impl Server {
             x.announces_session = true;
         }
     }
+}
+
+/// Returns the destination of a legacy message without a session.
+fn presume_version(x: Option<&ServerExchange>, engine: &Engine) -> Result<PostRoute, Refusal> {
+    let x = x.ok_or_else(unsupported_version)?;
+    x.headers.presumed_version(engine.config().legacy_versions()).map(PostRoute::PresumedVersion)
 }
 
 /// Compares a notification with the fields of its request.

@@ -64,7 +64,9 @@ impl Server {
             _ => false,
         };
         let session = self.exchanges.get(key).filter(|x| x.kind == Kind::HttpSse).and_then(|x| x.session());
-        if let Some(session) = session.filter(|_| drained && self.has_outlived_its_token(session)) {
+        if let Some(session) = session
+            .filter(|session| drained && self.sessions.has_outlived_its_token(&mut self.engine, *session))
+        {
             self.end_session(session); // HTTPSSE-010
         } else if over && drained {
             self.finish(key);
@@ -256,17 +258,17 @@ impl Server {
             return;
         };
         let is_expired = x.is_open_ended() && x.expires.is_some_and(|at| at <= now);
-        match (x.kind, x.session()) {
-            (Kind::HttpSse, Some(session)) if is_expired => {
-                if !self.expire_http_sse(key, session) {
-                    return;
-                }
+        // Calls end by themselves; a stream would outlive its token.
+        match x.session().filter(|_| x.kind == Kind::HttpSse) {
+            Some(session) if is_expired && self.sessions.expire_http_sse(&mut self.engine, session) => {
+                x.expires = None;
             }
-            (Kind::HttpSse, session @ Some(key)) if self.has_outlived_its_token(session) => {
-                return self.end_session(key);
+            Some(session)
+                if is_expired || self.sessions.has_outlived_its_token(&mut self.engine, session) =>
+            {
+                return self.end_session(session); // HTTPSSE-010
             }
-            // Calls end by themselves; this stream would outlive its token.
-            _ if is_expired => return self.end_stream(key, self.config.retry),
+            None if is_expired => return self.end_stream(key, self.config.retry),
             _ => {}
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };

@@ -7,6 +7,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use subtle::ConstantTimeEq as _;
+
 use super::admission::SingleValue;
 use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
@@ -64,10 +66,7 @@ impl AccessToken {
     /// ```
     #[must_use]
     pub fn matches(&self, expected: &str) -> bool {
-        let (own, expected) = (self.0.as_bytes(), expected.as_bytes());
-        let differences =
-            own.iter().zip(expected).fold(0, |all, (a, b)| core::hint::black_box(all | (a ^ b)));
-        own.len() == expected.len() && differences == 0
+        self.0.as_bytes().ct_eq(expected.as_bytes()).into()
     }
 
     /// Returns the text of the token.
@@ -223,9 +222,7 @@ impl Server {
                         Some(decision) => self.follow(key, decision, recent),
                         None => {
                             let request = request.clone();
-                            self.await_token_decision(key);
-                            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-                            Ok(())
+                            self.ask(key, request)
                         }
                     };
                 }
@@ -247,10 +244,9 @@ impl Server {
         let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
+        // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
-            self.await_token_decision(key);
-            self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-            return Ok(());
+            return self.ask(key, request);
         };
         let is_kept = x.kind == Kind::Post && decision.is_ok();
         let unused = match recent.as_deref_mut().filter(|_| is_kept) {
@@ -261,6 +257,13 @@ impl Server {
             self.spare_token = request.token.into_spare();
         }
         self.follow(key, decision, recent)
+    }
+
+    /// Lets the application decide about the token of a request.
+    fn ask(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
+        self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
+        self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
+        Ok(())
     }
 
     /// Follows the decision about the token of a request; `Err(None)` means that it was answered already.

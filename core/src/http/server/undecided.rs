@@ -17,14 +17,30 @@ impl UndecidedTokens {
         Self(Deadlines::new())
     }
 
+    /// Makes a request wait for the decision about its token, until a time.
+    pub(super) fn add(&mut self, exchanges: &mut ExchangeTable, key: Key, until: Instant) {
+        if let Some(x) = exchanges.get_mut(key) {
+            x.phase = RequestPhase::Authorizing;
+        }
+        self.0.arm(until, key);
+        self.0.sweep(exchanges.len(), |_, key| exchanges.is_authorizing(key));
+    }
+
     /// Returns when the next request stops waiting.
     pub(super) fn next_deadline(&mut self, exchanges: &ExchangeTable) -> Option<Instant> {
         self.0.next(|_, key| exchanges.is_authorizing(key))
     }
 
-    /// Releases memory; to be called when no exchange is open.
-    pub(super) fn trim(&mut self) {
-        self.0.trim(|_, _| false);
+    /// Refuses the requests that have waited until now, and releases memory if no exchange is open.
+    pub(super) fn handle_timeout(&mut self, exchanges: &mut ExchangeTable, now: Instant) {
+        while let Some((_, key)) = self.0.pop_due(now) {
+            if exchanges.is_authorizing(key) {
+                exchanges.refuse(key, &overloaded("the token was not validated in time"));
+            }
+        }
+        if exchanges.len() == 0 {
+            self.0.trim(|_, _| false);
+        }
     }
 }
 
@@ -36,24 +52,5 @@ impl Server {
     #[must_use]
     pub fn awaits_token_decision(&self, exchange: ExchangeId) -> bool {
         self.exchanges.is_authorizing(exchange.0)
-    }
-
-    /// Makes a request wait for the decision about its token.
-    pub(super) fn await_token_decision(&mut self, key: Key) {
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.phase = RequestPhase::Authorizing;
-        }
-        let Self { undecided: UndecidedTokens(deadlines), exchanges, .. } = self;
-        deadlines.arm(self.now + self.config.token_timeout, key);
-        deadlines.sweep(exchanges.len(), |_, key| exchanges.is_authorizing(key));
-    }
-
-    /// Refuses the requests that have waited for too long.
-    pub(super) fn refuse_undecided(&mut self) {
-        while let Some((_, key)) = self.undecided.0.pop_due(self.now) {
-            if self.exchanges.is_authorizing(key) {
-                self.exchanges.refuse(key, &overloaded("the token was not validated in time"));
-            }
-        }
     }
 }

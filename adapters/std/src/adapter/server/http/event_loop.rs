@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
+use core::sync::atomic::Ordering;
 use core::task::Waker;
 
 use mcp_proto::http::server::{self as http, Denial, ExchangeId, TokenRequest};
@@ -10,8 +11,9 @@ use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Entropy, Instant};
 
+use super::shards::ShardMessage;
 use super::state::State;
-use super::token_workers::{Job, TokenOutcome, TokenWorkers};
+use super::token_workers::{TokenOutcome, TokenWorkers};
 use crate::adapter::server::connections::Connections;
 use crate::adapter::server::dispatcher::Dispatcher;
 use crate::adapter::server::handler::Handler;
@@ -242,21 +244,30 @@ impl HttpLoop {
             let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
             self.state.shard_inbox.register(&waker);
         }
-        let shard = self.state.shard_inbox.sender();
-        let refused = tokens.submit(Job { request, exchange, shard }).err();
-        if refused.is_none() {
-            self.state.undecided_tokens.push(exchange);
+        let sender = self.state.shard_inbox.sender();
+        // Bounded by the tokens that wait. The loop may have ended.
+        let reply =
+            Box::new(move |outcome| _ = sender.send_unbounded(ShardMessage::Token(exchange, outcome)));
+        match tokens.submit(request, reply) {
+            Ok(is_wanted) => self.state.undecided_tokens.push((exchange, is_wanted)),
+            Err(denial) => return Some(Err(denial)),
         }
-        refused.map(Err)
+        None
     }
 
     /// Forgets the tokens whose clients are gone or were refused meanwhile, so that they take no thread and no place.
     fn discard_tokens(&mut self) {
-        let State { server, shard_inbox, undecided_tokens, .. } = &mut self.state;
+        let State { server, undecided_tokens, .. } = &mut self.state;
         let before = undecided_tokens.len();
-        undecided_tokens.retain(|exchange| server.awaits_token_decision(*exchange));
+        undecided_tokens.retain(|(exchange, is_wanted)| {
+            let waits = server.awaits_token_decision(*exchange);
+            if !waits {
+                is_wanted.store(false, Ordering::Release);
+            }
+            waits
+        });
         if let Some(tokens) = self.tokens.as_ref().filter(|_| undecided_tokens.len() < before) {
-            tokens.discard(shard_inbox, |exchange| server.awaits_token_decision(exchange));
+            tokens.discard_unwanted();
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
@@ -34,8 +35,8 @@ pub(super) struct State {
     pub(super) shard_messages: VecDeque<ShardMessage>,
     /// Exchanges whose tokens wait for validation; at most one per connection.
     pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
-    /// Exchanges whose tokens were given to the threads of the validator.
-    pub(super) undecided_tokens: Vec<ExchangeId>,
+    /// Exchanges whose tokens were given to the threads of the validator, with the flags that the decision is wanted.
+    pub(super) undecided_tokens: Vec<(ExchangeId, Arc<AtomicBool>)>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,

@@ -4,15 +4,14 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
+use mcp_proto::http::server::{Denial, TokenRequest};
 use mcp_proto::server::Identity;
 
-use super::shards::ShardMessage;
-use crate::adapter::sync::{Inbox, Sender};
 use crate::catch;
 use crate::token::TokenValidator;
 
@@ -37,11 +36,14 @@ struct State {
     idle: usize,
 }
 
-/// A token to validate, and the shard and the exchange to which the decision goes.
-pub(super) struct Job {
-    pub(super) request: TokenRequest,
-    pub(super) exchange: ExchangeId,
-    pub(super) shard: Sender<ShardMessage>,
+/// Takes a decision to the loop.
+pub(super) type Reply = Box<dyn FnOnce(TokenOutcome) + Send>;
+
+/// A token to validate, and where the decision goes.
+struct Job {
+    request: TokenRequest,
+    reply: Reply,
+    is_wanted: Arc<AtomicBool>,
 }
 
 impl TokenWorkers {
@@ -56,17 +58,17 @@ impl TokenWorkers {
         catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
-    /// Removes the tokens of a shard for which nobody waits any more: `waits` returns whether an exchange does.
-    pub(super) fn discard(&self, shard: &Inbox<ShardMessage>, waits: impl Fn(ExchangeId) -> bool) {
-        self.0.lock().jobs.retain(|job| !job.shard.is_sender_of(shard) || waits(job.exchange));
+    /// Removes the tokens whose decision nobody wants any more.
+    pub(super) fn discard_unwanted(&self) {
+        self.0.lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
     }
 
-    /// Queues a token.
+    /// Queues a token, whose decision is passed to `reply`. Clear the returned flag when nobody wants it any more.
     ///
     /// # Errors
     ///
     /// The decision, if too many tokens wait or no thread can be started.
-    pub(super) fn submit(&self, job: Job) -> Result<(), Denial> {
+    pub(super) fn submit(&self, request: TokenRequest, reply: Reply) -> Result<Arc<AtomicBool>, Denial> {
         let mut state = self.0.lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
@@ -80,10 +82,11 @@ impl TokenWorkers {
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(job);
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        state.jobs.push_back(Job { request, reply, is_wanted: is_wanted.clone() });
         drop(state);
         self.0.arrival.notify_one();
-        Ok(())
+        Ok(is_wanted)
     }
 }
 
@@ -94,11 +97,10 @@ impl Shared {
 
     /// Validates tokens until there are none for a while.
     fn work(&self) {
-        while let Some(Job { request, exchange, shard }) = self.next_job() {
+        while let Some(Job { request, reply, .. }) = self.next_job() {
             let outcome = catch(|| self.validator.validate(&request));
             let outcome = outcome.unwrap_or_else(|_| Err(Denial::invalid_token()));
-            // Bounded by the tokens that wait. The loop may have ended.
-            let _ = shard.send_unbounded(ShardMessage::Token(exchange, outcome));
+            reply(outcome);
         }
     }
 

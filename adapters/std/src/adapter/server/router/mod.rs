@@ -292,10 +292,10 @@ impl<F: Flavor> Router<F> {
     /// Drops the changes of registrations before the server runs.
     fn start_serving(&mut self) {
         let state = self.state_mut();
-        if !core::mem::replace(&mut state.is_serving, true) {
-            if state.core.take_changes().any(|change| change == Change::Resources) {
-                state.publish_resource_scopes();
-            }
+        if !core::mem::replace(&mut state.is_serving, true)
+            && state.core.take_changes().any(|change| change == Change::Resources)
+        {
+            state.publish_resource_scopes();
         }
     }
 
