@@ -218,13 +218,8 @@ impl Server {
                 let known = recent.as_deref().filter(|_| x.kind == Kind::Post);
                 if let Some(request) = known.and_then(|recent| recent.request_of(value, protected)) {
                     x.scheme = Some(Scheme::Bearer);
-                    return match validate(self.validator.as_ref(), request) {
-                        Some(decision) => self.follow(key, decision, recent),
-                        None => {
-                            let request = request.clone();
-                            self.ask(key, request)
-                        }
-                    };
+                    let decision = validate(self.validator.as_ref(), request);
+                    return self.follow(key, decision.ok_or_else(|| request.clone()), recent);
                 }
                 let spare = core::mem::take(&mut self.spare_token);
                 credentials(value, proof, protected.dpop_mode(), spare)
@@ -246,7 +241,7 @@ impl Server {
         x.scheme = Some(scheme);
         // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
-            return self.ask(key, request);
+            return self.follow(key, Err(request), recent);
         };
         let is_kept = x.kind == Kind::Post && decision.is_ok();
         let unused = match recent.as_deref_mut().filter(|_| is_kept) {
@@ -256,30 +251,29 @@ impl Server {
         if let Some(request) = unused {
             self.spare_token = request.token.into_spare();
         }
-        self.follow(key, decision, recent)
+        self.follow(key, Ok(decision), recent)
     }
 
-    /// Lets the application decide about the token of a request.
-    fn ask(&mut self, key: Key, request: TokenRequest) -> Result<(), Option<Refusal>> {
-        self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
-        self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-        Ok(())
-    }
-
-    /// Follows the decision about the token of a request; `Err(None)` means that it was answered already.
+    /// Follows the decision about the token of a request, or lets the application decide; `Err(None)` means that it was
+    /// answered already.
     fn follow(
         &mut self,
         key: Key,
-        decision: Decision,
+        decision: Result<Decision, TokenRequest>,
         recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
         match (decision, &self.config.protected) {
-            (Ok(identity), _) => self.accept(key, identity, recent),
-            (Err(denial), Some(protected)) => {
+            (Ok(Ok(identity)), _) => self.accept(key, identity, recent),
+            (Ok(Err(denial)), Some(protected)) => {
                 self.exchanges.refuse_token(key, protected, &denial);
                 Err(None)
             }
-            (Err(_), None) => Err(None),
+            (Ok(Err(_)), None) => Err(None),
+            (Err(request), _) => {
+                self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
+                self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
+                Ok(())
+            }
         }
     }
 
