@@ -51,6 +51,11 @@ impl Clock {
     }
 }
 
+/// Seconds by which Unix time may differ from the monotonic clock before the difference counts as a sleep of the machine,
+/// or as a system clock that was set.
+#[cfg(feature = "auth")]
+pub(crate) const MAX_DRIFT: u64 = 5;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,11 +19,11 @@ use mcp_proto::{AuthChallenge, Entropy, Instant};
 use super::browser::Browser;
 use super::cancellation::Cancellation;
 use super::fetch::{Fetcher, HttpFetcher};
+use super::flow_clock::FlowClock;
 use super::interaction::{BrowserLogin, Interaction, RedirectReceiver};
 use super::keys::{ClientKey, generate_dpop_key, sign_dpop};
 use super::redirect::{RedirectEnd, RedirectPage};
 use super::store::{MemoryStore, StoreError, StoreLock, TokenStore};
-use crate::Clock;
 
 /// Longest wait without a look at the cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl Authorizer {
         trigger: Trigger,
         cancellation: &Cancellation,
     ) -> Result<Option<AccessToken>, Error> {
-        let clock = Clock::start();
+        let clock = FlowClock::start();
         let secret = crate::entropy::seed()
             .map_err(|error| Error::local(Step::Store, server.origin().to_string(), error.to_string()))?;
         let entropy = Entropy::new(secret, crate::entropy::nonce());
@@ -191,7 +191,7 @@ impl fmt::Debug for Authorizer {
 struct FlowRun<'a> {
     authorizer: &'a Authorizer,
     fetcher: Arc<dyn Fetcher>,
-    clock: Clock,
+    clock: FlowClock,
     flow: Flow,
     receiver: Option<Box<dyn RedirectReceiver>>,
     lock: Option<StoreLock>,

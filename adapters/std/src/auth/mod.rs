@@ -40,6 +40,7 @@ mod authorizer;
 mod browser;
 mod cancellation;
 mod fetch;
+mod flow_clock;
 mod interaction;
 mod keys;
 mod redirect;

@@ -12,6 +12,7 @@ use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, Exc
 
 use crate::Clock;
 use crate::auth::{Authorizer, Cancellation};
+use crate::clock::MAX_DRIFT;
 
 type Outcome = Result<Option<AccessToken>, Error>;
 
@@ -219,9 +220,6 @@ impl Drop for Authorization {
         self.cancellation.cancel();
     }
 }
-
-/// Seconds by which Unix time may differ from the time that a credential was made with.
-const MAX_DRIFT: u64 = 5;
 
 #[cfg(test)]
 mod tests {
