@@ -204,8 +204,13 @@ impl Url {
         let start = text.find(':').map_or(0, |at| at + 3);
         let (scheme, rest) =
             text.split_at_checked(start).filter(|(scheme, _)| scheme.ends_with("://")).unwrap_or(("", text));
-        // A password may contain the delimiters of an authority, so all text before the last `@` may be secret.
-        let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
+        // A password may contain the delimiters of an authority, so all text before the last `@` may be secret; and all
+        // behind it, if it may be in a query. A valid URL has no password.
+        let (user, rest) = match rest.rsplit_once('@').filter(|_| Self::parse(text).is_err()) {
+            Some((user, _)) if user.contains(['?', '#']) => ("…@…", ""),
+            Some((_, rest)) => ("…@", rest),
+            None => ("", rest),
+        };
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
         let (path, more) = rest.split_at_checked(end).unwrap_or((rest, ""));
         format!("{scheme}{user}{path}{}", if more.is_empty() { "" } else { "?…" })
@@ -371,7 +376,9 @@ mod tests {
         for (text, expected) in [
             ("http://h/a", "http://h/a"),
             ("http://u:s3cret@h:1/a", "http://…@h:1/a"),
-            ("http://u:s3/?#c@ret@h/?s3cret", "http://…@h/?…"),
+            ("http://u:s3/?#c@ret@h/?s3cret", "http://…@…"),
+            ("https://h/p?login_hint=a@b.c&token=s3cret", "https://h/p?…"),
+            ("https://h/~a@b/p#s3cret@c", "https://h/~a@b/p?…"),
             ("http://h/a#s3cret", "http://h/a?…"),
             ("u:s3cret@h", "…@h"),
             ("", ""),

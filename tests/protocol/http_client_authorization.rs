@@ -362,6 +362,24 @@ fn secrets_that_a_server_quotes_are_not_in_errors() {
     assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
 }
 
+#[test]
+fn challenge_that_contains_the_value_of_a_field_can_be_answered() {
+    let config = config().field("X-Tenant", b"tide.example").expect("a field");
+    let config = config.field("X-Api-Key", b"metadata").expect("a field");
+    let mut harness = modern(config);
+    let (key, request) = harness.start_wave_call(&CallOptions::new());
+    let metadata = "https://tide.example/metadata";
+    let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+    harness.respond_with(request.id, 401, &[("WWW-Authenticate", &challenge)], "");
+    let challenge = harness.expect_challenge();
+    assert_eq!(challenge.challenges[0].param("resource_metadata"), Some(metadata));
+    harness.client.authorization().refuse(harness.now, challenge.exchange).expect("open");
+    // An application may answer the challenge of the error, too.
+    let Err(CallError::Http(error)) = harness.expect_done(key) else { panic!("no HTTP error") };
+    let HttpError::Response(answer) = &*error else { panic!("{error}") };
+    assert_eq!(answer.challenges[0].param("resource_metadata"), Some(metadata));
+}
+
 // covers: AUTH-061, AUTH-008
 #[test]
 fn credential_without_tls_to_another_machine_needs_permission() {

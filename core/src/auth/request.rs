@@ -98,7 +98,8 @@ impl Fetch {
 
 impl FetchResponse {
     /// Returns the value of a field that is there once, as text.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(other, _)| other.eq_ignore_case(name));
         let (_, value) = values.next()?;
         if values.next().is_some() { None } else { core::str::from_utf8(value).ok() }

@@ -228,11 +228,12 @@ impl<T, H, X> Entries<T, H, X> {
         })
     }
 
-    /// Returns the name, the number and the scopes of every entry, hidden or not, in no particular order.
-    pub(super) fn required_scopes(&self) -> impl Iterator<Item = (&str, u64, &[Box<str>])> {
+    /// Returns the name, the number, the scopes, and whether it is enabled, of every entry, in no particular order.
+    pub(super) fn required_scopes(&self) -> impl Iterator<Item = (&str, u64, &[Box<str>], bool)> {
         self.keys.iter().filter_map(|(name, key)| {
             let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
-            Some((&**name, self.catalog.items.get(*key)?.number, &*registration.required_scopes))
+            let item = self.catalog.items.get(*key)?;
+            Some((&**name, item.number, &*registration.required_scopes, item.is_enabled))
         })
     }
 

@@ -523,7 +523,7 @@ impl<H, M: Hook> Router<H, M> {
     pub fn config(&self) -> Config {
         let config = Config::new("", "").info(self.info.clone()).capabilities(self.capabilities());
         let scopes = self.resource_scopes();
-        let config = config.subscription_scopes(move |uri| scopes.required_for(uri).into());
+        let config = config.subscription_scopes(move |uri| scopes.required_for(uri));
         match &self.instructions {
             Some(text) => config.instructions(text.clone()),
             None => config,

@@ -16,32 +16,44 @@ use super::template::{
 /// It is a copy: see [`Router::resource_scopes`].
 #[derive(Clone, Debug, Default)]
 pub struct ResourceScopes {
-    resources: BTreeMap<Box<str>, Vec<Box<str>>>,
-    templates: BTreeMap<u64, (Template, VariablePolicy, Vec<Box<str>>)>,
+    resources: BTreeMap<Box<str>, EntryScopes>,
+    templates: BTreeMap<u64, (Template, VariablePolicy, EntryScopes)>,
     prefixes: PrefixIndex,
+}
+
+#[derive(Clone, Debug)]
+struct EntryScopes {
+    scopes: Vec<Box<str>>,
+    is_enabled: bool,
 }
 
 impl ResourceScopes {
     /// Returns the scopes that a token needs to read the resource with this URI, or to subscribe to it.
     ///
-    /// They are those of the entry that a read finds. A resource that is hidden at present needs its scopes, too.
+    /// They are those of the entry that a read finds, and of disabled entries before it, which it would find if they were
+    /// enabled: a subscription outlasts that.
     #[must_use]
-    pub fn required_for(&self, uri: &str) -> &[Box<str>] {
+    pub fn required_for(&self, uri: &str) -> Vec<Box<str>> {
+        let mut scopes = Vec::new();
         // Without scopes nothing is kept.
         if self.resources.is_empty() && self.templates.is_empty() {
-            return &[];
-        }
-        let Ok(normal) = normalize(uri, MAX_URI) else { return &[] };
-        if let Some(scopes) = self.resources.get(&*lower_host(Cow::Borrowed(&*normal))) {
             return scopes;
         }
-        let found = self.prefixes.find(&normal).into_iter().find_map(|number| {
-            let (template, policy, scopes) = self.templates.get(&number)?;
+        let Ok(normal) = normalize(uri, MAX_URI) else { return scopes };
+        let resource = self.resources.get(&*lower_host(Cow::Borrowed(&*normal)));
+        let templates = self.prefixes.find(&normal).into_iter().filter_map(|number| {
+            let (template, policy, entry) = self.templates.get(&number)?;
             let is_other =
                 matches!(template.match_normalized(&normal, *policy), Err(TemplateMismatch::Different));
-            (!is_other).then_some(scopes)
+            (!is_other).then_some(entry)
         });
-        found.map_or(&[], |scopes| scopes)
+        for entry in resource.into_iter().chain(templates) {
+            scopes.extend_from_slice(&entry.scopes);
+            if entry.is_enabled {
+                break;
+            }
+        }
+        scopes
     }
 }
 
@@ -53,19 +65,20 @@ impl<H, M: Hook> Router<H, M> {
     /// ([`Config::subscription_scopes`](crate::server::Config::subscription_scopes)); routers of the adapters do so.
     #[must_use]
     pub fn resource_scopes(&self) -> ResourceScopes {
-        let needs_none = |(_, _, scopes): (&str, u64, &[Box<str>])| scopes.is_empty();
+        let needs_none = |(_, _, scopes, _): (&str, u64, &[Box<str>], bool)| scopes.is_empty();
         if self.resources.required_scopes().all(needs_none)
             && self.templates.required_scopes().all(needs_none)
         {
             return ResourceScopes::default();
         }
         let resources = self.resources.required_scopes();
-        let templates = self.templates.required_scopes().filter_map(|(name, number, scopes)| {
+        let entry = |scopes: &[Box<str>], is_enabled| EntryScopes { scopes: scopes.into(), is_enabled };
+        let templates = self.templates.required_scopes().filter_map(|(name, number, scopes, enabled)| {
             let family = self.templates.extra(name)?;
-            Some((number, (family.template.clone(), family.policy, scopes.into())))
+            Some((number, (family.template.clone(), family.policy, entry(scopes, enabled))))
         });
         ResourceScopes {
-            resources: resources.map(|(key, _, scopes)| (key.into(), scopes.into())).collect(),
+            resources: resources.map(|(key, _, all, enabled)| (key.into(), entry(all, enabled))).collect(),
             templates: templates.collect(),
             prefixes: self.prefixes.clone(),
         }

@@ -2,10 +2,28 @@
 
 use alloc::collections::VecDeque;
 
-use mcp_proto::auth::{Config, Event, Flow, Trigger};
+use mcp_proto::auth::{Config, ErrorKind, Event, Flow, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World};
 
 use super::config;
+
+// covers: AUTH-063
+#[test]
+fn login_is_not_lost_when_the_store_stays_locked() {
+    let mut world = World::new();
+    let mut flow = world.flow(&config(), Trigger::LogIn { challenges: Vec::new() });
+    let outcome = loop {
+        let event = flow.poll_event(world.now).expect("an event");
+        let is_lock = matches!(event, Event::Lock { .. });
+        if is_lock {
+            flow.fail(world.now, ErrorKind::Locked("another process has it".into()));
+        } else if let Some(outcome) = world.answer(&mut flow, event) {
+            break outcome;
+        }
+    };
+    let token = outcome.token();
+    assert_eq!(world.stored_token(), Some(token.token));
+}
 
 /// A flow that stops before each step that the other one can notice.
 struct Side {

@@ -269,7 +269,7 @@ fn call_that_is_polled_later_counts_for_its_principal() {
     let x = send(&mut web, ("POST", "/mcp"), &[], &initialize_request("2025-11-25"), identity());
     let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
     let named = [("Mcp-Session-Id", &*id)];
-    let mut calls = Vec::new();
+    let (mut calls, mut polled) = (Vec::new(), Vec::new());
     for n in 2..4 {
         let x = send(
             &mut web,
@@ -284,6 +284,7 @@ fn call_that_is_polled_later_counts_for_its_principal() {
         web.transmit_all();
         assert!(web.response(x).is_complete);
         calls.push(call);
+        polled.push(x);
     }
     let refused = legacy_request(4, "tools/call", ECHO_PARAMS);
     let x = send(&mut web, ("POST", "/mcp"), &named, &refused, identity());
@@ -296,6 +297,13 @@ fn call_that_is_polled_later_counts_for_its_principal() {
         Identity::new("b").scopes("base"),
     );
     assert_eq!(web.response(x).status, 200, "another principal");
+    // Its own calls can be fetched all the same, and its session ended.
+    let last = web.response(polled[0]).events()[0].id.clone();
+    let resumed = [named[0], ("Last-Event-ID", &*last)];
+    let x = send(&mut web, ("GET", "/mcp"), &resumed, "", identity());
+    assert_eq!(web.response(x).status, 200, "resumed");
+    let x = send(&mut web, ("GET", "/mcp"), &named, "", identity());
+    assert_eq!(web.response(x).status, 503, "another stream");
     for call in &calls {
         answer_call(&mut web, call);
     }
@@ -357,9 +365,27 @@ fn subscription_needs_the_scopes_of_its_resource() {
         ("other://x", &[]),
         ("no URI", &[]),
     ] {
-        let found: Vec<&str> = scopes.required_for(uri).iter().map(|scope| &**scope).collect();
-        assert_eq!(found, expected, "{uri}");
+        let found = scopes.required_for(uri);
+        assert_eq!(found.iter().map(|scope| &**scope).collect::<Vec<_>>(), expected, "{uri}");
     }
+    // A read passes over a disabled entry, and finds it again when it is enabled.
+    let mut changed = Router::<()>::new("x", "1");
+    for uri in ["file:///open", "file:///Mine"] {
+        changed.resource(Resource::new(uri, uri), ()).expect("valid");
+    }
+    assert!(changed.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
+    changed.resource_template(ResourceTemplate::new("file:///{name}", "any"), ()).expect("valid");
+    assert!(changed.require_scope(EntryKind::ResourceTemplate, "file:///{name}", "any"));
+    let needed = |router: &Router<()>, uri: &str| router.resource_scopes().required_for(uri).join(" ");
+    assert_eq!(
+        (needed(&changed, "file:///open"), needed(&changed, "file:///Mine")),
+        ("".into(), "files:read".into())
+    );
+    for uri in ["file:///open", "file:///Mine"] {
+        changed.enable(EntryKind::Resource, uri, false).expect("an entry");
+    }
+    assert_eq!(needed(&changed, "file:///open"), "any");
+    assert_eq!(needed(&changed, "file:///Mine"), "files:read any");
     let mut web = HttpServerHarness::new(router.config(), scoped_config());
     let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
     let mut listen = |uris: &str, scopes: &str| {

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// Size of the largest document, in bytes.
 const MAX_DOCUMENT: usize = 64 << 10;
+/// Maximum number of redirects that are followed for one document.
+const MAX_REDIRECTS: u8 = 3;
 
 /// The reason why there is no document.
 pub(super) struct DocumentError {
@@ -24,6 +26,11 @@ impl fmt::Display for DocumentError {
     }
 }
 
+/// Returns whether a URL is `https`, or leads to this machine.
+pub(super) fn is_safe(url: &Url) -> bool {
+    url.origin().secure || url.origin().is_loopback()
+}
+
 /// Fetches a JSON object that the server at `server` refers to, by a URL that may be none.
 pub(super) fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
     match Url::parse(url) {
@@ -34,30 +41,53 @@ pub(super) fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<
     }
 }
 
-/// Fetches the first JSON object at these places. The error is about all of them.
-pub(super) fn fetch_first(places: &[Url], server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
-    let mut failures = Vec::new();
+/// Fetches the first JSON object at these places that fits; if none fits, the first one. The error is about all places.
+pub(super) fn fetch_first(
+    places: &[Url],
+    server: &Url,
+    timeout: Duration,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<Value, DocumentError> {
+    let (mut failures, mut other) = (Vec::new(), None);
     for place in places {
         match fetch(place, server, timeout) {
-            Ok(document) => return Ok(document),
+            Ok(document) if fits(&document) => return Ok(document),
+            Ok(document) => _ = other.get_or_insert(document),
             Err(error) => failures.push(error),
         }
+    }
+    if let Some(other) = other {
+        return Ok(other);
     }
     let is_unreachable = failures.iter().all(|failure| failure.is_unreachable);
     let what = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     Err(DocumentError { is_unreachable, what })
 }
 
-/// Fetches a JSON object that the server at `server` refers to.
+/// Fetches a JSON object that the server at `server` refers to; follows redirects as clients do (SEC-011).
 fn fetch(url: &Url, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
     let shown = Url::redacted(&format!("{}{}", url.origin(), url.target()));
     let error = |is_unreachable, what| DocumentError { is_unreachable, what };
-    // SEC-011
-    let policy = FetchPolicy::new(timeout, MAX_DOCUMENT).reachable_from(server.origin().clone());
-    let response = HttpFetcher::new().fetch(&Fetch::get(url.clone(), policy)).map_err(|failure| {
-        let is_unreachable = matches!(failure, FetchFailure::Unreachable(_) | FetchFailure::TimedOut);
-        error(is_unreachable, format!("{shown}: {failure}"))
-    })?;
+    let fetcher = HttpFetcher::new();
+    let get = |url: &Url| {
+        let policy = FetchPolicy::new(timeout, MAX_DOCUMENT).reachable_from(server.origin().clone());
+        fetcher.fetch(&Fetch::get(url.clone(), policy)).map_err(|failure| {
+            let is_unreachable = matches!(failure, FetchFailure::Unreachable(_) | FetchFailure::TimedOut);
+            error(is_unreachable, format!("{shown}: {failure}"))
+        })
+    };
+    let (mut url, mut response) = (url.clone(), get(url)?);
+    for _ in 0..MAX_REDIRECTS {
+        if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
+            break;
+        }
+        let Some(next) = response.field("location").and_then(|to| url.resolve(to).ok()) else { break };
+        if !is_safe(&next) {
+            break;
+        }
+        url = next;
+        response = get(&url)?;
+    }
     if response.status != 200 {
         return Err(error(false, format!("{shown} has the status {}", response.status)));
     }

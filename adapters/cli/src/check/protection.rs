@@ -10,9 +10,9 @@ use mcp_proto::http::client::{Url, parse_challenges};
 use mcp_proto::http::fields::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use serde_json::Value;
 
-use super::authorization_server::{self, is_safe};
+use super::authorization_server;
 use super::conversation::CheckSetup;
-use super::document::{DocumentError, fetch_first, fetch_named};
+use super::document::{DocumentError, fetch_first, fetch_named, is_safe};
 use super::exchange::{self, HttpResponseHead, HttpTarget};
 use super::http_peer::{EVENT_STREAM, JSON};
 use super::peer::ServerTarget;
@@ -153,7 +153,7 @@ fn find_document(named: Option<&str>, server: &Url, timeout: Duration) -> Result
         Some(url) => fetch_named(url, server, timeout).map_err(|why| format!("`resource_metadata`: {why}")),
         None => {
             let why = |error: DocumentError| format!("the challenge has no `resource_metadata`; {error}");
-            fetch_first(&resource_metadata_locations(server), server, timeout).map_err(why)
+            fetch_first(&resource_metadata_locations(server), server, timeout, |_| true).map_err(why)
         }
     }
 }

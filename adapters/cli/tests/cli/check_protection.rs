@@ -96,9 +96,12 @@ impl ScriptedServer {
     fn answer(&self, mut stream: TcpStream, origin: &str) -> std::io::Result<()> {
         let request = read_request(&stream)?;
         let (status, field, body) = match self.documents.iter().find(|(path, _)| *path == request.path) {
-            Some((_, text)) => {
-                (200, "Content-Type: application/json\r\n".to_owned(), text.replace("ORIGIN", origin))
-            }
+            Some((_, text)) => match text.strip_prefix("REDIRECT ") {
+                Some(to) => (302, format!("Location: {to}\r\n"), String::new()),
+                None => {
+                    (200, "Content-Type: application/json\r\n".to_owned(), text.replace("ORIGIN", origin))
+                }
+            },
             None if request.path != "/mcp" => (404, String::new(), String::new()),
             None => {
                 let error = if request.has_token { ", error=\"invalid_token\"" } else { "" };
@@ -247,6 +250,11 @@ fn check_finds_faults_of_authorization_servers() {
         (ScriptedServer::described(&several(&["https://10.0.0.1"])), foreign),
         (server("<html>"), &["server-metadata"]),
         (server("{}"), &["server-endpoints", "server-issuer"]),
+        // What clients pass over, and what they follow.
+        (server("{}").document("/.well-known/openid-configuration", GOOD_SERVER), &[]),
+        (server("REDIRECT /moved").document("/moved", GOOD_SERVER), &[]),
+        (server("REDIRECT http://192.0.2.1/moved"), &["server-metadata"]),
+        (server("REDIRECT /.well-known/oauth-authorization-server"), &["server-metadata"]),
         (server(&GOOD_SERVER.replace(r#":"ORIGIN""#, r#":"ORIGIN/""#)), &["server-issuer"]),
         (server(&GOOD_SERVER.replace(r#":"ORIGIN""#, r#":["ORIGIN"]"#)), &["server-issuer"]),
         (server(&GOOD_SERVER.replace("https://login", "http://login")), &["server-endpoints"]),

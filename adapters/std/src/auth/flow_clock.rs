@@ -1,5 +1,6 @@
 //! The clock of a flow, which may wait for a user while the machine sleeps.
 
+use core::cell::Cell;
 use core::time::Duration;
 
 use mcp_proto::{Anchor, Instant};
@@ -13,12 +14,14 @@ use crate::clock::MAX_DRIFT;
 pub(super) struct FlowClock {
     clock: Clock,
     anchor: Anchor,
+    /// The most seconds by which Unix time was ahead: time does not go back when the system clock is set back.
+    ahead: Cell<u64>,
 }
 
 impl FlowClock {
     pub(super) fn start() -> Self {
         let clock = Clock::start();
-        Self { clock, anchor: clock.anchor() }
+        Self { clock, anchor: clock.anchor(), ahead: Cell::new(0) }
     }
 
     /// Returns the relation to Unix time.
@@ -29,7 +32,10 @@ impl FlowClock {
     pub(super) fn now(&self) -> Instant {
         let now = self.clock.now();
         let ahead = self.clock.anchor().unix_secs(now).saturating_sub(self.anchor.unix_secs(now));
-        if ahead > MAX_DRIFT { now + Duration::from_secs(ahead) } else { now }
+        if ahead > MAX_DRIFT {
+            self.ahead.set(ahead.max(self.ahead.get()));
+        }
+        now + Duration::from_secs(self.ahead.get())
     }
 
     /// Returns the time from now until `deadline`, or zero if it has passed.
@@ -57,5 +63,11 @@ mod tests {
         for unchanged in [0, 2, -7_200] {
             assert!(after(unchanged) < 5, "{unchanged}");
         }
+        let mut clock = FlowClock::start();
+        let unix = clock.anchor.unix_secs(Instant::ZERO);
+        clock.anchor = Anchor::new(Instant::ZERO, unix - 3_600);
+        let ahead = clock.now();
+        clock.anchor = Anchor::new(Instant::ZERO, unix);
+        assert!(clock.now() >= ahead, "the system clock was set forward and back");
     }
 }

@@ -106,13 +106,13 @@ impl IntrospectionValidator {
     }
 
     /// Asks the authorization server about a token.
-    fn ask(&self, request: &TokenRequest, now: u64) -> Result<CachedAnswer, Denial> {
+    fn ask(&self, request: &TokenRequest) -> Result<CachedAnswer, Denial> {
         let form = format!("token={}&token_type_hint=access_token", form_encode(request.token.reveal()));
         let policy = FetchPolicy::new(TIMEOUT, MAX_ANSWER);
         let mut fetch = Fetch::post_form(self.endpoint.clone(), &form, policy);
         fetch.fields.push("Authorization", self.authorization.expose().as_bytes());
         match read_object(&self.endpoint, self.fetcher.fetch(&fetch), MAX_ANSWER) {
-            Ok(claims) => self.check_claims(&claims, now),
+            Ok(claims) => self.check_claims(&claims, self.settings.clock.now()),
             Err(failure) => {
                 self.settings.failures.report(&failure);
                 Err(Denial::Unavailable)
@@ -192,8 +192,8 @@ impl TokenValidator for IntrospectionValidator {
         if let Some(decision) = self.validate_now(request) {
             return decision;
         }
+        let answer = self.ask(request)?;
         let now = self.settings.clock.now();
-        let answer = self.ask(request, now)?;
         self.keep(sha256(request.token.reveal().as_bytes()), &answer, now);
         self.grant(request, &answer, now)
     }

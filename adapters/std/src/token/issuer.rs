@@ -13,6 +13,7 @@ use mcp_proto::auth::{Fetch, FetchPolicy};
 use mcp_proto::http::client::Url;
 use serde_json::{Map, Value};
 
+use super::clock::UnixClock;
 use super::failure::{ServiceFailure, read_object};
 use super::jose::{Algorithm, PublicKey, public_jwk, sha256};
 use crate::auth::Fetcher;
@@ -166,7 +167,8 @@ impl Issuer {
                 () => Lookup::Unavailable,
             };
         }
-        if cache.is_fresh(now) || !cache.may_fetch(now) {
+        // Old keys are good while one request fetches others: the authorization server may be slow, or gone.
+        if cache.is_fresh(now) || !cache.may_fetch(now) || self.is_fetching() {
             Lookup::Found(found)
         } else {
             Lookup::Fetch(cache.version)
@@ -185,12 +187,12 @@ impl Issuer {
         fetcher: &dyn Fetcher,
         (id, algorithm): (Option<&str>, Algorithm),
         version: u64,
-        now: u64,
+        clock: &UnixClock,
     ) -> Vec<ServiceFailure> {
         let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         let mut failures = Vec::new();
         let is_needed = {
-            let mut cache = self.cache();
+            let (mut cache, now) = (self.cache(), clock.now());
             let is_needed = cache.version == version && cache.may_fetch(now);
             if is_needed {
                 cache.begin_attempt(now);
@@ -198,7 +200,8 @@ impl Issuer {
             is_needed
         };
         let fetched = if is_needed { self.fetch_set(fetcher, &mut failures) } else { None };
-        let mut cache = self.cache();
+        // The wait may have been long: what follows counts from its end.
+        let (mut cache, now) = (self.cache(), clock.now());
         if let Some((url, keys)) = fetched {
             (cache.keys, cache.keys_url, cache.fetched_at) = (keys.into(), Some(url), Some(now));
             cache.version += 1;

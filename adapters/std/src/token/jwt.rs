@@ -35,7 +35,7 @@ use crate::auth::Fetcher;
 /// [`require_type`](Self::require_type) accepts that alone, as RFC 9068 asks. What must not be taken for an access token
 /// is an ID token, which the same keys sign. Its audience is never the identifier of a resource, but it may be a name that
 /// [`audience`](Self::audience) adds. A token for such an audience without the type `at+jwt` therefore has to have
-/// `scope`, `scp`, `roles` or `client_id`, which ID tokens do not have (RFC 8725, 3.12).
+/// `scope`, `scp` or `client_id` (or `azpacr`, `appidacr` of Microsoft Entra), which ID tokens do not have (RFC 8725, 3.12).
 ///
 /// The principal is `sub`, or `client_id` if there is none; of several issuers, with that of the token before it
 /// (`https://login.example.com alice`). The scopes are those of `scope` or `scp`.
@@ -205,14 +205,15 @@ impl Jws<'_> {
 
 impl TokenValidator for JwtValidator {
     fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial> {
-        let now = self.settings.clock.now();
-        let MissingKey { issuer, id, algorithm, version } = match self.decide(request, now) {
+        let clock = &self.settings.clock;
+        let MissingKey { issuer, id, algorithm, version } = match self.decide(request, clock.now()) {
             Ok(decision) => return decision,
             Err(missing) => missing,
         };
-        let failures = issuer.refresh(&*self.fetcher, (id.as_deref(), algorithm), version, now);
+        let failures = issuer.refresh(&*self.fetcher, (id.as_deref(), algorithm), version, clock);
         failures.iter().for_each(|failure| self.settings.failures.report(failure));
-        self.decide(request, now).unwrap_or(Err(Denial::Unavailable))
+        // The token may have expired meanwhile.
+        self.decide(request, clock.now()).unwrap_or(Err(Denial::Unavailable))
     }
 
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
@@ -250,8 +251,11 @@ fn is_access_token_type(kind: Option<&str>) -> bool {
 }
 
 /// Returns whether claims are those of an access token, and not of an ID token, which has none of these (RFC 8725, 3.12).
+///
+/// `roles` says nothing: issuers write it into both.
 fn is_like_an_access_token(claims: &Claims) -> bool {
-    ["scope", "scp", "client_id", "roles"].iter().any(|name| claims.contains_key(*name))
+    // The last two are those of Microsoft Entra for the client of a token without scopes.
+    ["scope", "scp", "client_id", "azpacr", "appidacr"].iter().any(|name| claims.contains_key(*name))
 }
 
 /// Returns the party for which the bearer of a token acts: its subject, or the client itself as `client ID`, which is not

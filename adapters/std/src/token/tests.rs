@@ -309,7 +309,8 @@ fn id_token_for_a_name_of_the_server_is_no_access_token() {
         key.sign(&header, claims)
     };
     // The client id of a server that is a client itself.
-    let id_token = json!({"iss": ISSUER, "aud": "tools", "sub": "alice", "exp": NOW + 600, "nonce": "n"});
+    let id_token = json!({"iss": ISSUER, "aud": "tools", "sub": "alice", "exp": NOW + 600, "nonce": "n",
+        "roles": ["admin"]});
     for kind in [None, Some("JWT"), Some("application/jwt")] {
         let token = sign(kind, &id_token);
         assert!(why(validate(&validator(), &token)).contains("another server"), "{kind:?}");
@@ -322,7 +323,7 @@ fn id_token_for_a_name_of_the_server_is_no_access_token() {
             ("scope", json!("mail")),
             ("scp", json!(["mail"])),
             ("client_id", json!("c")),
-            ("roles", json!([])),
+            ("azpacr", json!("1")),
         ] {
             let mut claims = id_token.clone();
             claims[name] = value;

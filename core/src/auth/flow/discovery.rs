@@ -98,19 +98,18 @@ impl Flow {
 
     fn document_missing(&mut self, target: &SearchTarget, error: Error) {
         match target {
-            SearchTarget::Resource if self.facts.config.legacy_fallback => self.discover_legacy(),
+            // The metadata of an authorization server at the MCP server (AUTH-013).
+            SearchTarget::Resource if self.facts.config.legacy_fallback => {
+                let places = locations::legacy_server_metadata(&self.facts.server);
+                let issuer = format!("{}", self.facts.server.origin());
+                let target = SearchTarget::Server { issuer, is_legacy: true };
+                self.search(Search::new(Step::ServerMetadata, places), target);
+            }
             SearchTarget::Server { is_legacy: true, .. } => {
                 self.server_found(ServerMetadata::default_endpoints(&self.facts.server)); // AUTH-014
             }
             _ => self.end_with(error),
         }
-    }
-
-    /// Looks for the metadata of an authorization server at the MCP server (AUTH-013).
-    fn discover_legacy(&mut self) {
-        let search = Search::new(Step::ServerMetadata, locations::legacy_server_metadata(&self.facts.server));
-        let issuer = format!("{}", self.facts.server.origin());
-        self.search(search, SearchTarget::Server { issuer, is_legacy: true });
     }
 
     // ---- the choice of an authorization server (AUTH-024) ----------------------------------------------------

@@ -112,6 +112,8 @@ enum State {
         fetch: Option<FetchId>,
     },
     WaitingToPoll(DevicePoll),
+    /// The tokens of a new authorization are there; another process may use the store.
+    LockingForTokens,
     SavingTokens,
     RemovingTokens(AfterRemoval),
     Ended,
@@ -280,7 +282,10 @@ impl Flow {
         match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
-            State::SavingTokens if !self.is_locked => self.record_locked(value),
+            State::LockingForTokens => {
+                self.is_locked = true;
+                self.store_tokens();
+            }
             State::LoadingClient => self.client_loaded(value),
             State::LoadingBinding { key } => match self.facts.check_secret_binding(value) {
                 Ok(Some(value)) => {
@@ -300,7 +305,7 @@ impl Flow {
         self.tick(now);
         match core::mem::replace(&mut self.state, State::Ended) {
             // Not before: a rotated refresh token must not be lost (AUTH-063).
-            State::SavingTokens if self.is_locked => self.hand_out(),
+            State::SavingTokens => self.hand_out(),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
             State::RemovingClient(None) => self.removed(),
@@ -329,11 +334,17 @@ impl Flow {
     /// Ends the flow because the application cannot give what it was asked for.
     ///
     /// `reason` is shown to users and must not hold a secret. A text is [`ErrorKind::Local`]; for a store that is not
-    /// released in time it is [`ErrorKind::Locked`].
+    /// released in time it is [`ErrorKind::Locked`]. The tokens of a new authorization are stored all the same if they have
+    /// only waited for the lock: the user has logged in.
     pub fn fail(&mut self, now: Instant, reason: impl Into<ErrorKind>) {
         self.tick(now);
-        if !matches!(self.state, State::Ended) {
-            self.fail_at(self.step(), reason.into(), "");
+        match &self.state {
+            State::LockingForTokens => {
+                self.events.clear();
+                self.store_tokens();
+            }
+            State::Ended => {}
+            _ => self.fail_at(self.step(), reason.into(), ""),
         }
     }
 
@@ -344,6 +355,7 @@ impl Flow {
             State::Start
             | State::LoadingRecord
             | State::LockingRecord
+            | State::LockingForTokens
             | State::SavingTokens
             | State::RemovingTokens(_)
             | State::LoadingClient

@@ -85,10 +85,6 @@ impl Flow {
     /// Goes on with the record as it is under the lock: another process may have refreshed it.
     pub(super) fn record_locked(&mut self, value: Option<&Secret>) {
         self.is_locked = true;
-        if let (State::SavingTokens, Some(record)) = (&self.state, &self.facts.record) {
-            let save = self.facts.save(record);
-            return self.emit(save);
-        }
         if let Err(error) = self.facts.read_record(value) {
             return self.end_with(error);
         }

@@ -197,23 +197,25 @@ impl Flow {
             issued_at.saturating_add(lifetime - margin).max(earliest)
         });
         record.was_refreshed = was_refreshed;
-        self.emit(match self.is_locked {
-            true => self.facts.save(&record),
-            // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens
-            // (AUTH-063).
-            false => Event::Lock { key: TokenRecord::key(&self.facts.server) },
-        });
         self.facts.record = Some(record);
-        self.state = State::SavingTokens;
+        if self.is_locked {
+            return self.store_tokens();
+        }
+        // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens (AUTH-063).
+        self.state = State::LockingForTokens;
+        self.emit(Event::Lock { key: TokenRecord::key(&self.facts.server) });
+    }
+
+    pub(super) fn store_tokens(&mut self) {
+        if let Some(record) = &self.facts.record {
+            let (key, value) = (TokenRecord::key(&self.facts.server), Some(record.to_secret()));
+            self.state = State::SavingTokens;
+            self.emit(Event::Save { key, value });
+        }
     }
 }
 
 impl Facts {
-    /// Returns the event that stores tokens.
-    pub(super) fn save(&self, record: &TokenRecord) -> Event {
-        Event::Save { key: TokenRecord::key(&self.server), value: Some(record.to_secret()) }
-    }
-
     /// Checks that an assertion is for the authorization server that gets it: another one could present it elsewhere
     /// (RFC 7523, 3).
     fn check_assertion(&self, assertion: &Secret) -> Result<(), Error> {

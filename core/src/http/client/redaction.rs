@@ -6,16 +6,17 @@ use alloc::string::String;
 use super::binding::Client;
 use super::config::Credential;
 use crate::error::HttpResponse;
+use crate::fields::is_secret;
 
 /// Length of the shortest value that is removed, in bytes; a shorter one may be a part of any text.
 const MIN_SECRET: usize = 6;
 
 impl Client {
-    /// Removes the credentials and the values of the configured fields from a response that fails an exchange: it is
+    /// Removes the credentials and the values of the configured secret fields from a response that fails an exchange: it is
     /// shown and logged, and some servers quote the request in it (SEC-019).
     pub(super) fn redact(&self, answer: &mut HttpResponse) {
         let credentials = self.credentials.sent().map(Credential::value);
-        let fields = self.config.fields.iter().map(|(_, value)| value);
+        let fields = self.config.fields.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value);
         let values = credentials.map(without_scheme).chain(fields);
         for secret in values.filter_map(|value| core::str::from_utf8(value).ok()) {
             if secret.len() < MIN_SECRET {
@@ -23,8 +24,10 @@ impl Client {
             }
             redact(&mut answer.body, secret);
             answer.content_type.as_mut().into_iter().for_each(|text| redact(text, secret));
+            // The others are acted upon.
+            let texts = |(name, _): &&mut (String, String)| name == "error_description";
             for challenge in &mut answer.challenges {
-                challenge.params.iter_mut().for_each(|(_, value)| redact(value, secret));
+                challenge.params.iter_mut().filter(texts).for_each(|(_, value)| redact(value, secret));
             }
             if let Some(error) = &mut answer.error {
                 if let Cow::Owned(message) = &mut error.message {

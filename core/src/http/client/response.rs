@@ -153,8 +153,7 @@ impl Client {
         }
         if refused {
             let Some(x) = self.conclude(key) else { return };
-            let mut answer = response_from_head(head);
-            self.redact(&mut answer);
+            let answer = response_from_head(head);
             if let Some(x) = self.authorization().hold_refused(x, Box::new(answer.clone())) {
                 self.exchange_failed(x, HttpError::Response(answer));
             }
@@ -359,7 +358,6 @@ impl Client {
         if mismatch && first && self.is_modern() && self.begin_tool_refresh(&x, body) {
             return;
         }
-        self.redact(&mut answer);
         self.exchange_failed(x, HttpError::Response(answer));
     }
 

@@ -26,9 +26,12 @@ impl HttpError {
 
 impl Client {
     /// Handles a failed exchange.
-    pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, error: HttpError) {
+    pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, mut error: HttpError) {
         if self.engine.is_closed() {
             return;
+        }
+        if let HttpError::Response(answer) = &mut error {
+            self.redact(answer);
         }
         match x.purpose() {
             ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }

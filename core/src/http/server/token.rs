@@ -311,7 +311,13 @@ impl Server {
                 authorization
             }
         };
-        if !self.admit_principal(authorization.principal()) {
+        // A stream that is resumed takes the place of a call that is polled; DELETE and the like are answered at once.
+        let needs_room = self.exchanges.get(key).is_some_and(|x| match x.kind {
+            Kind::Other => false,
+            Kind::Get => x.headers.last_event_id() == Ok(None),
+            _ => true,
+        });
+        if needs_room && !self.admit_principal(authorization.principal()) {
             return Err(Some(overloaded("too many requests of this principal are in work")));
         }
         let expires = authorization.identity().lifetime().map(|lifetime| self.now + lifetime);

@@ -4,8 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::jose::sha256;
 
-/// Maximum number of proofs that are remembered.
-const CAPACITY: usize = 1 << 16;
+/// Maximum number of proofs that are remembered: at most some 24 MB.
+const CAPACITY: usize = 1 << 18;
+/// Maximum number of proofs of one key: 68 in a second, for the two minutes of a proof.
+const MAX_OF_KEY: usize = CAPACITY / 32;
 
 /// The first half of a SHA-256 digest, for which nobody finds a second text.
 type Digest = [u8; 16];
@@ -28,12 +30,13 @@ pub(super) enum MemoryError {
 
 /// The proofs that were used and could be used again.
 ///
-/// A key may have as many as there are free places. So one key takes half of them at most, two keys a third each, and
-/// there is always room for another key.
+/// A key has a share of 1/32, and no more than there are free places: it takes more than 32 keys that are used without
+/// a pause to leave no room for another one.
 ///
 /// Invariant: `used` has exactly the proofs in `order`, whose times never decrease, and `counts` their number by key.
 pub(super) struct ProofMemory {
     capacity: usize,
+    max_of_key: usize,
     order: VecDeque<(u64, UsedProof)>,
     used: BTreeSet<UsedProof>,
     counts: BTreeMap<Digest, usize>,
@@ -41,7 +44,13 @@ pub(super) struct ProofMemory {
 
 impl Default for ProofMemory {
     fn default() -> Self {
-        Self { capacity: CAPACITY, order: VecDeque::new(), used: BTreeSet::new(), counts: BTreeMap::new() }
+        Self {
+            capacity: CAPACITY,
+            max_of_key: MAX_OF_KEY,
+            order: VecDeque::new(),
+            used: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        }
     }
 }
 
@@ -60,7 +69,7 @@ impl ProofMemory {
             return Err(MemoryError::Repeated);
         }
         let own = self.counts.get(&proof.key).copied().unwrap_or(0);
-        if own >= self.capacity.saturating_sub(self.order.len()) {
+        if own >= self.capacity.saturating_sub(self.order.len()).min(self.max_of_key) {
             return Err(MemoryError::Full);
         }
         self.order.push_back((now, proof));
@@ -116,10 +125,11 @@ mod tests {
 
     #[test]
     fn one_key_cannot_take_the_places_of_all() {
-        let mut memory = memory(1_000);
-        assert_eq!(memory.fill("greedy", 2_000, 10), 500);
-        assert_eq!(memory.insert("greedy", "x", 10, 120), Err(MemoryError::Full));
-        assert_eq!(memory.fill("second", 2_000, 10), 250);
+        let mut memory = ProofMemory { max_of_key: 100, ..memory(1_000) };
+        for key in ["greedy", "second", "third", "fourth", "fifth"] {
+            assert_eq!(memory.fill(key, 2_000, 10), 100);
+            assert_eq!(memory.insert(key, "x", 10, 120), Err(MemoryError::Full));
+        }
         for n in 0..20 {
             assert_eq!(memory.fill(&n.to_string(), 5, 10), 5, "{n}");
         }

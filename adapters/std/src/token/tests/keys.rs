@@ -105,6 +105,64 @@ fn keys_are_rotated_with_few_requests() {
     assert_eq!(validate(&validator, &honest), Err(Denial::Unavailable));
 }
 
+/// An authorization server whose answers to requests for keys are awaited, and take so many seconds.
+#[derive(Clone)]
+struct SlowKeys {
+    web: Web,
+    time: Arc<AtomicU64>,
+    secs: u64,
+    turn: Arc<std::sync::Barrier>,
+}
+
+impl Fetcher for SlowKeys {
+    fn fetch(&self, fetch: &Fetch) -> Result<FetchResponse, FetchFailure> {
+        self.turn.wait();
+        self.turn.wait();
+        self.time.fetch_add(self.secs, Ordering::SeqCst);
+        self.web.fetch(fetch)
+    }
+}
+
+#[test]
+fn known_keys_are_used_while_the_authorization_server_hangs() {
+    let key = SigningKey::p256();
+    let token = key.token("k", &claims_with("exp", json!(NOW + 1_000_000)));
+    let keys_url = "https://login.example.com/keys";
+    let web = Web::default();
+    web.answer(keys_url, 200, &json!({"keys": [key.jwk_with_id("k")]}));
+    let (time, clock) = clock();
+    let turn = Arc::new(std::sync::Barrier::new(2));
+    let slow = SlowKeys { web: web.clone(), time: time.clone(), secs: 10, turn: turn.clone() };
+    let validator =
+        JwtValidator::new(&protected(), slow).keys_url(ISSUER, keys_url).expect("a URL").clock(clock);
+    let request = || TokenRequest::bearer(&*token, "POST", RESOURCE);
+    let is_good = || validator.validate_now(&request()).is_some_and(|decision| decision.is_ok());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| validator.validate(&request()));
+        turn.wait();
+        turn.wait();
+        assert!(first.join().expect("no panic").is_ok());
+        time.fetch_add(3_601, Ordering::SeqCst);
+        web.remove(keys_url);
+        for _ in 0..3 {
+            assert!(!is_good(), "the keys are old");
+            let waiting = scope.spawn(|| validator.validate(&request()));
+            turn.wait();
+            assert!(is_good(), "one request fetches the keys, the others do not wait");
+            turn.wait();
+            assert!(waiting.join().expect("no panic").is_ok(), "old keys are good for a day");
+            // The pause begins when the attempt has failed, not when it began.
+            assert!(is_good());
+            time.fetch_add(FAILURE_PAUSE_SECS - 1, Ordering::SeqCst);
+            assert!(is_good());
+            time.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+}
+
+/// Seconds after a failure in which there is no other attempt.
+const FAILURE_PAUSE_SECS: u64 = 10;
+
 #[test]
 fn failures_of_the_authorization_server_are_reported_to_the_application() {
     let key = SigningKey::p256();

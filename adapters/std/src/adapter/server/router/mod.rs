@@ -274,7 +274,7 @@ impl<F: Flavor> Router<F> {
         let scopes = state.resource_scopes.clone();
         Ok(state.core.config().subscription_scopes(move |uri| {
             let scopes = scopes.read().unwrap_or_else(PoisonError::into_inner);
-            scopes.required_for(uri).into()
+            scopes.required_for(uri)
         }))
     }
 
