@@ -135,7 +135,7 @@ fn known_keys_are_used_while_the_authorization_server_hangs() {
     let slow = SlowKeys { web: web.clone(), time: time.clone(), secs: 10, turn: turn.clone() };
     let validator =
         JwtValidator::new(&protected(), slow).keys_url(ISSUER, keys_url).expect("a URL").clock(clock);
-    let request = || TokenRequest::bearer(&*token, "POST", RESOURCE);
+    let request = || TokenRequest::bearer(&token, "POST", RESOURCE);
     let is_good = || validator.validate_now(&request()).is_some_and(|decision| decision.is_ok());
     std::thread::scope(|scope| {
         let first = scope.spawn(|| validator.validate(&request()));
