@@ -62,6 +62,8 @@ const ALLOWED: &[(&str, &str)] = &[
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
     ("identity", "json meta methods model raw shape version"),
+    // Rules of skills, over their types.
+    ("skills", "json model raw rpc uri"),
     ("diagnostic", "methods rpc"),
     ("error", "ascii json limits methods raw rpc version"),
     // Shared by both engines.
@@ -70,7 +72,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // Entries that applications register by name. It answers calls and runs nothing.
-    ("router", "change identity json methods model raw rpc server shape slab uri validate version"),
+    ("router", "change identity json methods model raw rpc server shape skills slab uri validate version"),
     // Engines on byte streams.
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.

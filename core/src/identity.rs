@@ -118,6 +118,7 @@ impl Capabilities {
             Capability::SamplingTools | Capability::SamplingContext => Capability::Sampling,
             Capability::ElicitationForm | Capability::ElicitationUrl => Capability::Elicitation,
             Capability::Elicitation => Capability::ElicitationForm,
+            Capability::Skills | Capability::DirectoryRead => return self.with_skills(capability),
             other => other,
         };
         self.flags |= capability_bit(capability) | capability_bit(whole);
@@ -140,6 +141,7 @@ impl Capabilities {
                 named.members.push((name, value, since));
             }
         });
+        self.update_extension_flags();
         self
     }
 
@@ -201,6 +203,10 @@ impl Capabilities {
             let rows = || DECLARATIONS.iter().filter(|row| row.member.as_bytes() == member);
             for row in rows().filter(|row| row.inner.is_none()) {
                 read.flags |= capability_bit(row.capability);
+            }
+            if member == extensions::MEMBER.as_bytes() {
+                object_members(value, |id, settings| read.flags |= extensions::flags(id, settings));
+                return;
             }
             object_members(value, |name, value| {
                 for row in rows().filter(|row| row.is_declared_by(name, value)) {
@@ -365,6 +371,37 @@ mod tests {
         let many: Vec<String> = (0..1_000).map(|i| alloc::format!("\"a/n{i}\":{{}}")).collect();
         let many = alloc::format!("{{\"extensions\":{{{}}}}}", many.join(","));
         assert_eq!(Capabilities::from_json(&json(&many)).extensions().count(), 256);
+    }
+
+    // covers: SKILL-001, SKILL-003, SKILL-004
+    #[test]
+    fn capability_of_skills_is_their_extension() {
+        let has =
+            |c: &Capabilities| [Capability::Skills, Capability::DirectoryRead].map(|which| c.has(which));
+        let plain = Capabilities::new().with(Capability::Skills);
+        assert_eq!(has(&plain), [true, false]);
+        assert_eq!(
+            written(|o| plain.write(o, Version::V2025_06_18)),
+            r#"{"extensions":{"io.modelcontextprotocol/skills":{}}}"#
+        );
+        let directories = plain.clone().with(Capability::DirectoryRead);
+        assert_eq!(has(&directories), [true, true]);
+        let text = written(|o| directories.write(o, Version::V2026_07_28));
+        assert_eq!(text, r#"{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}"#);
+        let read = Capabilities::from_json(&RawJson::new(text).expect("JSON"));
+        assert_eq!((&read, has(&read)), (&directories, [true, true]));
+        assert_eq!(has(&read.with(Capability::Skills)), [true, true], "the settings are kept");
+        assert_eq!(has(&directories.without_extension("io.modelcontextprotocol/skills")), [false; 2]);
+        for (settings, expected) in [
+            (r#"{"directoryRead":false}"#, [true, false]),
+            (r#"{"directoryRead":"true"}"#, [true, false]),
+            (r#"{"x":1}"#, [true, false]),
+            ("true", [false, false]),
+        ] {
+            let text = alloc::format!(r#"{{"extensions":{{"io.modelcontextprotocol/skills":{settings}}}}}"#);
+            let read = Capabilities::from_json(&RawJson::new(text).expect("JSON"));
+            assert_eq!(has(&read), expected, "{settings}");
+        }
     }
 
     // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001

@@ -206,6 +206,7 @@ mod scope;
 pub mod seal;
 pub mod server;
 mod shape;
+pub mod skills;
 #[doc(hidden)]
 pub mod slab;
 pub mod tap;

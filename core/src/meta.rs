@@ -67,6 +67,11 @@ pub(crate) fn is_unreserved_in_result(key: &str) -> bool {
 /// The extension for tasks.
 pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
+/// The extension for skills (SKILL-001).
+pub(crate) const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
+/// Its setting for [`DIRECTORY_READ`](crate::methods::DIRECTORY_READ) (SKILL-003).
+pub(crate) const SKILLS_DIRECTORY_READ: &str = "directoryRead";
+
 /// Returns whether an extension may be declared in `version`: all in every revision, tasks since 2026-07-28 (TASK-130).
 pub(crate) fn extension_exists_in(identifier: &str, version: Version) -> bool {
     identifier != TASKS_EXTENSION || version >= Version::V2026_07_28

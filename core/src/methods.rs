@@ -21,6 +21,9 @@ pub(crate) const PROMPTS_GET: &str = "prompts/get";
 pub(crate) const COMPLETE: &str = "completion/complete";
 pub(crate) const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
 pub(crate) const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
+pub(crate) const SKILLS_LIST: &str = "skills/list";
+pub(crate) const SKILLS_GET: &str = "skills/get";
+pub(crate) const DIRECTORY_READ: &str = "resources/directory/read";
 pub(crate) const SET_LEVEL: &str = "logging/setLevel";
 pub(crate) const LIST_ROOTS: &str = "roots/list";
 pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
@@ -80,6 +83,10 @@ pub enum Capability {
     ResourcesListChanged,
     /// Client: `roots.listChanged` (up to and including 2025-11-25).
     RootsListChanged,
+    /// Server: the extension `io.modelcontextprotocol/skills` (SKILL-001).
+    Skills,
+    /// Server: the setting `directoryRead` of the extension `io.modelcontextprotocol/skills` (SKILL-003).
+    DirectoryRead,
 }
 
 impl core::fmt::Display for Capability {
@@ -102,6 +109,8 @@ impl core::fmt::Display for Capability {
             Self::ResourcesListChanged => "resources.listChanged",
             Self::RootsListChanged => "roots.listChanged",
             Self::ElicitationUrl => "elicitation.url",
+            Self::Skills => "extensions.io.modelcontextprotocol/skills",
+            Self::DirectoryRead => "extensions.io.modelcontextprotocol/skills.directoryRead",
         })
     }
 }
@@ -118,11 +127,14 @@ pub enum EntryKind {
     ResourceTemplate,
     /// A prompt, by name.
     Prompt,
+    /// A skill, by the URI of its `SKILL.md`.
+    Skill,
 }
 
 impl EntryKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt];
+    pub const ALL: [Self; 5] =
+        [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt, Self::Skill];
 
     /// Returns the method that lists the entries.
     pub(crate) const fn list_method(self) -> &'static str {
@@ -131,6 +143,7 @@ impl EntryKind {
             Self::Resource => RESOURCES_LIST,
             Self::ResourceTemplate => TEMPLATES_LIST,
             Self::Prompt => PROMPTS_LIST,
+            Self::Skill => SKILLS_LIST,
         }
     }
 
@@ -141,6 +154,7 @@ impl EntryKind {
             Self::Tool => Capability::Tools,
             Self::Resource | Self::ResourceTemplate => Capability::Resources,
             Self::Prompt => Capability::Prompts,
+            Self::Skill => Capability::Skills,
         }
     }
 
@@ -152,6 +166,7 @@ impl EntryKind {
             Self::Resource => "resources",
             Self::ResourceTemplate => "resourceTemplates",
             Self::Prompt => "prompts",
+            Self::Skill => "skills",
         }
     }
 }
@@ -163,6 +178,7 @@ impl core::fmt::Display for EntryKind {
             Self::Resource => "resource",
             Self::ResourceTemplate => "resource template",
             Self::Prompt => "prompt",
+            Self::Skill => "skill",
         })
     }
 }
@@ -235,6 +251,9 @@ pub(crate) const REQUESTS: &[MethodRule] = &[
     client_request(PROMPTS_GET, OLDEST, NEWEST, Some(Capability::Prompts), false),
     client_request(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
     client_request(COMPLETE, OLDEST, NEWEST, Some(Capability::Completions), false),
+    client_request(SKILLS_LIST, OLDEST, NEWEST, Some(Capability::Skills), true),
+    client_request(SKILLS_GET, OLDEST, NEWEST, Some(Capability::Skills), true),
+    client_request(DIRECTORY_READ, OLDEST, NEWEST, Some(Capability::DirectoryRead), false),
     client_request(DISCOVER, NEWEST, NEWEST, None, true).handled_by_engine(),
     client_request(SUBSCRIPTIONS_LISTEN, NEWEST, NEWEST, None, false).handled_by_engine(),
     client_request(INITIALIZE, OLDEST, LAST_LEGACY, None, false).handled_by_engine(),

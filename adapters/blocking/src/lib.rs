@@ -326,6 +326,7 @@
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified; the module `skills` |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!
 //! With `validate`, [`Router::clear_validator`] and [`Options::no_validator`] turn validation off.
@@ -367,6 +368,8 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+#[cfg(feature = "skills")]
+pub use mcp_std::skills;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "http")]

@@ -1,5 +1,7 @@
 //! Errors of clients and servers.
 
+#[cfg(feature = "skills")]
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -10,6 +12,8 @@ use crate::process::SpawnError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterErrors;
+#[cfg(feature = "skills")]
+use mcp_proto::skills::SkillError;
 use mcp_proto::{CallError, Fault, UseError};
 
 /// Reason why a server or a client cannot continue, or why a call failed.
@@ -31,6 +35,9 @@ pub enum Error {
     UnexpectedResult(String),
     /// A structured result does not match the output schema of its tool (TOOL-016).
     OutputSchemaViolation(Arc<OutputSchemaViolation>),
+    /// A file of a skill must not be used: it, or the entry of its skill, is not as it has to be (SKILL-030).
+    #[cfg(feature = "skills")]
+    Skill(Box<SkillError>),
     /// A URL cannot be connected to; nothing was sent.
     Url {
         /// The URL without user name, password and query.
@@ -166,6 +173,8 @@ impl fmt::Display for Error {
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::UnexpectedResult(text) => write!(Escaped(f), "{text}"),
             Self::OutputSchemaViolation(violation) => write!(Escaped(f), "{violation}"),
+            #[cfg(feature = "skills")]
+            Self::Skill(error) => write!(Escaped(f), "{error}"),
             Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Busy => f.write_str(
@@ -272,6 +281,8 @@ impl core::error::Error for Error {
             | Self::Register(_)
             | Self::Busy
             | Self::Closed(_) => None,
+            #[cfg(feature = "skills")]
+            Self::Skill(_) => None,
         }
     }
 }
@@ -283,6 +294,13 @@ impl From<SpawnError> for Error {
 }
 
 /// A refused command, for example of a [`Handle`](crate::adapter::server::Handle).
+#[cfg(feature = "skills")]
+impl From<SkillError> for Error {
+    fn from(error: SkillError) -> Self {
+        Self::Skill(error.into())
+    }
+}
+
 impl From<UseError> for Error {
     fn from(error: UseError) -> Self {
         Self::Use(error)

@@ -11,6 +11,7 @@
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
+//! | `skills` | skills: folders of a server, front matter (feature `skills`) |
 //! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
@@ -25,6 +26,7 @@
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `auth` | I/O of the authorization of clients, with signatures by `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
+//! | `skills` | skills of a folder, and verified reads, with YAML by `saphyr-parser` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
 //! | `anyhow`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
 //!
@@ -64,12 +66,14 @@ mod catch;
 mod clock;
 pub mod entropy;
 mod error;
-#[cfg(all(test, any(feature = "auth-server", feature = "validate")))]
+#[cfg(all(test, any(feature = "auth-server", feature = "skills", feature = "validate")))]
 mod fuzz_tests;
 pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]
 pub mod schema;
+#[cfg(feature = "skills")]
+pub mod skills;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

@@ -223,7 +223,8 @@
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `schemars`, `signals`, `tls`, `validate`.
+//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `schemars`, `signals`, `skills`, `tls`,
+//! `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -265,6 +266,8 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+#[cfg(feature = "skills")]
+pub use mcp_std::skills;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "http")]

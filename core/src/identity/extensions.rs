@@ -3,9 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Capabilities, push_comma};
+use super::{Capabilities, capability_bit, push_comma};
 use crate::json::{append_one_line, object_members, write_str};
 use crate::meta;
+use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::version::Version;
 
@@ -83,6 +84,23 @@ impl Extensions {
     }
 }
 
+const SKILLS: u32 = capability_bit(Capability::Skills);
+const DIRECTORY_READ: u32 = capability_bit(Capability::DirectoryRead);
+
+/// Returns the flags of the capabilities that an extension with these settings stands for (SKILL-001, SKILL-003).
+pub(super) fn flags(id: &[u8], settings: &[u8]) -> u32 {
+    if id != meta::SKILLS_EXTENSION.as_bytes() || settings.first() != Some(&b'{') {
+        return 0;
+    }
+    let mut flags = SKILLS;
+    object_members(settings, |name, value| {
+        if name == meta::SKILLS_DIRECTORY_READ.as_bytes() && value == b"true" {
+            flags |= DIRECTORY_READ;
+        }
+    });
+    flags
+}
+
 impl Capabilities {
     /// Declares an extension with its settings, `{}` for none (EXT-001, EXT-003, EXT-006).
     ///
@@ -104,6 +122,7 @@ impl Capabilities {
     /// settings are not an object.
     pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
         self.change_named(|named| named.extensions.insert(id, settings))?;
+        self.update_extension_flags();
         Ok(self)
     }
 
@@ -111,6 +130,7 @@ impl Capabilities {
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
         self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
+        self.update_extension_flags();
         self
     }
 
@@ -121,6 +141,28 @@ impl Capabilities {
                 self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
             }
         }
+        self.update_extension_flags();
+    }
+
+    /// Declares the extension for skills, with directories if `capability` is that one.
+    pub(super) fn with_skills(mut self, capability: Capability) -> Self {
+        let settings: &'static [u8] = match capability {
+            Capability::DirectoryRead => b"{\"directoryRead\":true}",
+            _ if self.has(Capability::Skills) => return self,
+            _ => b"{}",
+        };
+        let settings = RawJson::trusted(bytes::Bytes::from_static(settings));
+        // Cannot fail: both arguments are valid.
+        let _ = self.change_named(|named| named.extensions.insert(meta::SKILLS_EXTENSION, settings));
+        self.update_extension_flags();
+        self
+    }
+
+    /// Sets the flags of the capabilities that are extensions (SKILL-001, SKILL-003).
+    pub(super) fn update_extension_flags(&mut self) {
+        let declared =
+            self.extensions().fold(0, |all, (id, text)| all | flags(id.as_bytes(), text.as_bytes()));
+        self.flags = self.flags & !(SKILLS | DIRECTORY_READ) | declared;
     }
 
     /// Returns whether an extension is declared.

@@ -41,6 +41,9 @@
 //! | `resources/subscribe`, `resources/unsubscribe` | [`SubscribeParams`] | [`EmptyResult`] |
 //! | `prompts/list` | [`PaginatedParams`] | [`ListPromptsResult`] |
 //! | `prompts/get` | [`GetPromptParams`] | [`GetPromptResult`], [`InputRequiredResult`] |
+//! | `skills/list` | [`PaginatedParams`] | [`ListSkillsResult`] |
+//! | `skills/get` | [`GetSkillParams`] | [`GetSkillResult`] |
+//! | `resources/directory/read` | [`ReadDirectoryParams`] | [`ReadDirectoryResult`] |
 //! | `completion/complete` | [`CompleteParams`] | [`CompleteResult`] |
 //! | `logging/setLevel` | [`SetLevelParams`] | [`EmptyResult`] |
 //! | `subscriptions/listen` | [`SubscriptionsListenParams`] | [`SubscriptionsListenResult`] |
@@ -133,6 +136,7 @@ mod request;
 mod resources;
 mod roots;
 mod sampling;
+mod skills;
 pub(crate) mod string_enum;
 #[cfg(test)]
 mod test_support;
@@ -192,6 +196,10 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlocks,
     SamplingContent, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
     ToolUseContent,
+};
+pub use skills::{
+    GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams, ReadDirectoryResult, Skill,
+    SkillResource, SkillResources,
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,

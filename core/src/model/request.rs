@@ -7,6 +7,7 @@ use super::completion::{CompleteParams, CompleteResult};
 use super::into_static::IntoStatic;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
+use super::skills::{GetSkillParams, GetSkillResult, ReadDirectoryParams, ReadDirectoryResult, Skill};
 use super::tools::{CallToolParams, CallToolResult, Tool};
 use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
@@ -60,6 +61,8 @@ requests! {
     ReadResourceParams RESOURCES_READ ReadResourceResult<'_>, ReadResourceResult<'static>;
     GetPromptParams PROMPTS_GET GetPromptResult<'_>, GetPromptResult<'static>;
     CompleteParams COMPLETE CompleteResult, CompleteResult;
+    GetSkillParams SKILLS_GET GetSkillResult, GetSkillResult;
+    ReadDirectoryParams DIRECTORY_READ ReadDirectoryResult, ReadDirectoryResult;
 }
 
 /// Entry of a list.
@@ -79,6 +82,9 @@ impl ListItem for ResourceTemplate {
 }
 impl ListItem for Prompt {
     const KIND: EntryKind = EntryKind::Prompt;
+}
+impl ListItem for Skill {
+    const KIND: EntryKind = EntryKind::Skill;
 }
 
 #[cfg(test)]
@@ -129,5 +135,6 @@ mod tests {
         }
         assert!(exists::<CallToolParams<'_>>() && exists::<ReadResourceParams<'_>>());
         assert!(exists::<GetPromptParams<'_>>() && exists::<CompleteParams<'_>>());
+        assert!(exists::<GetSkillParams<'_>>() && exists::<ReadDirectoryParams<'_>>());
     }
 }

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Bound;
 
 use super::hooks::ROOT_SCOPE;
 use super::number_index::NumberIndex;
@@ -55,6 +56,11 @@ impl<T> Catalog<T> {
     /// Returns all items with numbers above `after`, in order.
     fn items_after(&self, after: u64) -> impl Iterator<Item = &CatalogItem<T>> {
         self.order.keys_after(after).filter_map(|key| self.items.get(key).map(|item| &**item))
+    }
+
+    /// Returns the visible items with numbers above `after`, in order, with their numbers.
+    pub(super) fn visible_after(&self, after: u64) -> impl Iterator<Item = (u64, &T)> {
+        self.items_after(after).filter(|item| item.is_enabled).map(|item| (item.number, &item.item))
     }
 
     /// Returns up to `size` visible items with numbers above `after`, and the number of the last one if more follow.
@@ -206,9 +212,29 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&mut item.item, &mut registration.required_scopes))
     }
 
+    /// Returns the scopes of all entries whose names begin with `prefix`, to be changed.
+    pub(super) fn scopes_below_mut(&mut self, prefix: &str) -> impl Iterator<Item = &mut Vec<Box<str>>> {
+        let range = self.keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let mut slots: Vec<u32> =
+            range.take_while(|(name, _)| name.starts_with(prefix)).map(|(_, key)| key.slot).collect();
+        slots.sort_unstable();
+        let all = self.registrations.iter_mut().enumerate();
+        let found = all.filter(move |(slot, _)| slots.binary_search(&(*slot as u32)).is_ok());
+        found.filter_map(|(_, registration)| registration.as_mut().map(|entry| &mut entry.required_scopes))
+    }
+
     /// Returns the visible entry with this name.
     pub(super) fn find(&self, name: &str) -> Option<EntryRef<'_, T, H, X>> {
         self.find_by_key(*self.keys.get(name)?)
+    }
+
+    /// Returns the visible entries in the order of their names, from the name `from`.
+    pub(super) fn visible_from<'e>(
+        &'e self,
+        from: &str,
+    ) -> impl Iterator<Item = (&'e str, EntryRef<'e, T, H, X>)> + use<'e, T, H, X> {
+        let range = (Bound::Included(from), Bound::Unbounded);
+        self.keys.range::<str, _>(range).filter_map(|(name, key)| Some((&**name, self.find_by_key(*key)?)))
     }
 
     /// Returns the visible entry with this number.

@@ -89,6 +89,10 @@ pub enum Subject<'a> {
     Prompt(&'a str),
     /// A completion, by the name of the prompt or by the template.
     Completion(&'a str),
+    /// A skill, by the URI of its `SKILL.md`.
+    Skill(&'a str),
+    /// The content of a directory (`resources/directory/read`); the parameters of the call have its URI.
+    Directory,
     /// An entry that does not exist.
     Unknown,
 }

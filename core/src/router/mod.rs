@@ -65,6 +65,9 @@ mod results;
 mod route;
 #[cfg(feature = "schemars")]
 pub mod schema;
+mod skills;
+#[cfg(test)]
+mod skills_tests;
 pub mod template;
 #[cfg(test)]
 mod tests;
@@ -86,6 +89,7 @@ pub use results::{
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
+pub use skills::SkillAnswer;
 pub use tool_arguments::{ToolArguments, UntypedArguments};
 pub use tool_checks::{InvalidArguments, InvalidToolOutput};
 pub use tool_entry::ToolEntry;

@@ -11,7 +11,7 @@ use crate::methods::EntryKind;
 impl<H, M: Hook> Router<H, M> {
     /// Moves all entries of another router behind the entries of this one.
     ///
-    /// Tools and prompts get a prefix: `add` becomes `math.add` (TOOL-029). Resources and templates keep their URIs,
+    /// Tools and prompts get a prefix: `add` becomes `math.add` (TOOL-029). Resources, templates and skills keep their URIs,
     /// which are globally unique already, and which handlers write and users store.
     ///
     /// The hooks of `inner` keep observing its calls. Its validator keeps checking its tools; without one, the
@@ -46,6 +46,11 @@ impl<H, M: Hook> Router<H, M> {
         }
         for uri in inner.resources.names() {
             refuse_duplicate(EntryKind::Resource, uri, self.resources.contains(uri))?;
+        }
+        let inner_skills = inner.skills.iter().flat_map(|skills| skills.uris());
+        for uri in inner_skills {
+            let taken = self.skills.as_ref().is_some_and(|skills| skills.contains(uri));
+            refuse_duplicate(EntryKind::Skill, uri, taken)?;
         }
         for template in inner.templates.names() {
             refuse_duplicate(EntryKind::ResourceTemplate, template, self.templates.contains(template))?;
@@ -82,6 +87,10 @@ impl<H, M: Hook> Router<H, M> {
             registration.scope += base;
             self.prompts.append(prompt.name.as_str().into(), prompt, shown, registration);
             changed |= ChangedLists::from_kind(EntryKind::Prompt);
+        }
+        if let Some(skills) = inner.skills {
+            self.adopt_skills(*skills);
+            changed |= ChangedLists::from_kind(EntryKind::Skill);
         }
         Ok(changed)
     }

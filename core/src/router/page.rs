@@ -34,6 +34,11 @@ impl CacheHint {
         Self { is_public: true, ..Self::private(time) }
     }
 
+    /// Returns the hint with the same lifetime for the requesting user alone.
+    pub(super) const fn to_private(self) -> Self {
+        Self { ttl_ms: self.ttl_ms, is_public: false }
+    }
+
     /// Returns the time to live in milliseconds, the unit of `ttlMs`.
     #[must_use]
     pub const fn ttl_ms(self) -> i64 {
@@ -125,7 +130,7 @@ impl<T: Serialize> Serialize for PageItems<'_, '_, T> {
 
 impl PagePosition {
     /// Returns the cursor of the next page; `last` is the number of the last entry of this page if more follow.
-    fn next_cursor(&self, last: Option<u64>) -> Option<String> {
+    pub(super) fn next_cursor(&self, last: Option<u64>) -> Option<String> {
         last.map(|number| self.cursors.encode(self.kind, number))
     }
 
@@ -155,6 +160,11 @@ pub(super) struct CursorCodec {
 impl CursorCodec {
     pub(super) fn new(name: &str, version: &str) -> Self {
         Self { salt: extend_hash(HASH_SEED, name.bytes().chain([0]).chain(version.bytes())) }
+    }
+
+    /// Returns the codec for the cursors of something that `subject` names.
+    pub(super) fn of_subject(self, subject: &str) -> Self {
+        Self { salt: extend_hash(self.salt, subject.bytes()) }
     }
 
     pub(super) fn encode(self, kind: EntryKind, number: u64) -> String {

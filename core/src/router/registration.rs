@@ -111,6 +111,22 @@ pub enum RegisterError {
         /// Reason why the schema cannot be used.
         reason: SchemaError,
     },
+    /// A skill, or its entry, is not valid (SKILL-002).
+    #[error("the skill `{uri}` cannot be registered: {reason}")]
+    Skill {
+        /// URI of the `SKILL.md`.
+        uri: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder cannot be registered.
+    #[error("the skills in `{path}` cannot be registered: {reason}")]
+    Folder {
+        /// Path of the folder, or of what in it is refused.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A prompt declares an argument twice, or a completion names an argument or variable that does not exist.
     #[error("the prompt or template `{owner}` has {} argument `{argument}`", if *.is_duplicate { "more than one" } else { "no" })]
     Argument {

@@ -10,6 +10,7 @@ use super::entries::Entries;
 use super::hooks::{Hook, HookScopes};
 use super::page::{CacheHint, CursorCodec};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
+use super::skills::SkillCatalog;
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
 use super::tool_checks::ToolChecks;
 use crate::change::Change;
@@ -49,8 +50,8 @@ pub struct Router<H, M = Box<dyn Hook>> {
     instructions: Option<String>,
     pub(super) declared: Capabilities,
     pub(super) cursors: CursorCodec,
-    pub(super) page_sizes: [usize; 4],
-    pub(super) hints: [Option<CacheHint>; 4],
+    pub(super) page_sizes: [usize; 5],
+    pub(super) hints: [Option<CacheHint>; 5],
     validator: Option<Arc<dyn SchemaValidator>>,
     pub(super) scopes: HookScopes<M>,
     pub(super) tools: Entries<Tool, H, ToolChecks>,
@@ -58,8 +59,10 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) templates: Entries<ResourceTemplate, H, TemplateExtra<H>>,
     pub(super) prefixes: PrefixIndex,
     pub(super) prompts: Entries<Prompt, H, CompletionHandlers<H>>,
+    /// Boxed, since most servers have none.
+    pub(super) skills: Option<Box<SkillCatalog<H, M>>>,
     /// Generations of the lists at the last call of [`take_changes`](Self::take_changes).
-    published_generations: [u64; 4],
+    published_generations: [u64; 5],
     announces_list_changes: bool,
 }
 
@@ -85,8 +88,8 @@ impl<H, M: Hook> Router<H, M> {
             info,
             instructions: None,
             declared: Capabilities::new(),
-            page_sizes: [usize::MAX; 4],
-            hints: [None; 4],
+            page_sizes: [usize::MAX; 5],
+            hints: [None; 5],
             validator: None,
             scopes: HookScopes::default(),
             tools: Entries::default(),
@@ -94,7 +97,8 @@ impl<H, M: Hook> Router<H, M> {
             templates: Entries::default(),
             prefixes: PrefixIndex::default(),
             prompts: Entries::default(),
-            published_generations: [0; 4],
+            skills: None,
+            published_generations: [0; 5],
             announces_list_changes: true,
         }
     }
@@ -142,7 +146,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// Without it, a list is one page, because many clients never request a second one.
     pub fn page_size(&mut self, entries: usize) -> &mut Self {
-        self.page_sizes = [entries.max(1); 4];
+        self.page_sizes = [entries.max(1); 5];
         self
     }
 
@@ -419,6 +423,8 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Removes an entry and its completions; nothing changes if it is not registered.
+    ///
+    /// The files of a skill stay registered as resources.
     pub fn remove(&mut self, kind: EntryKind, name: &str) -> ChangedLists {
         let removed = match kind {
             EntryKind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
@@ -433,6 +439,7 @@ impl<H, M: Hook> Router<H, M> {
                 })
             }
             EntryKind::Prompt => self.prompts.remove(name).is_some_and(|(_, shown, _)| shown),
+            EntryKind::Skill => self.skills.as_mut().is_some_and(|skills| skills.remove(name)),
         };
         if removed { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
     }
@@ -456,6 +463,7 @@ impl<H, M: Hook> Router<H, M> {
             }
             EntryKind::ResourceTemplate => self.templates.enable(name, enabled),
             EntryKind::Prompt => self.prompts.enable(name, enabled),
+            EntryKind::Skill => self.skills.as_mut().and_then(|skills| skills.enable(name, enabled)),
         };
         match changed {
             Some(true) => Ok(ChangedLists::from_kind(kind)),
@@ -480,12 +488,13 @@ impl<H, M: Hook> Router<H, M> {
             self.resources.catalog.generation(),
             self.templates.catalog.generation(),
             self.prompts.catalog.generation(),
+            self.skills.as_ref().map_or(0, |skills| skills.generation()),
         ];
-        let [tools, resources, templates, prompts] =
+        let [tools, resources, templates, prompts, skills] =
             core::array::from_fn(|i| now.get(i) != self.published_generations.get(i));
         self.published_generations = now;
-        let changed =
-            [(Change::Tools, tools), (Change::Resources, resources || templates), (Change::Prompts, prompts)];
+        let resources = resources || templates || skills;
+        let changed = [(Change::Tools, tools), (Change::Resources, resources), (Change::Prompts, prompts)];
         changed.into_iter().filter(|(_, has)| *has).map(|(change, _)| change)
     }
 
@@ -539,7 +548,7 @@ fn prepare_checks<H>(
     tools.try_replace_extras(|tool| compile_checks(tool, Some(with)))
 }
 
-fn unknown_item(kind: EntryKind, name: &str) -> RegisterError {
+pub(super) fn unknown_item(kind: EntryKind, name: &str) -> RegisterError {
     RegisterError::Unknown { kind, name: name.into() }
 }
 

@@ -11,9 +11,10 @@ use serde::ser::{Serialize, Serializer};
 
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
-use super::page::{CacheHint, CatalogPage, PagePosition};
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
 use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
+use super::skills::SkillAnswer;
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
 use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
 use crate::methods::{self, EntryKind};
@@ -194,6 +195,8 @@ pub enum RouterAnswer<'a> {
     ResourceTemplates(CatalogPage<'a, ResourceTemplate>),
     /// A page of `prompts/list`.
     Prompts(CatalogPage<'a, Prompt>),
+    /// Skills, an entry of a skill, or the content of a directory.
+    Skills(SkillAnswer),
     /// An empty list of suggestions.
     Completion(CompleteResult),
     /// Failure of a tool call whose arguments do not match the schema (since 2025-11-25; TOOL-022).
@@ -207,6 +210,7 @@ impl Serialize for RouterAnswer<'_> {
             Self::Resources(page) => page.serialize(serializer),
             Self::ResourceTemplates(page) => page.serialize(serializer),
             Self::Prompts(page) => page.serialize(serializer),
+            Self::Skills(answer) => answer.serialize(serializer),
             Self::Completion(result) => result.serialize(serializer),
             Self::InvalidArguments(result) => result.serialize(serializer),
         }
@@ -214,22 +218,22 @@ impl Serialize for RouterAnswer<'_> {
 }
 
 /// Result of the lookup for a call, before the hooks run.
-struct Resolution<'a, H> {
-    subject: Subject<'a>,
-    scope: usize,
+pub(super) struct Resolution<'a, H> {
+    pub(super) subject: Subject<'a>,
+    pub(super) scope: usize,
     /// Scopes that the token of the call needs.
-    required_scopes: &'a [Box<str>],
-    action: RouteAction<'a, H>,
+    pub(super) required_scopes: &'a [Box<str>],
+    pub(super) action: RouteAction<'a, H>,
 }
 
-enum RouteAction<'a, H> {
+pub(super) enum RouteAction<'a, H> {
     Answer(RouterAnswer<'a>),
     Handle(&'a H, CallTarget<'a>),
     Refuse(RpcError),
 }
 
 impl<'a, H> Resolution<'a, H> {
-    const fn refuse(error: RpcError) -> Self {
+    pub(super) const fn refuse(error: RpcError) -> Self {
         Self {
             subject: Subject::Unknown,
             scope: ROOT_SCOPE,
@@ -269,7 +273,10 @@ impl<H, M: Hook> Router<H, M> {
                 self.resolve_list(call, EntryKind::Prompt, &self.prompts.catalog, RouterAnswer::Prompts)
             }
             methods::COMPLETE if self.has_completions() => self.resolve_completion(call),
-            _ => return Route::Fallback,
+            _ => match self.skills.as_deref().and_then(|skills| skills.resolve(self, call)) {
+                Some(found) => found,
+                None => return Route::Fallback,
+            },
         };
         let context = HookContext { call, subject: found.subject, scope: found.scope };
         if let Err(error) = self.scopes.before_call(&context) {
@@ -316,15 +323,13 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Returns the requested page (PAGE-008, PAGE-011) of a list whose largest assigned number is `last`.
-    fn page_position(&self, call: &Call, kind: EntryKind, last: u64) -> Result<PagePosition, RpcError> {
-        let mut after = 0;
-        if let Some(cursor) = param(call, "cursor").filter(|c| c.as_bytes() != b"null") {
-            let text =
-                cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
-            let number = self.cursors.decode(kind, &text).filter(|number| *number <= last);
-            let wrong = || RpcError::invalid_params("the cursor is not valid: begin again without one");
-            after = number.ok_or_else(wrong)?;
-        }
+    pub(super) fn page_position(
+        &self,
+        call: &Call,
+        kind: EntryKind,
+        last: u64,
+    ) -> Result<PagePosition, RpcError> {
+        let after = read_cursor(call, self.cursors, kind, last)?;
         let hint = self.hints.get(kind as usize).copied().flatten();
         let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
         Ok(PagePosition { kind, after, size, cursors: self.cursors, hint })
@@ -480,6 +485,19 @@ impl<H, M: Hook> Router<H, M> {
     }
 }
 
+/// Returns the number in the cursor of a call, at most `last`; 0 without a cursor.
+pub(super) fn read_cursor(
+    call: &Call,
+    cursors: CursorCodec,
+    kind: EntryKind,
+    last: u64,
+) -> Result<u64, RpcError> {
+    let Some(cursor) = param(call, "cursor").filter(|c| c.as_bytes() != b"null") else { return Ok(0) };
+    let text = cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
+    let number = cursors.decode(kind, &text).filter(|number| *number <= last);
+    number.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: begin again without one"))
+}
+
 /// Checks the arguments of a tool call against its schema.
 ///
 /// This happens after the hooks, so that a refused caller learns nothing about the tool.
@@ -501,7 +519,7 @@ fn refuse_reference<'a, H>(what: &str, name: &str) -> Resolution<'a, H> {
     Resolution::refuse(RpcError::invalid_params(format!("unknown {what}: {}", clip(name))))
 }
 
-fn invalid_uri(uri: &str, reason: UriError) -> RpcError {
+pub(super) fn invalid_uri(uri: &str, reason: UriError) -> RpcError {
     let error = RpcError::invalid_params(format!("`params.uri`: {reason}"));
     // An overlong URI is not echoed.
     if matches!(reason, UriError::TooLong { .. }) { error } else { with_uri(error, uri) }

@@ -102,14 +102,19 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// The token of a subscription to such a resource needs it, too ([`resource_scopes`](Self::resource_scopes)).
     ///
+    /// A skill stands for the resources in its folder: a client without the scope reads none of them and does not see the
+    /// skill.
+    ///
     /// Returns whether there is an entry with this name, URI or URI template.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
+        let scope = scope.into();
         let scopes = match kind {
             EntryKind::Tool => self.tools.item_mut(name).map(|(_, scopes)| scopes),
             EntryKind::Resource => self.resources.item_mut(name).map(|(_, scopes)| scopes),
             EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, scopes)| scopes),
             EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, scopes)| scopes),
+            EntryKind::Skill => return self.require_scope_of_skill(name, &scope),
         };
-        scopes.map(|scopes| scopes.push(scope.into())).is_some()
+        scopes.map(|scopes| scopes.push(scope)).is_some()
     }
 }

@@ -11,7 +11,7 @@ use std::io;
 use mcp_proto::client::{InputId, SubscriptionKey};
 use mcp_proto::model::{
     CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, LoggingLevel,
-    Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate, Tool,
+    Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate, Skill, Tool,
 };
 use mcp_proto::{CallOptions, EntryKind, Progress, RawJson, RpcError};
 use serde::Serialize;
@@ -390,6 +390,49 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// As [`list`](Self::list).
     pub fn list_prompts(&self) -> Result<Vec<Prompt>, Error> {
         complete(self.calls.list_prompts())
+    }
+
+    /// Returns the entries of the skills that the server lists, from all pages (SKILL-020).
+    ///
+    /// See [`AsyncCalls::list_skills`].
+    ///
+    /// # Errors
+    ///
+    /// As [`AsyncCalls::list_skills`].
+    pub fn list_skills(&self) -> Result<Vec<Skill>, Error> {
+        complete(self.calls.list_skills())
+    }
+
+    /// Returns the current entry of a skill, by the URI of its `SKILL.md` (SKILL-024).
+    ///
+    /// # Errors
+    ///
+    /// As [`AsyncCalls::get_skill`].
+    pub fn get_skill(&self, uri: &str) -> Result<Skill, Error> {
+        complete(self.calls.get_skill(uri))
+    }
+
+    /// Returns the files and directories directly in a directory of the server, from all pages (SKILL-040).
+    ///
+    /// See [`AsyncCalls::read_directory`].
+    ///
+    /// # Errors
+    ///
+    /// As [`AsyncCalls::read_directory`].
+    pub fn read_directory(&self, uri: &str) -> Result<Vec<Resource>, Error> {
+        complete(self.calls.read_directory(uri))
+    }
+
+    /// Reads a file of a skill, and verifies it against the entry of the skill (SKILL-030, SKILL-031, SKILL-032).
+    ///
+    /// See [`AsyncCalls::read_skill_file`].
+    ///
+    /// # Errors
+    ///
+    /// As [`AsyncCalls::read_skill_file`].
+    #[cfg(feature = "skills")]
+    pub fn read_skill_file(&self, skill: &Skill, file: &str) -> Result<crate::skills::SkillContent, Error> {
+        complete(self.calls.read_skill_file(skill, file))
     }
 
     /// Returns all entries of a list of the server as raw JSON, from all pages.

@@ -54,7 +54,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         self.entries().await
     }
 
-    async fn entries<T: ListItem>(&self) -> Result<Vec<T>, Error> {
+    pub(super) async fn entries<T: ListItem>(&self) -> Result<Vec<T>, Error> {
         let read = TypedEntries::<T>::read(&self.list(T::KIND).await?);
         for diagnostic in read.diagnostics {
             self.backend.dispatch(Callback::Diagnostic(diagnostic));

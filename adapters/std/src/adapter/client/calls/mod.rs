@@ -8,6 +8,7 @@ mod backend;
 mod blocking_calls;
 mod commands;
 mod lists;
+mod skills;
 #[cfg(test)]
 mod tests;
 mod typed;

@@ -5,6 +5,8 @@ mod entries;
 mod flavor;
 mod handler;
 mod serve;
+#[cfg(feature = "skills")]
+mod skills;
 mod updates;
 
 use alloc::string::String;

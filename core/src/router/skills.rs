@@ -1,0 +1,380 @@
+//! Skills of a router: `skills/list`, `skills/get` and `resources/directory/read` (SEP-2640).
+//!
+//! A skill is an entry over resources that are registered already. What a client may not read, it does not see here.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::entries::Entries;
+use super::hooks::{Hook, ROOT_SCOPE, Subject};
+use super::page::CacheHint;
+use super::params::text_param;
+use super::registration::{ChangedLists, RegisterError};
+use super::registry::{Router, refuse_duplicate, unknown_item};
+use super::route::{Resolution, RouteAction, RouterAnswer, invalid_uri, read_cursor};
+use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
+use crate::methods::{self, Capability, EntryKind};
+use crate::model::{Resource, Skill, encode_for};
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, clip};
+use crate::server::Call;
+use crate::skills::{SKILL_FILE, file_name};
+
+/// A result about skills: a page of `skills/list`, an entry, or a page of a directory.
+#[derive(Clone, Debug)]
+pub struct SkillAnswer {
+    /// Name of the type, for shaping.
+    form: &'static str,
+    members: Vec<(&'static str, RawJson)>,
+}
+
+impl Serialize for SkillAnswer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Members<'a>(&'a [(&'static str, RawJson)]);
+        impl Serialize for Members<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(None)?;
+                for (name, value) in self.0 {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+        }
+        serializer.serialize_newtype_struct(self.form, &Members(&self.members))
+    }
+}
+
+/// The function that answers a call about skills; `None` if the method is another one.
+type Resolve<H, M> = for<'a> fn(&'a Router<H, M>, &'a Call) -> Option<Resolution<'a, H>>;
+
+/// The skills of a router, by the comparison key of their URI.
+pub(super) struct SkillCatalog<H, M> {
+    entries: Entries<ListedSkill, (), ()>,
+    /// A pointer, so that a program without skills contains none of this.
+    resolve: Resolve<H, M>,
+}
+
+#[derive(Clone)]
+struct ListedSkill {
+    uri: Box<str>,
+    entry: RawJson,
+}
+
+// Not derived: the handlers need not be `Clone`.
+impl<H, M> Clone for SkillCatalog<H, M> {
+    fn clone(&self) -> Self {
+        Self { entries: self.entries.clone(), resolve: self.resolve }
+    }
+}
+
+impl<H, M> fmt::Debug for SkillCatalog<H, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entries.fmt(f)
+    }
+}
+
+impl<H, M> SkillCatalog<H, M> {
+    pub(super) fn resolve<'a>(&self, router: &'a Router<H, M>, call: &'a Call) -> Option<Resolution<'a, H>> {
+        (self.resolve)(router, call)
+    }
+
+    pub(super) const fn generation(&self) -> u64 {
+        self.entries.catalog.generation()
+    }
+
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.entries.contains(key)
+    }
+
+    /// Returns the comparison keys of all skills, in no particular order.
+    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
+        self.entries.names()
+    }
+
+    /// Removes a skill; returns whether it was visible.
+    pub(super) fn remove(&mut self, uri: &str) -> bool {
+        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+        self.entries.remove(&key).is_some_and(|(_, shown, _)| shown)
+    }
+
+    /// Shows or hides a skill; returns whether this changed it, or `None` if there is no such skill.
+    pub(super) fn enable(&mut self, uri: &str, enabled: bool) -> Option<bool> {
+        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+        self.entries.enable(&key, enabled)
+    }
+}
+
+impl<H, M: Hook> Router<H, M> {
+    /// Lists a new skill, whose files are registered as resources (SKILL-002).
+    ///
+    /// The first skill declares the extension `io.modelcontextprotocol/skills` with the setting `directoryRead`, in every
+    /// revision and to every client. A router that declared the extension before keeps its settings: without
+    /// `directoryRead`, the method `resources/directory/read` is unknown.
+    ///
+    /// A client sees the skill, and gets its entry, if it may read the `SKILL.md`: the resource is not hidden
+    /// ([`enable`](Self::enable)), and the token has its scopes ([`require_scope`](Self::require_scope)). A directory is
+    /// every URI below which resources are registered, with those that the client may read. Resources of templates are in no
+    /// directory, so a server with a skill behind a template declares the extension with `{}`.
+    ///
+    /// The digests are those of the entry: a router calls no handler to check them. If the content of a file changes, use
+    /// [`replace_skill`](Self::replace_skill).
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Skill`]: the entry is not valid ([`Skill::check`]).
+    /// - [`RegisterError::Duplicate`]: a skill with this URI is registered already.
+    /// - [`RegisterError::Unknown`]: no resource or template serves a file of the skill.
+    pub fn skill(&mut self, skill: &Skill) -> Result<ChangedLists, RegisterError> {
+        let (key, entry) = self.check_skill(skill)?;
+        let taken = self.skills.as_ref().is_some_and(|skills| skills.contains(&key));
+        refuse_duplicate(EntryKind::Skill, &skill.uri, taken)?;
+        Ok(self.put_skill(key, entry))
+    }
+
+    /// Lists a skill, and replaces the one with the same URI.
+    ///
+    /// # Errors
+    ///
+    /// As [`skill`](Self::skill), except for `Duplicate`.
+    pub fn replace_skill(&mut self, skill: &Skill) -> Result<ChangedLists, RegisterError> {
+        let (key, entry) = self.check_skill(skill)?;
+        Ok(self.put_skill(key, entry))
+    }
+
+    /// Adds a scope to all resources in the folder of a skill; returns whether there is such a skill.
+    pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: &str) -> bool {
+        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+        if !self.skills.as_ref().is_some_and(|skills| skills.contains(&key)) {
+            return false;
+        }
+        let folder = key.strip_suffix(SKILL_FILE).unwrap_or(&key);
+        self.resources.scopes_below_mut(folder).for_each(|scopes| scopes.push(scope.into()));
+        true
+    }
+
+    /// Checks an entry, and that its files are registered; returns the comparison key of its URI, and what is listed.
+    fn check_skill(&self, skill: &Skill) -> Result<(Box<str>, ListedSkill), RegisterError> {
+        let refused = |reason| RegisterError::Skill { uri: skill.uri.clone(), reason };
+        skill.check().map_err(|error| refused(error.to_string()))?;
+        let files = skill.files().unwrap_or_default().iter().map(|file| &*file.uri);
+        for file in files.chain([&*skill.uri]) {
+            if !self.serves(file) {
+                return Err(unknown_item(EntryKind::Resource, file));
+            }
+        }
+        let key = comparison_key(&skill.uri, MAX_URI);
+        let key = key.map_err(|reason| RegisterError::Uri { uri: skill.uri.clone(), reason })?;
+        let entry = RawJson::encode(skill).map_err(|error| refused(error.to_string()))?;
+        Ok((key.into(), ListedSkill { uri: skill.uri.as_str().into(), entry }))
+    }
+
+    fn put_skill(&mut self, key: Box<str>, listed: ListedSkill) -> ChangedLists {
+        let new = || Box::new(SkillCatalog { entries: Entries::default(), resolve: resolve::<H, M> });
+        let skills = self.skills.get_or_insert_with(new);
+        skills.entries.put(key, listed, (), |_| ());
+        self.declare_skills();
+        ChangedLists::from_kind(EntryKind::Skill)
+    }
+
+    /// Declares the extension unless it is declared.
+    fn declare_skills(&mut self) {
+        if !self.declared.has(Capability::Skills) {
+            self.declare(Capability::DirectoryRead);
+        }
+        self.declare(Capability::Resources); // SKILL-004
+    }
+
+    /// Moves the skills of a nested router behind those of this one.
+    pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<H, M>) {
+        let resolve = inner.resolve;
+        let skills = self
+            .skills
+            .get_or_insert_with(|| Box::new(SkillCatalog { entries: Entries::default(), resolve }));
+        for (key, skill, shown, registration) in inner.entries.into_ordered() {
+            skills.entries.append(key, skill, shown, registration);
+        }
+    }
+
+    /// Returns whether a resource or a template with this URI is registered, hidden or not.
+    fn serves(&self, uri: &str) -> bool {
+        let Ok(normal) = normalize(uri, MAX_URI) else { return false };
+        self.resources.contains(&lower_host(Cow::Borrowed(&*normal))) || self.scopes_to_read(uri).is_some()
+    }
+
+    /// Returns the scope of hooks and the scopes of tokens of what serves `resources/read` of this URI, or `None` if nothing
+    /// does.
+    fn scopes_to_read(&self, uri: &str) -> Option<(usize, &[Box<str>])> {
+        let normal = normalize(uri, MAX_URI).ok()?;
+        if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
+            return Some((entry.scope, entry.required_scopes));
+        }
+        for number in self.prefixes.find(&normal) {
+            let Some(entry) = self.templates.find_by_number(number) else { continue };
+            match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
+                Err(TemplateMismatch::Different) => {}
+                Err(_) => return None,
+                Ok(_) => return Some((entry.scope, entry.required_scopes)),
+            }
+        }
+        None
+    }
+
+    fn may_read(&self, call: &Call, uri: &str) -> bool {
+        self.scopes_to_read(uri).is_some_and(|(_, scopes)| call.require_scopes(scopes).is_ok())
+    }
+
+    /// Returns the hint of a result about skills, which only its user may keep if others could get another one (CACHE-012).
+    fn skill_hint(&self, skills: &SkillCatalog<H, M>) -> Option<CacheHint> {
+        let hint = self.hints.get(EntryKind::Skill as usize).copied().flatten()?;
+        let needs_scope = |(_, skill): (u64, &ListedSkill)| {
+            self.scopes_to_read(&skill.uri).is_some_and(|(_, scopes)| !scopes.is_empty())
+        };
+        let is_private = skills.entries.catalog.visible_after(0).any(needs_scope);
+        Some(if is_private { hint.to_private() } else { hint })
+    }
+}
+
+/// Answers a call about skills.
+fn resolve<'a, H, M: Hook>(router: &'a Router<H, M>, call: &'a Call) -> Option<Resolution<'a, H>> {
+    let skills = router.skills.as_deref()?;
+    let found = match call.method() {
+        methods::SKILLS_LIST => list(router, skills, call),
+        methods::SKILLS_GET => get(router, skills, call),
+        methods::DIRECTORY_READ => read_directory(router, call),
+        _ => return None,
+    };
+    Some(found.unwrap_or_else(Resolution::refuse))
+}
+
+/// Answers `skills/list` with the skills whose `SKILL.md` the client may read (SKILL-020).
+fn list<'a, H, M: Hook>(
+    router: &'a Router<H, M>,
+    skills: &'a SkillCatalog<H, M>,
+    call: &Call,
+) -> Result<Resolution<'a, H>, RpcError> {
+    let catalog = &skills.entries.catalog;
+    let position = router.page_position(call, EntryKind::Skill, catalog.last_number())?;
+    let visible = catalog.visible_after(position.after);
+    let mut visible = visible.filter(|(_, skill)| router.may_read(call, &skill.uri));
+    let (mut text, mut last) = (Vec::from(*b"["), None);
+    for (number, skill) in visible.by_ref().take(position.size) {
+        text.extend_from_slice(if last.is_some() { b"," } else { b"" });
+        text.extend_from_slice(skill.entry.as_bytes()); // SKILL-022: an entry is in one page
+        last = Some(number);
+    }
+    text.push(b']');
+    let mut members = Vec::from([("skills", RawJson::trusted(text.into()))]);
+    let next = position.next_cursor(last.filter(|_| visible.next().is_some()));
+    push(&mut members, "nextCursor", next.as_ref());
+    push_hint(&mut members, router.skill_hint(skills));
+    Ok(Resolution {
+        subject: Subject::List(EntryKind::Skill),
+        scope: ROOT_SCOPE,
+        required_scopes: &[],
+        action: answer("$mcp::ListSkillsResult", members),
+    })
+}
+
+/// Answers `skills/get` (SKILL-024, SKILL-025, SKILL-026).
+fn get<'a, H, M: Hook>(
+    router: &'a Router<H, M>,
+    skills: &'a SkillCatalog<H, M>,
+    call: &Call,
+) -> Result<Resolution<'a, H>, RpcError> {
+    let uri = text_param(call, "uri")?;
+    let key = comparison_key(&uri, MAX_URI).map_err(|reason| invalid_uri(&uri, reason))?;
+    let found = skills.entries.find(&key);
+    let found = found.and_then(|skill| Some((skill.item, router.scopes_to_read(&skill.item.uri)?)));
+    let unknown = || RpcError::invalid_params(format!("no skill is served at {}", clip(&uri)));
+    let (skill, (scope, required_scopes)) = found.ok_or_else(unknown)?;
+    let mut members = Vec::from([("skill", skill.entry.clone())]);
+    push_hint(&mut members, router.skill_hint(skills));
+    let action = answer("$mcp::GetSkillResult", members);
+    Ok(Resolution { subject: Subject::Skill(&skill.uri), scope, required_scopes, action })
+}
+
+/// Answers `resources/directory/read` with the resources that the client may read (SKILL-040, SKILL-042, SKILL-043).
+fn read_directory<'a, H, M: Hook>(
+    router: &'a Router<H, M>,
+    call: &Call,
+) -> Result<Resolution<'a, H>, RpcError> {
+    let uri = text_param(call, "uri")?;
+    let key = comparison_key(&uri, MAX_URI).map_err(|reason| invalid_uri(&uri, reason))?;
+    let children = children(router, call, &key);
+    if children.is_empty() {
+        return Err(RpcError::invalid_params(format!("{} is not a directory resource", clip(&uri))));
+    }
+    let cursors = router.cursors.of_subject(&key);
+    let after = read_cursor(call, cursors, EntryKind::Resource, children.len() as u64)?;
+    let size = router.page_sizes.get(EntryKind::Resource as usize).copied().unwrap_or(usize::MAX);
+    let after = usize::try_from(after).unwrap_or(usize::MAX);
+    let end = after.saturating_add(size).min(children.len());
+    let page = children.get(after..end).unwrap_or_default();
+    let page = encode_for(call.version(), page).map_err(RpcError::from)?;
+    let mut members = Vec::from([("resources", page)]);
+    let next = (end < children.len()).then(|| cursors.encode(EntryKind::Resource, end as u64));
+    push(&mut members, "nextCursor", next.as_ref());
+    let action = answer("$mcp::ReadDirectoryResult", members);
+    Ok(Resolution { subject: Subject::Directory, scope: ROOT_SCOPE, required_scopes: &[], action })
+}
+
+/// Returns the files and directories directly in a directory, in the order of their names; none if there is no such
+/// directory.
+fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) -> Vec<Cow<'a, Resource>> {
+    let mut children = Vec::new();
+    let has_authority = key.split_once("://").is_some_and(|(_, path)| !path.is_empty());
+    let is_file = router.resources.find(key).is_some_and(|entry| !entry.item.is_directory());
+    if !has_authority || is_file || key.ends_with('/') || key.contains(['?', '#']) {
+        return children;
+    }
+    let prefix = format!("{key}/");
+    let mut from = prefix.clone();
+    loop {
+        let mut rest = router.resources.visible_from(&from).take_while(|(name, _)| name.starts_with(&prefix));
+        let next = rest.find(|(_, entry)| call.require_scopes(entry.required_scopes).is_ok());
+        let Some((name, entry)) = next else { return children };
+        match name.get(prefix.len()..).unwrap_or_default().split_once('/') {
+            None => {
+                children.push(Cow::Borrowed(entry.item));
+                from = format!("{name}\0");
+            }
+            Some((segment, _)) => {
+                let directory = format!("{prefix}{segment}");
+                // One that is registered is among the files.
+                if !segment.is_empty() && router.resources.find(&directory).is_none() {
+                    let uri = ancestor(&entry.item.uri, &directory);
+                    let name = file_name(&uri).into_owned();
+                    children.push(Cow::Owned(Resource::new(uri, name).mime_type(Resource::DIRECTORY)));
+                }
+                // The next name that does not begin with this segment and a slash: `0` follows `/`.
+                from = format!("{directory}0");
+            }
+        }
+    }
+}
+
+/// Returns the URI of the directory with this comparison key, in the spelling of a resource below it.
+fn ancestor(uri: &str, directory: &str) -> String {
+    let segments = directory.matches('/').count() + 1;
+    let end = uri.match_indices('/').nth(segments - 1).map(|(at, _)| at);
+    end.and_then(|end| uri.get(..end)).unwrap_or(directory).into()
+}
+
+fn answer<'a, H>(form: &'static str, members: Vec<(&'static str, RawJson)>) -> RouteAction<'a, H> {
+    RouteAction::Answer(RouterAnswer::Skills(SkillAnswer { form, members }))
+}
+
+fn push<T: Serialize>(members: &mut Vec<(&'static str, RawJson)>, name: &'static str, value: Option<&T>) {
+    members.extend(value.and_then(|value| Some((name, RawJson::encode(value).ok()?))));
+}
+
+fn push_hint(members: &mut Vec<(&'static str, RawJson)>, hint: Option<CacheHint>) {
+    push(members, "ttlMs", hint.map(CacheHint::ttl_ms).as_ref());
+    push(members, "cacheScope", hint.map(CacheHint::scope).as_ref());
+}
