@@ -2,7 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use mcp_proto::CallOptions;
@@ -73,6 +73,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
 
 #[cfg(feature = "skills")]
 mod files {
+    use alloc::string::String;
+
     use mcp_proto::model::{ReadResourceParams, ResourceContents};
     use mcp_proto::skills::{MAX_TOTAL_SIZE, SkillError, SkillUri};
 
