@@ -5,6 +5,7 @@ mod help;
 mod login;
 mod parse;
 mod server;
+mod skills;
 mod target;
 mod values;
 
@@ -28,6 +29,7 @@ use help::{
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, url, with_server};
+pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
 use values::{
@@ -49,7 +51,7 @@ pub(crate) enum Command {
     /// Shows what a server is and what it offers.
     ///
     /// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools, resources,
-    /// resource templates and prompts.
+    /// resource templates, prompts and skills.
     #[command(after_help = INSPECT_HELP, after_long_help = INSPECT_HELP)]
     #[command(override_usage = usage!("mcp-probe inspect [OPTIONS]"))]
     Inspect(InspectArgs),
@@ -89,6 +91,9 @@ pub(crate) enum Command {
     #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
     #[command(override_usage = usage!("mcp-probe listen [OPTIONS] [URI]..."))]
     Listen(ListenArgs),
+    /// Lists, shows and verifies the skills of a server.
+    #[command(subcommand)]
+    Skills(SkillsCommand),
     /// Measures round-trip times to a server.
     #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
@@ -145,6 +150,7 @@ impl Command {
             Self::Read(args) => args.request_args.json,
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
+            Self::Skills(command) => command.prints_json_object(),
             Self::Ping(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
@@ -163,7 +169,8 @@ impl Command {
 pub(crate) struct InspectArgs {
     /// Prints one JSON object instead.
     ///
-    /// Its members: era, revision, server, capabilities, instructions, tools, resources, resourceTemplates, prompts.
+    /// Its members: era, revision, server, capabilities, instructions, tools, resources, resourceTemplates, prompts,
+    /// skills.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -7,11 +7,14 @@ use std::time::Instant;
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
-use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
+use mcp_proto::model::{
+    CallToolResult, LoggingLevel, Prompt, ReadResourceResult, Skill, SubscriptionFilter, Tool,
+};
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_smol::block_on;
 use mcp_std::adapter::client::Options;
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
+use mcp_std::skills::SkillContent;
 use serde::Serialize;
 
 use crate::args::Runtime;
@@ -178,6 +181,14 @@ impl Client {
 
     pub(crate) fn read_resource(&mut self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
         with_client!(self, client => client.read_resource(uri))
+    }
+
+    pub(crate) fn get_skill(&mut self, uri: &str) -> Result<Skill, Error> {
+        with_client!(self, client => client.get_skill(uri))
+    }
+
+    pub(crate) fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
+        with_client!(self, client => client.read_skill_file(skill, file))
     }
 
     pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {

@@ -38,6 +38,7 @@ mod schema;
 mod serve;
 mod server;
 mod session;
+mod skills;
 mod stop;
 mod tool_arguments;
 mod trace;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Command::Prompt(args) => prompt::run(&args),
         Command::Complete(args) => complete::run(&args),
         Command::Listen(args) => listen::run(&args),
+        Command::Skills(command) => skills::run(&command),
         Command::Ping(args) => ping::run(&args),
         Command::Login(args) => login::run(&args),
         Command::Logout(args) => logout::run(&args),

@@ -94,6 +94,23 @@ Examples:
   mcp-probe read test://static-text -- mcp-probe serve --everything
   mcp-probe read --json file:///etc/hostname -- my-server | jq -r .contents[0].blob | base64 -d";
 
+pub(super) const SKILLS_LIST_HELP: &str = "\
+Examples:
+  mcp-probe skills list -- mcp-probe serve --everything
+  mcp-probe skills list --json http://127.0.0.1:8080/mcp | jq -r .skills[].uri";
+
+pub(super) const SKILLS_SHOW_HELP: &str = "\
+Examples:
+  mcp-probe skills show berth-planning -- mcp-probe serve --everything
+  mcp-probe skills show berth-planning --file references/HARBOURS.md -- mcp-probe serve --everything";
+
+pub(super) const SKILLS_VERIFY_HELP: &str = "\
+A match says that a server agrees with itself. It says nothing about trust.
+
+Examples:
+  mcp-probe skills verify -- mcp-probe serve --everything
+  mcp-probe skills verify skill://acme/refunds/SKILL.md http://127.0.0.1:8080/mcp";
+
 pub(super) const PROMPT_HELP: &str = "\
 Examples:
   mcp-probe prompt travel_plan country=norway days=5 -- mcp-probe serve --everything";

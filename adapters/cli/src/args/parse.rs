@@ -9,7 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
     matches!(
         command(words),
-        "inspect" | "call" | "read" | "prompt" | "complete" | "ping" | "login" | "whoami"
+        "inspect" | "call" | "read" | "prompt" | "complete" | "skills" | "ping" | "login" | "whoami"
     ) && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 

@@ -17,6 +17,7 @@ use crate::failure::CommandFailure;
 use crate::output::{pad_label, print, print_json, push_row};
 use crate::paint::Paint;
 use crate::session::{self, ClientSession};
+use crate::skills;
 
 /// Output of `--json`.
 #[derive(Serialize)]
@@ -31,6 +32,7 @@ struct InspectReport {
     resources: Vec<RawJson>,
     resource_templates: Vec<RawJson>,
     prompts: Vec<RawJson>,
+    skills: Vec<RawJson>,
 }
 
 pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
@@ -58,6 +60,7 @@ fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandF
         resources: fetch_list(session, EntryKind::Resource)?,
         resource_templates: fetch_list(session, EntryKind::ResourceTemplate)?,
         prompts: fetch_list(session, EntryKind::Prompt)?,
+        skills: fetch_list(session, EntryKind::Skill)?,
     })
 }
 
@@ -80,11 +83,12 @@ fn fetch_list(session: &mut ClientSession, list: EntryKind) -> Result<Vec<RawJso
 /// Function that appends an entry of a list to the output.
 type PushEntry = fn(&mut String, &RawJson, Paint);
 
-const LISTS: [(EntryKind, &str, PushEntry); 4] = [
+const LISTS: [(EntryKind, &str, PushEntry); 5] = [
     (EntryKind::Tool, "tools", entries::push_tool),
     (EntryKind::Resource, "resources", entries::push_resource),
     (EntryKind::ResourceTemplate, "resource templates", entries::push_template),
     (EntryKind::Prompt, "prompts", entries::push_prompt),
+    (EntryKind::Skill, "skills", skills::push_skill),
 ];
 
 impl InspectReport {
@@ -94,6 +98,7 @@ impl InspectReport {
             EntryKind::Resource => &self.resources,
             EntryKind::ResourceTemplate => &self.resource_templates,
             EntryKind::Prompt => &self.prompts,
+            EntryKind::Skill => &self.skills,
             _ => &[],
         }
     }

@@ -7,6 +7,7 @@ mod fixtures;
 mod guestbook;
 mod input;
 mod rounds;
+mod skills;
 mod text;
 mod visits;
 
@@ -26,7 +27,7 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
     let core = router.as_router().core();
     core.instructions(INSTRUCTIONS).page_size_of(EntryKind::Resource, 10);
     // Resources are excluded: notes come and go.
-    for list in [EntryKind::Tool, EntryKind::Prompt, EntryKind::ResourceTemplate] {
+    for list in [EntryKind::Tool, EntryKind::Prompt, EntryKind::ResourceTemplate, EntryKind::Skill] {
         core.cache_list(list, hint);
     }
     fixtures::register(router);
@@ -37,6 +38,7 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
     guestbook::register(router, broken);
     visits::register(router);
     alphabet::register(router);
+    skills::register(router);
     router.as_router().nest("text", text::router());
 }
 
@@ -48,5 +50,7 @@ whose variables complete, the second one by the first; the prompt travel_plan co
 once; subscribers are notified. clock://running changes by itself while it is followed.
 - sign asks for a name with a form and changes guestbook://page.
 - whoami returns what the server knows about its client, and visits://calls the number of calls.
+- skill://harbour/berth-planning/SKILL.md is a skill with files in folders, mooring a short one, and daily one whose \
+content is made when it is read.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";
