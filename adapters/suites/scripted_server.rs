@@ -59,6 +59,7 @@ fn serve_script(near: &mut dyn Duplex, mut answer: impl FnMut(&str, &Value) -> S
         "resources": {"listChanged": true, "subscribe": true},
         "prompts": {"listChanged": true},
         "completions": {},
+        "extensions": {"io.modelcontextprotocol/skills": {"directoryRead": true}},
     });
     let info = json!({"name": "by hand", "version": "1"});
     let mut input = Vec::new();

@@ -29,7 +29,7 @@ use suite::ConformanceSuite;
 /// Scenarios of features outside this workspace.
 const EXCLUSIONS: &[ScenarioExclusion] = &[
     ScenarioExclusion { prefix: "tasks-", except: &[], reason: "the tasks extension is not implemented" },
-    ScenarioExclusion { prefix: "sep-2640-", except: &[], reason: "the skills extension is not implemented" },
+    ScenarioExclusion { prefix: "sep-2640-", except: &[], reason: "they are in no set, but in `SKILLS`" },
 ];
 
 /// Checks that may be without result. An exception that is not needed fails the test.
@@ -79,6 +79,23 @@ const SETS: &[(ScenarioSet, usize)] = &[
     (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 39),
 ];
 
+/// Scenarios of skills, which are in no set.
+const SKILLS: &[(SuiteRole, &[&str])] = &[
+    (
+        SuiteRole::Server,
+        &["sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"],
+    ),
+    (
+        SuiteRole::Client,
+        &[
+            "sep-2640-client-no-prefetch",
+            "sep-2640-client-verify-digest",
+            "sep-2640-client-verify-size",
+            "sep-2640-client-verify-frontmatter",
+        ],
+    ),
+];
+
 /// Starts our server, or returns the URL in `MCP_CONFORMANCE_SERVER`.
 fn server(runtime: AdapterKind) -> (Option<HostedServer>, String) {
     if let Ok(url) = env::var("MCP_CONFORMANCE_SERVER") {
@@ -104,9 +121,9 @@ fn client_command(runtime: AdapterKind) -> String {
 }
 
 /// Returns the emptied folder for the results of the suite.
-fn results_of(runtime: AdapterKind, set: ScenarioSet) -> PathBuf {
+fn results_of(runtime: AdapterKind, set: ScenarioSet, ending: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
-    let dir = dir.join(format!("{runtime}-{}-{}", set.role.as_str(), set.revision));
+    let dir = dir.join(format!("{runtime}-{}-{}{ending}", set.role.as_str(), set.revision));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("room for results");
     dir
@@ -127,7 +144,7 @@ fn assert_conforms(
         let begun = Instant::now();
         let mut names = suite.scenarios(*set);
         names.retain(|name| !evaluation::is_excluded(name, EXCLUSIONS));
-        let out = results_of(runtime, *set);
+        let out = results_of(runtime, *set, "");
         let complaints = run(&suite, *set, &names, &out);
         let Evaluation { passed, scenarios, succeeded, problems: wrong } =
             evaluation::evaluate(*set, &names, &suite::results(role, &out), EXCEPTIONS);
@@ -140,6 +157,36 @@ fn assert_conforms(
         }
         problems.extend(wrong);
         problems.extend(complaints);
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Runs the scenarios of skills on both sides, on the revision that they are written for.
+fn assert_skills_conform(runtime: AdapterKind) {
+    let Some(suite) = ConformanceSuite::new() else { return };
+    let mut problems = Vec::new();
+    for (role, names) in SKILLS {
+        let set = ScenarioSet { role: *role, revision: "2026-07-28" };
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let out = results_of(runtime, set, "-skills");
+        match role {
+            SuiteRole::Server => {
+                let (hosted, url) = server(runtime);
+                problems.extend(suite.run_server_scenarios(set, &url, &names, &out));
+                if let Some(hosted) = hosted {
+                    hosted.stop();
+                }
+            }
+            SuiteRole::Client => {
+                problems.extend(suite.run_client(set, &client_command(runtime), &names, &out));
+            }
+        }
+        let Evaluation { passed, scenarios, succeeded, problems: wrong } =
+            evaluation::evaluate(set, &names, &suite::results(*role, &out), &[]);
+        print_line(&format!(
+            "conformance on {runtime}, {set}, skills: {passed} of {scenarios} scenarios, {succeeded} checks"
+        ));
+        problems.extend(wrong);
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -190,4 +237,19 @@ fn client_conforms_on_threads() {
 #[test]
 fn client_conforms_on_smol() {
     assert_client_conforms(AdapterKind::Smol);
+}
+
+#[test]
+fn skills_conform_on_blocking() {
+    assert_skills_conform(AdapterKind::Blocking);
+}
+
+#[test]
+fn skills_conform_on_threads() {
+    assert_skills_conform(AdapterKind::Threads);
+}
+
+#[test]
+fn skills_conform_on_smol() {
+    assert_skills_conform(AdapterKind::Smol);
 }

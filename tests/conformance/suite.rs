@@ -68,6 +68,37 @@ impl ConformanceSuite {
         let _ = run(self.command(&words), SET_DEADLINE).expect("node runs");
     }
 
+    /// Runs some scenarios with a server, one after the other, and returns the failures that the exit codes report.
+    pub(crate) fn run_server_scenarios(
+        &self,
+        set: ScenarioSet,
+        url: &str,
+        names: &[String],
+        out: &Path,
+    ) -> Vec<String> {
+        let to = out.to_str().expect("a path in UTF-8");
+        let mut failures = Vec::new();
+        for name in names {
+            let words = [
+                "server",
+                "--url",
+                url,
+                "--scenario",
+                name,
+                "--spec-version",
+                set.revision,
+                "--force",
+                "-o",
+                to,
+            ];
+            let done = run(self.command(&words), DEADLINE).expect("node runs");
+            if !done.succeeded() {
+                failures.push(format!("{set} {name}: the suite reports a failure:\n{done}"));
+            }
+        }
+        failures
+    }
+
     /// Runs some scenarios with a client, each in a run of its own, and returns the failures that the exit codes
     /// report.
     ///

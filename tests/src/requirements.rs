@@ -30,10 +30,10 @@ mod targets;
 mod tokens;
 
 /// Areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const TRACKED_AREAS: [&str; 32] = [
+pub const TRACKED_AREAS: [&str; 33] = [
     "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
-    "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "MRTR", "ELIC", "SAMP", "ROOT", "SUB", "LOG",
-    "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC", "AUTH",
+    "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "SKILL", "MRTR", "ELIC", "SAMP", "ROOT",
+    "SUB", "LOG", "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC", "AUTH",
 ];
 
 /// Areas in which each requirement needs a test or a reason, whoever has to meet it.

@@ -11,8 +11,10 @@ use std::process::Command;
 use mcp_blocking::{ClientHandler, Error, Program, Stderr};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
+use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_std::auth::Authorizer;
+use mcp_std::skills::SkillContent;
 use serde_json::Value;
 
 /// An adapter.
@@ -94,6 +96,9 @@ pub trait AdapterClient {
 
     /// Returns all entries of a list, from all pages.
     fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error>;
+
+    /// Reads a file of a skill and verifies it.
+    fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error>;
 
     /// Calls a tool with progress and cancels the call when `is_due` returns `true`; returns a result that came before.
     fn cancel_call(

@@ -9,9 +9,11 @@ use futures_lite::future;
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
+use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_smol::{Client as Handle, ClientHandler, Error};
 use mcp_std::process::ShutdownStage;
+use mcp_std::skills::SkillContent;
 use serde_json::Value;
 
 use super::{AdapterClient, ServerLocation, to_value};
@@ -59,6 +61,10 @@ impl AdapterClient for SmolClient {
 
     fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error> {
         Ok(block_on(self.0.list(kind))?.iter().map(to_value).collect())
+    }
+
+    fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
+        block_on(self.0.read_skill_file(skill, file))
     }
 
     fn cancel_call(

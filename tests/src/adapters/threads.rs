@@ -6,8 +6,10 @@ use std::thread;
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
+use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_std::process::ShutdownStage;
+use mcp_std::skills::SkillContent;
 use mcp_threads::{Client as Handle, ClientHandler, Error};
 use serde_json::Value;
 
@@ -52,6 +54,10 @@ impl AdapterClient for ThreadsClient {
 
     fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error> {
         Ok(self.0.list(kind)?.iter().map(to_value).collect())
+    }
+
+    fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
+        self.0.read_skill_file(skill, file)
     }
 
     fn cancel_call(

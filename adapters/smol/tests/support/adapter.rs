@@ -185,6 +185,9 @@ forward_blocking! {
     fn list_resources(&self) -> Vec<Resource>;
     fn list_resource_templates(&self) -> Vec<ResourceTemplate>;
     fn list_prompts(&self) -> Vec<mcp_proto::model::Prompt>;
+    fn list_skills(&self) -> Vec<mcp_proto::model::Skill>;
+    fn get_skill(&self, uri: &str) -> mcp_proto::model::Skill;
+    fn read_directory(&self, uri: &str) -> Vec<Resource>;
     fn read_resource(&self, uri: &str) -> ReadResourceResult<'static>;
     fn subscribe(&self, filter: &SubscriptionFilter) -> (SubscriptionKey, SubscriptionFilter);
     fn unsubscribe(&self, subscription: SubscriptionKey) -> ();
@@ -212,6 +215,15 @@ impl Client {
         arguments: &T,
     ) -> Result<GetPromptResult<'static>, Error> {
         block_on(self.0.get_prompt(name, arguments))
+    }
+
+    #[cfg(feature = "skills")]
+    pub(crate) fn read_skill_file(
+        &self,
+        skill: &mcp_proto::model::Skill,
+        file: &str,
+    ) -> Result<mcp_smol::skills::SkillContent, Error> {
+        block_on(self.0.read_skill_file(skill, file))
     }
 
     pub(crate) fn complete<'a>(

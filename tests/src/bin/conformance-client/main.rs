@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::EntryKind;
 use mcp_proto::client::Config;
-use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map};
+use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map, Skill};
 use mcp_proto::{Capabilities, Capability, RpcError, UseError, Version, VersionSet};
 use mcp_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocation};
 use serde_json::{Value, json};
@@ -126,9 +126,37 @@ fn run(runtime: AdapterKind, scenario: &str, url: &str) -> ScenarioResult {
                 Err(error) => return Err(error.into()),
             }
         }
+        // No file may be read.
+        "sep-2640-client-no-prefetch" => {
+            client.list(EntryKind::Skill)?;
+        }
+        // The SKILL.md is not what the entry promises, so nothing else of the skill may be read.
+        "sep-2640-client-verify-digest"
+        | "sep-2640-client-verify-size"
+        | "sep-2640-client-verify-frontmatter" => {
+            load_skills(&mut *client)?;
+        }
         other => return Err(format!("unknown scenario: {other}").into()),
     }
     client.close()?;
+    Ok(())
+}
+
+/// Loads each skill: its `SKILL.md`, and then its other files.
+fn load_skills(client: &mut dyn AdapterClient) -> ScenarioResult {
+    for entry in client.list(EntryKind::Skill)? {
+        let skill: Skill = serde_json::from_value(entry)?;
+        match client.read_skill_file(&skill, &skill.uri) {
+            Err(Error::Skill(error)) => {
+                eprintln!("not loaded: {error}");
+                continue;
+            }
+            read => read?,
+        };
+        for file in skill.files().unwrap_or_default() {
+            client.read_skill_file(&skill, &file.uri)?;
+        }
+    }
     Ok(())
 }
 
