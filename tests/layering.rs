@@ -13,6 +13,8 @@ mod adapters;
 mod citations;
 #[path = "layering/cycles.rs"]
 mod cycles;
+#[path = "layering/deprecations.rs"]
+mod deprecations;
 #[path = "layering/fuzz_targets.rs"]
 mod fuzz_targets;
 #[path = "layering/macros.rs"]
@@ -231,7 +233,9 @@ fn core_contains_no_banned_code() {
     let mut found = Vec::new();
     for source in core() {
         for (word, why) in BANNED {
-            for line in source.lines_with(word) {
+            // An expected lint is no call.
+            for line in source.lines_with(word).into_iter().filter(|n| !source.line(*n).contains("#[expect("))
+            {
                 found.push(format!("core/src/{}:{line}: {why}: {}", source.path, source.line(line)));
             }
         }

@@ -21,6 +21,7 @@ struct ManyChannels {
 }
 
 impl ManyChannels {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn new(outbox_mark: usize) -> Self {
         let promised = [Capability::ToolsListChanged, Capability::ResourceSubscriptions, Capability::Logging];
         let config = server(VersionSet::ALL)
@@ -226,6 +227,7 @@ fn resource_subscriptions_are_honoured_up_to_the_limit() {
 
 // covers: SUB-011, LOG-009
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn listen_stream_carries_only_change_notifications() {
     let mut channels = ManyChannels::new(1 << 20);
     let channel = channels.open();

@@ -294,6 +294,7 @@ impl Config {
     ///
     /// **Deprecated by the specification** (SEP-2596): it may be removed in the first revision on or after 2027-07-28.
     /// Use [`client_metadata_url`](Self::client_metadata_url) instead.
+    #[deprecated(note = "MCP PR #2858; earliest removal: first revision released on or after 2027-07-28")]
     #[must_use]
     pub const fn dynamic_registration(mut self, register: bool) -> Self {
         self.dynamic_registration = register;

@@ -25,12 +25,14 @@ pub enum Registration {
     /// It is the URL of a client id metadata document.
     MetadataDocument,
     /// By dynamic client registration.
+    #[deprecated(note = "MCP PR #2858; earliest removal: first revision released on or after 2027-07-28")]
     Dynamic,
 }
 
 impl Registration {
     /// Returns the name.
     #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub const fn name(self) -> &'static str {
         match self {
             Self::PreRegistered => "pre-registered",
@@ -39,6 +41,7 @@ impl Registration {
         }
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn from_name(name: &str) -> Option<Self> {
         [Self::PreRegistered, Self::MetadataDocument, Self::Dynamic].into_iter().find(|r| r.name() == name)
     }
@@ -300,6 +303,7 @@ pub(super) fn url_text(url: &Url) -> String {
 mod tests {
     use super::*;
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn record() -> TokenRecord {
         TokenRecord {
             resource: "https://h/mcp".into(),

@@ -188,6 +188,7 @@ impl CommonState {
     /// # Errors
     ///
     /// [`UseError::ReservedMethod`], [`UseError::NotInVersion`] or [`UseError::MissingPeerCapability`].
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn check_permitted(&self, method: &str) -> Result<(), UseError> {
         let (Some(rule), Some(peer)) = (methods::request_rule(method), self.peer.as_ref()) else {
             return Ok(());

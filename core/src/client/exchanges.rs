@@ -352,6 +352,7 @@ impl Exchanges<'_> {
     }
 
     /// Restores subscriptions and log level in a new session.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
         let common = &mut self.engine.common;
         common.endpoint.tick(now);

@@ -357,6 +357,7 @@ impl Engine {
 
     // ---- notifications ----
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
         let whole = envelope.params.whole.slice(frame);
         let params = whole.unwrap_or(b"{}");

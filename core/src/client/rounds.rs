@@ -384,6 +384,7 @@ mod tests {
 
     const ROOTS: &str = r#"{"method":"roots/list"}"#;
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn connected() -> CommonState {
         let capabilities = Capabilities::new().with(Capability::Roots);
         let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));

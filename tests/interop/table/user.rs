@@ -16,6 +16,7 @@ use mcp_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocation};
 use serde_json::Value;
 
 /// Connects a client that speaks one revision and declares all capabilities.
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn connect(
     runtime: AdapterKind,
     revision: &str,

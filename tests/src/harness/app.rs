@@ -90,6 +90,7 @@ impl App {
         &found.unwrap_or_else(|| panic!("{key:?} names no open call")).1
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn record_client_event(&mut self, now: Instant, client: &mut Client, event: client::Event) {
         use client::Event;
         assert!(self.client_fault.is_none(), "event after the end: {event:?}");

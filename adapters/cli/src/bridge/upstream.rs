@@ -253,6 +253,7 @@ impl ClientHandler for EarlyEventHandler {
         self.record(Event::Changed { key: None, change: change.clone() });
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn log(&self, log: &LogMessage) {
         self.record(Event::Log(log.clone()));
     }

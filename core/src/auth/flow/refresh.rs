@@ -142,6 +142,7 @@ impl Flow {
     }
 
     /// Handles the refusal of a refresh token.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn refresh_refused(&mut self, request: &ClientRequest, kind: ErrorKind) {
         let record = self.facts.record.as_ref();
         let registered = record.filter(|record| record.registration == Registration::Dynamic);
@@ -211,6 +212,7 @@ impl Facts {
     }
 
     /// Returns whether a record is of the client of the configuration, or the configuration names none.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn fits_client(&self, record: &TokenRecord) -> bool {
         match (&self.config.credentials, record.registration) {
             (Some(client), Registration::PreRegistered) => {
