@@ -54,6 +54,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("methods", "version"),
     ("meta", "version"),
     ("change", ""),
+    ("deprecation", ""),
     // JSON-RPC: it knows MCP only through the tables above.
     ("rpc", "ascii json limits meta methods raw"),
     // An oversized line is searched for its id.
@@ -64,7 +65,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
     ("identity", "json meta methods model raw shape version"),
-    ("diagnostic", "methods rpc"),
+    ("diagnostic", "deprecation methods rpc"),
     ("error", "ascii json limits methods raw rpc version"),
     // Shared by both engines.
     ("calls", SHARED),
@@ -86,8 +87,8 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
-const HTTP: &str = "ascii auth calls client deadlines diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
+const ENGINES: &str = "budget calls change deprecation diagnostic error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
+const HTTP: &str = "ascii auth calls client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.
 const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "testing"];

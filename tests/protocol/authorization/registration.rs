@@ -57,7 +57,7 @@ fn registrations_have_a_priority() {
         });
         assert_eq!(world.record().map(|record| record.registration()), expected);
         match expected {
-            Some(_) => drop(outcome.token()),
+            Some(registration) => assert_eq!(outcome.token().registration, registration),
             None => {
                 assert!(world.events.contains(&"client"), "the user is asked");
                 assert!(matches!(outcome.error().kind(), ErrorKind::Local(_)));

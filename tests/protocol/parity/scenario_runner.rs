@@ -153,6 +153,8 @@ impl RecordingApps {
                 self.push_client_line(format!("custom request: {} {:?}", request.method, request.params));
                 client.engine().respond(now, request.id, &json!({"metres": 4})).expect("open");
             }
+            // Reported once per peer, and the record is the same without it.
+            Event::Diagnostic(mcp_proto::Diagnostic::DeprecatedFeature { .. }) => {}
             Event::Diagnostic(diagnostic) => {
                 let text = format!("{diagnostic:?}");
                 self.push_client_line(format!("diagnostic: {}", text.split('(').next().unwrap_or_default()));

@@ -112,6 +112,7 @@ impl RecordingApps {
             Event::Done { outcome, .. } => {
                 self.push_server_line(format!("custom request ended: {outcome:?}"))
             }
+            Event::Diagnostic { diagnostic: mcp_proto::Diagnostic::DeprecatedFeature { .. }, .. } => {}
             Event::Diagnostic { diagnostic, .. } => {
                 // Ids in diagnostics differ between revisions.
                 let text = format!("{diagnostic:?}");

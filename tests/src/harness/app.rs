@@ -135,6 +135,8 @@ impl App {
             }
             Event::InputWithdrawn(_) => "no longer needs it".to_owned(),
             Event::Notification(n) => format!("heard {} {:?}", n.method, n.params),
+            // The scripts use every feature.
+            Event::Diagnostic(Diagnostic::DeprecatedFeature { .. }) => return,
             Event::Diagnostic(diagnostic) => format!("odd: {}", describe_diagnostic(&diagnostic)),
             Event::Closed(fault) => {
                 let line = format!("closed: {fault}");
@@ -170,6 +172,7 @@ impl App {
             }
             Event::Notification(n) => format!("heard {} {:?}", n.method, n.params),
             Event::Done { outcome, .. } => format!("client answered: {}", describe_outcome(&outcome)),
+            Event::Diagnostic { diagnostic: Diagnostic::DeprecatedFeature { .. }, .. } => return,
             Event::Diagnostic { diagnostic, .. } => format!("odd: {}", describe_diagnostic(&diagnostic)),
             Event::Closed { fault, .. } => {
                 let line = format!("closed: {fault}");

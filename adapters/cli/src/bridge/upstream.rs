@@ -206,7 +206,9 @@ impl EarlyEvents {
                     if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
                 self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
-            Diagnostic::LateResponse(_) | Diagnostic::UnknownCancellation(_) => {}
+            Diagnostic::LateResponse(_)
+            | Diagnostic::UnknownCancellation(_)
+            | Diagnostic::DeprecatedFeature { .. } => {}
             other if self.trace => {
                 session::print_note(&format!("the server deviated from the protocol: {other}"))
             }

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::locations;
-use super::super::record::{Registration, TokenRecord};
+use super::super::record::TokenRecord;
+use super::super::registration::Registration;
 use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
 use super::facts::Facts;
@@ -283,5 +284,6 @@ fn access_token(record: TokenRecord) -> AccessToken {
         dpop: record.dpop.filter(|_| !record.is_bearer),
         renew_at: record.renew_at,
         scopes: record.granted,
+        registration: record.registration,
     }
 }

@@ -276,7 +276,10 @@ impl Handler for LoggedHandler {
     }
 
     fn diagnostic(&mut self, diagnostic: &mcp_proto::Diagnostic) {
-        self.log.record(&json!({"event": "diagnostic", "what": format!("{diagnostic:?}")}));
+        // The scripts use every feature, deprecated ones too.
+        if !matches!(diagnostic, mcp_proto::Diagnostic::DeprecatedFeature { .. }) {
+            self.log.record(&json!({"event": "diagnostic", "what": format!("{diagnostic:?}")}));
+        }
     }
 
     fn event(&mut self, event: &Event) {
