@@ -14,6 +14,7 @@ use mcp_std::process::ShutdownTimeouts;
 use crate::adapter::{Client, Options};
 use crate::support::{DEADLINE, example};
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(crate) fn server_config() -> server::Config {
     server::Config::new("test", "1").capabilities(
         Capabilities::new()

@@ -30,6 +30,7 @@ pub(crate) fn tool(name: &str) -> Tool {
     Tool::new(name, RawJson::new(ANY_OBJECT).unwrap())
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(crate) fn router(notes: NoteLog) -> Router {
     let mut router = Router::new("harbour", "1.0");
     let later = router.updates();
@@ -145,6 +146,7 @@ fn with_user(
     with_handler(era, |notes| ScriptedUser { notes, answers: RefCell::new(answers) }, talk);
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn with_handler<H: ClientHandler + Send + 'static>(
     era: Era,
     handler: impl FnOnce(NoteLog) -> H + Send + 'static,
@@ -372,6 +374,7 @@ fn subscribe_succeeds_when_subscription_ends_at_once() {
 
 // covers: MRTR-031
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn refused_input_ends_call_without_further_requests() {
     struct RefusingHandler(NoteLog);
     impl ClientHandler for RefusingHandler {

@@ -21,6 +21,7 @@ use crate::adapter::{Cx, Router, handler, serve_stream};
 use crate::support::{DEADLINE, with_timeout};
 
 /// Elicits a name, then samples a line about it.
+#[expect(deprecated, reason = "tested until its removal")]
 fn ask_twice(cx: &mut Cx, _: Value) -> Result<String, RpcError> {
     let form =
         ElicitSchema::new([("name", StringSchema::new().min_length(2u64).into())]).required(["name".into()]);
@@ -44,6 +45,7 @@ fn take_ticket(cx: &mut Cx, tickets: &AtomicU32) -> Result<String, RpcError> {
 }
 
 /// Requests the roots and ignores an error.
+#[expect(deprecated, reason = "tested until its removal")]
 fn ask_unsupported(cx: &mut Cx, _: Value) -> &'static str {
     match cx.list_roots("roots") {
         Ok(_) => "seen",
@@ -241,6 +243,7 @@ fn kept_value_is_made_once_in_legacy_rounds() {
 
 // covers: LOG-008
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn handler_logs_at_requested_level() {
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
     with_raw_client(Some(Config::new("poet", "1.0").capabilities(capabilities)), |raw| {

@@ -1,13 +1,14 @@
-//! Diagnostics: deviations of a peer that were refused, ignored or tolerated.
+//! Diagnostics: deviations of a peer that were refused, ignored or tolerated, and its use of deprecated features.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 
+use crate::deprecation::DeprecatedFeature;
 use crate::methods::EntryKind;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError};
 
-/// A deviation of the peer that is worth a log entry and has no further effect.
+/// A deviation of the peer, or its use of a deprecated feature, that is worth a log entry and has no further effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnostic {
@@ -93,6 +94,15 @@ pub enum Diagnostic {
     Http(String),
     /// The peer contradicted the era that was found. A stored [`KnownEra`](crate::client::KnownEra) is out of date.
     EraContradicted,
+    /// The peer used a feature that the specification deprecates. It was served as ever.
+    ///
+    /// Reported once for each feature and peer: for a client, once per connection; for a server, once per session or
+    /// byte stream, and once in all for modern exchanges over HTTP, which belong to no session. The peer uses a feature
+    /// by a message of its own: the answer to an input request is no such use.
+    DeprecatedFeature {
+        /// The feature.
+        feature: DeprecatedFeature,
+    },
 }
 
 /// Writes one sentence. Text of the peer is included as received: escape it before it is displayed.
@@ -134,6 +144,13 @@ impl core::fmt::Display for Diagnostic {
             }
             Self::Http(text) => f.write_str(text),
             Self::EraContradicted => f.write_str("an answer that contradicts the era of the server"),
+            Self::DeprecatedFeature { feature } => write!(
+                f,
+                "the peer uses {feature}, which is deprecated ({}); earliest removal: {}; instead: {}",
+                feature.decided_in(),
+                feature.earliest_removal(),
+                feature.replacement()
+            ),
         }
     }
 }

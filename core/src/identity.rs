@@ -74,6 +74,7 @@ impl CapabilityDeclaration {
 }
 
 /// All capabilities that gate a feature; a part follows the capability that contains it.
+#[expect(deprecated, reason = "supported until its removal")]
 static DECLARATIONS: [CapabilityDeclaration; 17] = {
     use Capability as C;
     use Version as V;
@@ -109,6 +110,7 @@ impl Capabilities {
     ///
     /// [`Capability::Elicitation`] alone means forms, as it does on the wire (ELIC-003, ELIC-004).
     #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn with(mut self, capability: Capability) -> Self {
         let whole = match capability {
             Capability::ToolsListChanged => Capability::Tools,
@@ -256,6 +258,7 @@ impl Capabilities {
     }
 
     /// Returns whether the object of `version` contains `capability`.
+    #[expect(deprecated, reason = "supported until its removal")]
     fn is_written(&self, capability: Capability, version: Version) -> bool {
         let url = self.has(Capability::ElicitationUrl);
         self.has(capability)
@@ -406,7 +409,9 @@ mod tests {
 
     // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001
     #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn capability_parts_are_written_per_revision() {
+        #[expect(deprecated, reason = "tested until its removal")]
         use Capability::{
             Elicitation, ElicitationForm, ElicitationUrl, Roots, SamplingContext, SamplingTools,
         };
@@ -440,6 +445,7 @@ mod tests {
 
     // covers: ELIC-003
     #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn elicitation_modes_are_read_from_members() {
         use Capability::{Elicitation, ElicitationForm, ElicitationUrl};
         for (text, any, form, url) in [

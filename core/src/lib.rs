@@ -158,7 +158,7 @@
 //! # Further reading
 //!
 //! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
-//! as `DEC-nnn` and `DESIGN-nn`. Ids such as `LIFE-010` are requirements of the specification; they are listed in
+//! as `DEC-nnn` and `DESIGN-nn`. `core/docs/deprecations.md` lists what the specification deprecates. Ids such as `LIFE-010` are requirements of the specification; they are listed in
 //! `tests/spec-map.tsv`.
 
 extern crate alloc;
@@ -175,6 +175,7 @@ mod calls;
 mod change;
 pub mod client;
 mod deadlines;
+mod deprecation;
 mod diagnostic;
 #[cfg(feature = "crypto")]
 mod entropy;
@@ -222,6 +223,7 @@ mod version;
 pub use calls::inbound::{CallId, Progress, SendStatus};
 pub use calls::outbound::{CallKey, CallOptions};
 pub use change::Change;
+pub use deprecation::DeprecatedFeature;
 pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;

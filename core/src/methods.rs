@@ -60,14 +60,19 @@ pub enum Capability {
     /// Server: `completions` (not required in 2024-11-05).
     Completions,
     /// Server: `logging`.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     Logging,
     /// Client: `roots`.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     Roots,
     /// Client: `sampling`.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     Sampling,
     /// Client: `sampling.tools` (since 2025-11-25).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     SamplingTools,
     /// Client: `sampling.context` (since 2025-11-25; earlier, `sampling` includes context).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     SamplingContext,
     /// Client: `elicitation` in at least one mode.
     Elicitation,
@@ -82,6 +87,7 @@ pub enum Capability {
     /// Server: `resources.listChanged`.
     ResourcesListChanged,
     /// Client: `roots.listChanged` (up to and including 2025-11-25).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     RootsListChanged,
     /// Server: the extension `io.modelcontextprotocol/skills` (SKILL-001).
     Skills,
@@ -90,6 +96,7 @@ pub enum Capability {
 }
 
 impl core::fmt::Display for Capability {
+    #[expect(deprecated, reason = "supported until its removal")]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Tools => "tools",
@@ -238,6 +245,7 @@ const fn server_request(
 }
 
 /// Requests of all revisions, the most frequent first: the table is searched in order.
+#[expect(deprecated, reason = "supported until its removal")]
 pub(crate) const REQUESTS: &[MethodRule] = &[
     client_request(TOOLS_CALL, OLDEST, NEWEST, Some(Capability::Tools), false),
     client_request(TOOLS_LIST, OLDEST, NEWEST, Some(Capability::Tools), true),

@@ -77,12 +77,18 @@ words! {
     IconTheme [Light Dark]
     TaskSupport [Forbidden Optional Required]
     LoggingLevel [Debug Info Notice Warning Error Critical Alert Emergency]
-    IncludeContext [None ThisServer AllServers]
     ToolChoiceMode [Auto Required None]
     StopReason [EndTurn StopSequence MaxTokens ToolUse]
     ElicitAction [Accept Decline Cancel]
     StringFormat [Email Uri Date DateTime]
     NumberKind [Number Integer]
+}
+
+impl Arbitrary for IncludeContext {
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn any(generator: &mut ValueGenerator) -> Self {
+        generator.pick(&[Self::None, Self::ThisServer, Self::AllServers])
+    }
 }
 
 impl Arbitrary for ResultType {
@@ -340,6 +346,7 @@ impl Arbitrary for SamplingBlocks<'static> {
 }
 
 impl Arbitrary for InputRequest<'static> {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn any(generator: &mut ValueGenerator) -> Self {
         match generator.below(3) {
             0 => Self::Elicit(generator.draw()),

@@ -346,6 +346,7 @@ fn request_before_initialize_is_refused_except_ping() {
 
 // covers: LIFE-006, LIFE-007, BASE-024
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn requests_between_initialize_and_initialized_are_served() {
     for version in LEGACY_VERSIONS {
         for_each_chunker(|cut| {
@@ -436,6 +437,7 @@ fn initialize_with_invalid_params_opens_no_session() {
 
 // covers: LIFE-024, PING-006, ERR-002, ERR-001
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn methods_removed_in_the_modern_era_are_unknown() {
     let every = [
         Capability::Tools,
@@ -477,6 +479,7 @@ fn methods_removed_in_the_modern_era_are_unknown() {
 
 // covers: ERR-002, LIFE-010, LIFE-011, LIFE-014, LIFE-023
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn undeclared_feature_is_method_not_found() {
     let gated = [
         ("tools/list", Capability::Tools),

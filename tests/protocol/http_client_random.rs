@@ -63,6 +63,7 @@ fn call_mark(body: &Value) -> Option<u64> {
 }
 
 impl RandomHttpClient {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let versions = *rng.pick(&[VersionSet::ALL, VersionSet::ALL, VersionSet::MODERN, VersionSet::LEGACY]);
@@ -159,6 +160,7 @@ impl RandomHttpClient {
 
     // ---- application -----------------------------------------------------------------------------------------
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn random_command(&mut self) {
         let now = self.now;
         match self.rng.below(16) {

@@ -514,6 +514,7 @@ fn lost_session_is_renewed_and_unexecuted_calls_are_sent_again() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn calls_wait_until_set_level_is_answered() {
     let set_level_and_call = |harness: &mut HttpClientHarness| {
         harness.client.engine().set_log_level(harness.now, Some(LoggingLevel::Error)).expect("logging");
@@ -545,6 +546,7 @@ fn calls_wait_until_set_level_is_answered() {
 
 // covers: HTTP-072
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn renewed_session_restores_subscriptions_and_log_level() {
     let mut harness = legacy_harness(Chunker::Whole);
     harness.become_legacy_with_get_stream(V, Some("one"), tool_capabilities());

@@ -13,6 +13,7 @@ pub(crate) const V: Version = Version::V2025_11_25;
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const BOM: &str = "\u{feff}";
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(crate) fn legacy_harness(cut: Chunker) -> HttpClientHarness {
     let config = client(VersionSet::ALL)
         .capabilities(Capabilities::new().with(Capability::Elicitation).with(Capability::Roots));

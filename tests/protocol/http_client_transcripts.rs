@@ -154,6 +154,7 @@ fn client_matches_flow_sse_polling_2025_11_25() {
 
 // covers: HTTP-047, HTTP-062, HTTP-067, HTTP-072, SSE-021
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn client_matches_flow_session_resume_2025_03_26() {
     let steps = parse_flow(include_str!("../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
     let step_of_type = |t: &str| steps.iter().find(|s| s["t"] == t).expect("a step").clone();

@@ -412,6 +412,7 @@ fn closing_connection_ends_after_its_last_response() {
 
 /// A deadline is always later than the time of its check, so that an event loop does not spin.
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn passed_deadline_is_never_reported_again() {
     let chunked = post_request(1, "one", "").to_vec();
     let chunked = String::from_utf8(chunked).expect("text").replace("Content-Length: ", "X: ");

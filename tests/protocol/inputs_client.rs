@@ -13,6 +13,7 @@ use crate::common::{client, limits, secs};
 
 const NEWEST: Version = Version::V2025_11_25;
 
+#[expect(deprecated, reason = "tested until its removal")]
 const ALL: [Capability; 5] = [
     Capability::Elicitation,
     Capability::ElicitationUrl,
@@ -69,6 +70,7 @@ fn assert_refused(harness: &mut ClientHarness, method: &str, params: &Value, cod
 
 // covers: ELIC-006, ELIC-008, ELIC-010, ELIC-011, ELIC-018, SAMP-003, SAMP-005, ROOT-002, ROOT-005, ELIC-009, ELIC-034
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn input_answer_is_sent_as_the_response() {
     for version in LEGACY_VERSIONS {
         for_each_chunker(|cut| {
@@ -126,6 +128,7 @@ fn input_answer_is_sent_as_the_response() {
 
 // covers: ELIC-003, ELIC-005, ELIC-031, ELIC-009, SAMP-007, SAMP-009, ERR-020, ERR-021, ERR-022, ROOT-006
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn undeclared_input_request_is_refused_without_event() {
     let tools =
         json!({"messages": [], "maxTokens": 9, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]});
@@ -373,6 +376,7 @@ fn batch_of_input_requests_is_answered_with_one_array() {
 
 // covers: ROOT-001, ROOT-004
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn roots_changed_is_sent_only_when_declared() {
     for version in LEGACY_VERSIONS {
         let mut harness = legacy_harness(version, &[Capability::RootsListChanged], Chunker::Whole);

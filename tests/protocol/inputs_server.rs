@@ -55,6 +55,7 @@ fn input_requests<const N: usize>(asks: [(&str, InputRequest<'static>); N]) -> I
     asks.into_iter().map(|(key, request)| (String::from(key), request)).collect()
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_request() -> InputRequest<'static> {
     InputRequest::CreateMessage(CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100u64))
 }
@@ -78,6 +79,7 @@ fn alice() -> Value {
 
 // covers: MRTR-001, MRTR-002, MRTR-004, MRTR-006, MRTR-007, MRTR-010, MRTR-030, ELIC-007, SAMP-003, ROOT-003
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn modern_call_returns_input_required_and_is_retried_with_responses() {
     for_each_chunker(|cut| {
         let mut harness = ServerHarness::server(config(), cut);
@@ -285,6 +287,7 @@ fn invalid_input_request_is_not_sent() {
 
 // covers: MRTR-005, MRTR-009, ELIC-005, SAMP-002, ROOT-010
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn undeclared_input_request_is_refused_and_call_stays_open() {
     for (request, lacks) in [
         (form_request("Who?"), Capability::ElicitationForm),
@@ -348,6 +351,7 @@ fn server_without_seal_keys_allows_one_stateless_round() {
 
 // covers: ELIC-006, SAMP-003, ROOT-002, MRTR-031
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn legacy_call_is_parked_and_resumes_with_responses() {
     for version in [Version::V2025_06_18, Version::V2025_11_25] {
         for_each_chunker(|cut| {
@@ -534,6 +538,7 @@ fn elicitation_complete_is_sent_only_in_2025_11_25() {
 
 // covers: PROG-013
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn held_back_progress_is_sent_while_the_call_is_parked() {
     let logging = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
     let mut harness = open_session(config().capabilities(logging), Version::V2025_11_25, Chunker::Whole);

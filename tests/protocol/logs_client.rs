@@ -23,6 +23,7 @@ fn legacy_harness(version: Version, cut: Chunker) -> ClientHarness {
     harness
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn set_log_level(
     harness: &mut ClientHarness,
     level: impl Into<Option<LoggingLevel>>,
@@ -34,6 +35,7 @@ fn log_notification(params: Value) -> Value {
     notification("notifications/message", params)
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn expect_log(harness: &mut ClientHarness) -> LogMessage {
     match harness.expect_event() {
         Event::Log(log) => log,
@@ -119,6 +121,7 @@ fn legacy_log_level_is_sent_at_once() {
 
 // covers: LOG-001, LOG-002, LOG-006, LOG-010, LIFE-010
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn unsupported_log_level_is_refused() {
     for version in [None].into_iter().chain(LEGACY_VERSIONS.map(Some)) {
         let mut harness = ClientHarness::client(client(VersionSet::ALL), Chunker::Whole);

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 
 use crate::common::{limits, ms, secs, server};
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn config() -> server::Config {
     server(VersionSet::ALL)
         .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::Logging))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn log(harness: &mut ServerHarness, call: &server::Call, level: &LoggingLevel, data: &Value) -> SendStatus {
     let now = harness.now;
     let sent = harness.pipe.engine().log(now, call.id(), level, Some("dock"), data).expect("open");
@@ -55,6 +57,7 @@ fn modern_request_sets_its_own_log_level() {
 
 // covers: LOG-004, LOG-005, LOG-006, LOG-009, LOG-016
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn session_gets_all_log_messages_until_it_sets_a_level() {
     for version in [Version::V2024_11_05, Version::V2025_11_25] {
         for_each_chunker(|cut| {
@@ -97,6 +100,7 @@ fn session_gets_all_log_messages_until_it_sets_a_level() {
 
 // covers: LOG-001
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn server_without_logging_capability_cannot_log() {
     let mut harness = ServerHarness::server(server(VersionSet::ALL), Chunker::Whole);
     harness.open_session(Version::V2025_11_25);
@@ -113,6 +117,7 @@ fn server_without_logging_capability_cannot_log() {
 
 // covers: LOG-011, PROG-013
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn logs_and_progress_of_a_call_share_one_rate_limit() {
     let mut harness = ServerHarness::server(config(), Chunker::Whole);
     harness.open_session(Version::V2025_11_25);
@@ -150,6 +155,7 @@ fn logs_and_progress_of_a_call_share_one_rate_limit() {
 
 // covers: LOG-011
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn blocked_session_is_rechecked_at_a_bounded_rate() {
     let promised = [Capability::Tools, Capability::Logging, Capability::ToolsListChanged];
     let capabilities = promised.into_iter().fold(Capabilities::new(), Capabilities::with);

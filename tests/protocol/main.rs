@@ -11,6 +11,7 @@ mod cancel;
 mod classify;
 mod common;
 mod connection_admission;
+mod deprecations;
 mod downgrade;
 mod dpop_both_ends;
 mod errors;

@@ -49,6 +49,7 @@ fn tool_params(name: &str, arguments: Value) -> Value {
 }
 
 /// Runs everything that an application does with a connection.
+#[expect(deprecated, reason = "tested until its removal")]
 fn run_session(client_versions: VersionSet, server_versions: VersionSet, link: LinkConfig) -> Pair {
     let client_config = client(client_versions).capabilities(Capabilities::new().with(Capability::Roots));
     let server_config = server(server_versions).instructions("Ask for one harbour at a time.");

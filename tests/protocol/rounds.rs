@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::common::{client, limits, ms, secs};
 
+#[expect(deprecated, reason = "tested until its removal")]
 const ALL: [Capability; 4] =
     [Capability::Elicitation, Capability::ElicitationUrl, Capability::Sampling, Capability::Roots];
 
@@ -90,6 +91,7 @@ fn accepted_form() -> Value {
 // covers: MRTR-002, MRTR-004, MRTR-006, MRTR-008, MRTR-012, MRTR-014, MRTR-015, MRTR-016, MRTR-018, MRTR-019
 // covers: ELIC-002, ELIC-007, SAMP-003, ROOT-003, MRTR-010, MRTR-011, MRTR-026
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn call_is_retried_with_input_responses_and_keeps_its_key() {
     for method in ["tools/call", "prompts/get", "resources/read"] {
         for_each_chunker(|cut| {
@@ -250,6 +252,7 @@ fn malformed_input_required_fails_the_call() {
 
 // covers: MRTR-009, ELIC-005, SAMP-009, SAMP-007, ELIC-003
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn undeclared_input_request_fails_the_call_without_event() {
     let sampling = |more: Value| {
         let mut params = json!({"messages": [], "maxTokens": 1});

@@ -53,6 +53,7 @@ fn call_request(id: i64, more: &Value) -> Value {
     request(id, "tools/call", params)
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn roots(key: &str) -> InputRequests<'static> {
     let mut requests = InputRequests::new();
     requests.insert(key, InputRequest::ListRoots(None));
@@ -293,6 +294,7 @@ fn serve(server: &mut Server, now: Instant) {
 }
 
 /// Runs a call of three rounds; with `restarts` the server is replaced before each round.
+#[expect(deprecated, reason = "tested until its removal")]
 fn run_with_restarts(restarts: bool) -> (String, u32) {
     let config = client(VersionSet::only(Version::V2026_07_28))
         .capabilities(Capabilities::new().with(Capability::Roots));

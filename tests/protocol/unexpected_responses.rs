@@ -24,6 +24,7 @@ fn open_session(config: server::Config, cut: Chunker) -> ServerHarness {
     harness
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn roots_requests<S: AsRef<str>>(keys: impl IntoIterator<Item = S>) -> InputRequests<'static> {
     let mut requests = InputRequests::new();
     for key in keys {

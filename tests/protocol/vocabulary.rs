@@ -200,6 +200,7 @@ fn cursor_of_another_server_is_refused() {
 
 // covers: PROMPT-013, TOOL-001, RES-001, PROMPT-001, COMP-007
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn undeclared_capability_is_refused_on_both_sides() {
     let methods = [
         ("tools/list", json!({}), Capability::Tools),

@@ -31,6 +31,7 @@ struct ClientSimulation {
 }
 
 impl ClientSimulation {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xC11E);
         let versions = *rng.pick(&[VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN]);
@@ -166,6 +167,7 @@ impl ClientSimulation {
         assert_eq!(engine.answer(now, id, &json!({})), Err(UseError::Stale));
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn toggle_subscription(&mut self) {
         let (now, engine) = (self.harness.now, self.harness.pipe.engine());
         let level = *self.rng.pick(&[Some("debug"), Some("error"), None]);

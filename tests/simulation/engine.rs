@@ -52,6 +52,7 @@ struct EngineSimulation {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn engine_survives_random_clients() {
     super::for_each_seed("engine_survives_random_clients", 400, |seed| {
         let mut rng = Rng::new(seed);
@@ -94,6 +95,7 @@ fn engine_survives_random_clients() {
 }
 
 impl EngineSimulation {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn step(&mut self) {
         let channels: Vec<ChannelId> =
             self.clients.iter().filter(|(_, c)| !c.is_gone).map(|(channel, _)| *channel).collect();
@@ -249,6 +251,7 @@ impl EngineSimulation {
     }
 
     /// Performs a random operation of a handler.
+    #[expect(deprecated, reason = "tested until its removal")]
     fn handle(&mut self) {
         let keys: Vec<CallId> = self.live.keys().copied().collect();
         if keys.is_empty() {

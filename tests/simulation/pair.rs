@@ -54,6 +54,7 @@ struct PairSimulation {
 }
 
 impl PairSimulation {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut client_limits = tight_limits(&mut rng);

@@ -214,6 +214,7 @@ impl Client {
         with_client!(self, client => client.unsubscribe(subscription))
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
         with_client!(self, client => client.set_log_level(Some(level)))
     }

@@ -274,6 +274,8 @@ impl ClientHandler for SessionHandler {
             | Diagnostic::MoreUnreadableEntries { .. } => {
                 self.noise_notes.borrow_mut().note(&diagnostic.to_string());
             }
+            Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
+            Diagnostic::DeprecatedFeature { .. } => {}
             other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
             _ => {}
         }

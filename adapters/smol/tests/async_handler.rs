@@ -49,6 +49,7 @@ fn spawn_server() -> (Async<UnixStream>, ServerThread) {
     )
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn eliciting_config(era: Era) -> client::Config {
     client_config(version_set(era))
         .capabilities(Capabilities::new().with(Capability::ElicitationForm).with(Capability::Roots))

@@ -195,6 +195,7 @@ impl ClientHandler for GatedLogHandler {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn full_callback_queue_pauses_reading() {
     with_timeout(|| {
         let (near, far) = mcp_std::io::memory_pair(1 << 8);

@@ -292,8 +292,9 @@ impl Config {
 
     /// Sets whether the client registers itself where nothing else fits (default yes; RFC 7591).
     ///
-    /// **Deprecated by the specification** (SEP-2596): it may be removed in the first revision on or after 2027-07-28.
+    /// The specification deprecates it (AUTH-018), so this option goes with it, also for clients that turn it off.
     /// Use [`client_metadata_url`](Self::client_metadata_url) instead.
+    #[deprecated(note = "MCP PR #2858; earliest removal: first revision released on or after 2027-07-28")]
     #[must_use]
     pub const fn dynamic_registration(mut self, register: bool) -> Self {
         self.dynamic_registration = register;

@@ -56,6 +56,7 @@ mod jose;
 mod locations;
 mod network;
 mod record;
+mod registration;
 mod request;
 mod resource_metadata;
 mod search;
@@ -78,7 +79,8 @@ pub use locations::{
     resource_metadata as resource_metadata_locations, server_metadata as server_metadata_locations,
 };
 pub use network::Network;
-pub use record::{Registration, TokenRecord};
+pub use record::TokenRecord;
+pub use registration::Registration;
 pub use request::{Fetch, FetchId, FetchPolicy, FetchResponse};
 pub use secret::Secret;
 pub use signing::{Algorithm, DpopKey, SignRequest, Signature, SigningKey};

@@ -7,6 +7,7 @@ use alloc::string::String;
 use super::document::{Defect, Document};
 use super::jose::{self, JsonObject};
 use super::locations;
+use super::registration::Registration;
 use super::secret::Secret;
 use super::signing::DpopKey;
 use super::token;
@@ -15,34 +16,6 @@ use crate::url::Url;
 
 /// Version of the stored form.
 const VERSION: u64 = 1;
-
-/// How a client got its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Registration {
-    /// By its configuration.
-    PreRegistered,
-    /// It is the URL of a client id metadata document.
-    MetadataDocument,
-    /// By dynamic client registration.
-    Dynamic,
-}
-
-impl Registration {
-    /// Returns the name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PreRegistered => "pre-registered",
-            Self::MetadataDocument => "metadata-document",
-            Self::Dynamic => "dynamic",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::PreRegistered, Self::MetadataDocument, Self::Dynamic].into_iter().find(|r| r.name() == name)
-    }
-}
 
 /// The tokens for one MCP server, as they are stored.
 ///
@@ -300,6 +273,7 @@ pub(super) fn url_text(url: &Url) -> String {
 mod tests {
     use super::*;
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn record() -> TokenRecord {
         TokenRecord {
             resource: "https://h/mcp".into(),

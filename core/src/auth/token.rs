@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::document::Document;
+use super::registration::Registration;
 use super::request::FetchResponse;
 use super::secret::Secret;
 use super::signing::DpopKey;
@@ -23,6 +24,8 @@ pub struct AccessToken {
     pub renew_at: Option<u64>,
     /// The scopes that were granted, or asked for if the server did not say.
     pub scopes: Scopes,
+    /// How the client that got the token had been registered.
+    pub registration: Registration,
 }
 
 /// A successful response of a token endpoint (RFC 6749, 5.1).

@@ -11,6 +11,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use super::common::{CommonState, request_meta};
+use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource};
 use super::legacy_inputs::LegacyInputs;
@@ -330,6 +331,7 @@ impl Calls {
         key: Key,
         request: Box<InputRequest<'static>>,
     ) {
+        deprecated_inputs::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
         self.inputs.get_or_insert_default().legacy.begin(now, key, method);

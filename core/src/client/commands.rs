@@ -104,6 +104,8 @@ impl Engine {
     ///
     /// [`UseError::NotReady`] or [`UseError::Closed`] if there is no open connection, [`UseError::Full`] if the outbox
     /// is full.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn notify_roots_changed(&mut self, now: Instant) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
         let (main, _) = self.common.ready_channel()?;
@@ -176,6 +178,8 @@ impl Engine {
     ///
     /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`. [`UseError::NotInVersion`] for an
     /// unknown level. [`UseError::NotReady`], [`UseError::Closed`] or [`UseError::Full`] if no request can be sent.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn set_log_level(&mut self, now: Instant, level: Option<LoggingLevel>) -> Result<(), UseError> {
         #[derive(Serialize)]
         struct SetLogLevelParams<'a> {

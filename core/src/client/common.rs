@@ -12,6 +12,7 @@ use super::log::LogSettings;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
+use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{Serializer, ShapeTable, TopLevelMembers};
@@ -41,6 +42,8 @@ pub(super) struct CommonState {
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
     pub(super) log: Option<Box<LogSettings>>,
+    /// Deprecated features that were reported.
+    reported_features: UsedFeatures,
     /// Requests that ended in the outbox, while their cancellations may follow there.
     #[cfg(feature = "exchanges")]
     pub(super) unsent_requests: alloc::collections::BTreeSet<RequestId>,
@@ -61,6 +64,7 @@ impl CommonState {
             answers_end: 0,
             retained_bytes: 0,
             log: None,
+            reported_features: UsedFeatures::default(),
             #[cfg(feature = "exchanges")]
             unsent_requests: alloc::collections::BTreeSet::new(),
             uses_exchanges: false,
@@ -183,11 +187,19 @@ impl CommonState {
         self.events.push_back(Event::Diagnostic(diagnostic));
     }
 
+    /// Reports that the server uses a deprecated feature, once for each.
+    pub(super) fn report_deprecated(&mut self, feature: DeprecatedFeature) {
+        if self.reported_features.insert(feature) {
+            self.diagnose(Diagnostic::DeprecatedFeature { feature });
+        }
+    }
+
     /// Checks that a call may be sent to this server (LIFE-010, LIFE-011, LIFE-023).
     ///
     /// # Errors
     ///
     /// [`UseError::ReservedMethod`], [`UseError::NotInVersion`] or [`UseError::MissingPeerCapability`].
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn check_permitted(&self, method: &str) -> Result<(), UseError> {
         let (Some(rule), Some(peer)) = (methods::request_rule(method), self.peer.as_ref()) else {
             return Ok(());

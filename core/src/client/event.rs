@@ -100,6 +100,7 @@ pub enum Event {
         error: Option<CallError>,
     },
     /// A log message of the server.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     Log(LogMessage),
     /// A request of a legacy server with a custom method ([`Config::custom_method`](super::Config::custom_method)).
     ///

@@ -121,6 +121,7 @@ mod tests {
         InputId(InputSource::Round(serial))
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn input_event(serial: u64) -> Event {
         let request = Box::new(InputRequest::ListRoots(None));
         Event::Input(Input { id: input(serial), call: None, key: None, request })

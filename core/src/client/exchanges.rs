@@ -16,6 +16,8 @@ use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::EndedRequests;
 use crate::calls::outbound::{CallPurpose, OutboundCalls, ResponseMatch};
 #[cfg(feature = "http")]
+use crate::deprecation::DeprecatedFeature;
+#[cfg(feature = "http")]
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 #[cfg(feature = "http")]
@@ -352,6 +354,7 @@ impl Exchanges<'_> {
     }
 
     /// Restores subscriptions and log level in a new session.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
         let common = &mut self.engine.common;
         common.endpoint.tick(now);
@@ -393,6 +396,13 @@ impl Engine {
     /// Returns whether all events were polled.
     pub(crate) fn has_no_events(&self) -> bool {
         self.common.events.is_empty()
+    }
+
+    /// Reports that the server uses a deprecated feature, unless it was reported or the connection is closed.
+    pub(crate) fn report_deprecated(&mut self, feature: DeprecatedFeature) {
+        if !self.is_closed() {
+            self.common.report_deprecated(feature);
+        }
     }
 
     /// Reports a diagnostic of the transport, unless the connection is closed.

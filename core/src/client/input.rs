@@ -122,6 +122,7 @@ impl Config {
     }
 
     /// Checks that an input request is valid and that the client declared the capability for it.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn check_input_request(
         &self,
         request: &mut InputRequest<'_>,

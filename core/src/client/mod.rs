@@ -9,6 +9,7 @@ mod calls;
 mod commands;
 mod common;
 mod config;
+mod deprecated_inputs;
 mod engine;
 mod event;
 mod event_queue;

@@ -15,6 +15,7 @@ use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::outbound::{CallPurpose, ResponseMatch};
+use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
@@ -357,6 +358,7 @@ impl Engine {
 
     // ---- notifications ----
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
         let whole = envelope.params.whole.slice(frame);
         let params = whole.unwrap_or(b"{}");
@@ -370,7 +372,10 @@ impl Engine {
                 let is_muted = self.common.log.as_ref().is_some_and(|log| log.level().is_none());
                 match LogMessage::parse(frame, params) {
                     _ if is_muted => {}
-                    Some(message) => self.common.events.push_back(Event::Log(message)),
+                    Some(message) => {
+                        self.common.report_deprecated(DeprecatedFeature::Logging);
+                        self.common.events.push_back(Event::Log(message));
+                    }
                     None => self.common.diagnose(Diagnostic::InvalidNotification(methods::MESSAGE.into())),
                 }
             }

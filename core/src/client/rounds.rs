@@ -19,6 +19,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::common::{CommonState, request_meta};
+use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource, check_input_response};
 use crate::calls::endpoint::EndpointTimer;
@@ -187,6 +188,7 @@ impl Rounds {
         let RequiredInput { mut inputs, state } = parse_input_required(result, limits.max_inputs)?;
         for (_, request) in &mut inputs {
             common.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
+            deprecated_inputs::report_deprecated(common, request);
         }
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
@@ -378,12 +380,14 @@ mod tests {
     use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
     use crate::client::config::Config;
     use crate::client::event::Peer;
+    use crate::diagnostic::Diagnostic;
     use crate::identity::Capabilities;
     use crate::methods::Capability;
     use crate::version::Version;
 
     const ROOTS: &str = r#"{"method":"roots/list"}"#;
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn connected() -> CommonState {
         let capabilities = Capabilities::new().with(Capability::Roots);
         let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));
@@ -418,6 +422,7 @@ mod tests {
         while let Some(event) = common.events.pop_front() {
             match event {
                 Event::Input(Input { id: InputId(InputSource::Round(number)), .. }) => found.push(number),
+                Event::Diagnostic(Diagnostic::DeprecatedFeature { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }

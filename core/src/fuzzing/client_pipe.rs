@@ -51,6 +51,7 @@ struct ClientPipeTrace {
 }
 
 impl ClientPipeSetup {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn draw(choices: &mut FuzzInput<'_>) -> Self {
         let flags = choices.byte();
         let limits = Limits {
@@ -185,6 +186,7 @@ impl ClientPipeRun<'_> {
         self.subscribe();
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn subscribe(&mut self) {
         let filter = SubscriptionFilter::new()
             .tools_list_changed(true)
@@ -197,6 +199,7 @@ impl ClientPipeRun<'_> {
         assert!(self.subscriptions.len() <= self.setup.limits.max_subscriptions);
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn handle_event(&mut self, event: Event) {
         assert!(!self.closed, "after the end: {event:?}");
         self.trace.events.push(format!("{event:?}"));

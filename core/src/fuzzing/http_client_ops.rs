@@ -41,6 +41,7 @@ struct HttpClientRun {
 /// Runs a list of operations and checks that every call and exchange ends, and that ids are never reused.
 ///
 /// Every request goes to the origin of the endpoint, and its fields are valid, whatever the server has sent before.
+#[expect(deprecated, reason = "tested until its removal")]
 pub fn http_client_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let limits = Limits { max_frame: 600, max_pending_calls: 6, ..Limits::small() };

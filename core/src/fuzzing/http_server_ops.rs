@@ -26,6 +26,7 @@ use crate::{
 /// - Memory stays bounded.
 /// - A head without a local host is refused. The fields of a response are valid whatever the request was.
 /// - Nothing is left after all clients have gone and all sessions have expired.
+#[expect(deprecated, reason = "tested until its removal")]
 pub fn http_server_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let flags = choices.byte();

@@ -276,11 +276,14 @@ impl PairRun {
     }
 }
 
-/// Checks that a diagnostic reports only messages that crossed an answer or a cancellation.
+/// Checks that a diagnostic reports only messages that crossed an answer or a cancellation, or a deprecated feature.
 fn assert_tolerable(diagnostic: &Diagnostic) {
     let crossed = matches!(
         diagnostic,
-        Diagnostic::LateResponse(_) | Diagnostic::UnknownCancellation(_) | Diagnostic::UnknownProgress
+        Diagnostic::LateResponse(_)
+            | Diagnostic::UnknownCancellation(_)
+            | Diagnostic::UnknownProgress
+            | Diagnostic::DeprecatedFeature { .. }
     );
     assert!(crossed, "{diagnostic:?}");
 }

@@ -29,6 +29,7 @@ impl InputRequest<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn required_capabilities(&self, version: Version) -> Capabilities {
         let none = Capabilities::new();
         match self {
@@ -44,6 +45,7 @@ impl InputRequest<'_> {
     }
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn sampling_capabilities(params: &CreateMessageParams<'_>, version: Version) -> Capabilities {
     let mut needed = Capabilities::new().with(Capability::Sampling);
     if params.tools.is_some() || params.tool_choice.is_some() {
@@ -59,6 +61,7 @@ fn sampling_capabilities(params: &CreateMessageParams<'_>, version: Version) -> 
 
 impl From<&Capabilities> for ClientCapabilities {
     /// Returns the object with the client's share of the capabilities; each part is named, forms too.
+    #[expect(deprecated, reason = "supported until its removal")]
     fn from(capabilities: &Capabilities) -> Self {
         let mut object = Self::new();
         let given = |capability| capabilities.has(capability).then(Map::new);
@@ -100,6 +103,7 @@ mod tests {
     }
 
     /// Each kind of input request with the smallest capability object that permits it.
+    #[expect(deprecated, reason = "tested until its removal")]
     fn requests() -> Vec<(InputRequest<'static>, &'static str)> {
         let tool = Tool::new("t", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
         let both = sampling().tools([tool.clone()]).include_context(IncludeContext::AllServers);
@@ -170,6 +174,7 @@ mod tests {
 
     // covers: ELIC-003, SAMP-010
     #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn only_missing_capabilities_are_named() {
         let both = sampling().tool_choice(ToolChoice::new()).include_context(IncludeContext::from("new"));
         let needed = InputRequest::CreateMessage(both).required_capabilities(MODERN);
@@ -189,6 +194,7 @@ mod tests {
 
     // covers: SAMP-010
     #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn context_needs_no_capability_before_2025_11_25() {
         let context = InputRequest::CreateMessage(sampling().include_context(IncludeContext::AllServers));
         for (version, enough) in [

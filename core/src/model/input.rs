@@ -48,8 +48,10 @@ pub enum InputRequest<'a> {
     /// `elicitation/create`.
     Elicit(ElicitParams),
     /// `sampling/createMessage`.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     CreateMessage(CreateMessageParams<'a>),
     /// `roots/list`.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     ListRoots(Option<EmptyParams>),
     /// An unknown method, as JSON.
     Other(RawJson),
@@ -58,6 +60,7 @@ pub enum InputRequest<'a> {
 impl InputRequest<'_> {
     /// Returns the method, or `None` for an unknown one.
     #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub const fn method(&self) -> Option<&'static str> {
         match self {
             Self::Elicit(_) => Some(ELICIT),
@@ -76,6 +79,7 @@ impl InputRequest<'_> {
 
 impl IntoStatic for InputRequest<'_> {
     type Owned = InputRequest<'static>;
+    #[expect(deprecated, reason = "supported until its removal")]
     fn into_static(self) -> InputRequest<'static> {
         match self {
             Self::Elicit(params) => InputRequest::Elicit(params),
@@ -87,6 +91,7 @@ impl IntoStatic for InputRequest<'_> {
 }
 
 impl Serialize for InputRequest<'_> {
+    #[expect(deprecated, reason = "supported until its removal")]
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Self::Other(raw) = self {
             return raw.serialize(serializer);
@@ -111,6 +116,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputRequest<'a> {
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str("a method and its parameters")
             }
+            #[expect(deprecated, reason = "supported until its removal")]
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<InputRequest<'de>, A::Error> {
                 let (kind, rest) = union::kind(map, "method")?;
                 match &*kind.0 {

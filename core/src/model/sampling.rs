@@ -20,12 +20,14 @@ mod check;
 
 string_enum! {
     /// Context that the model receives besides the messages (SAMP-010).
-    IncludeContext {
+    IncludeContext expects deprecated {
         /// None; the meaning of a missing value.
         None = "none",
         /// Context of the requesting server; needs `sampling.context`.
+        #[deprecated(note = "MCP SEP-2596; earliest removal: follows sampling (SEP-2577)")]
         ThisServer = "thisServer",
         /// Context of all servers of the client; needs `sampling.context`.
+        #[deprecated(note = "MCP SEP-2596; earliest removal: follows sampling (SEP-2577)")]
         AllServers = "allServers",
     }
 

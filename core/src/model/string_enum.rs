@@ -1,10 +1,11 @@
 //! Macro `string_enum!`: enums of strings with an open vocabulary; unknown words are kept.
 
-/// Declares enums of strings. `never` names the refusal if unknown words must not be sent.
+/// Declares enums of strings. `never` names the refusal if unknown words must not be sent; `expects` names a lint that
+/// the code of an enum with marked words is expected to trigger.
 macro_rules! string_enum {
     ($(
         $(#[$doc:meta])*
-        $name:ident $(never $never:literal)? { $( $(#[$wdoc:meta])* $word:ident = $wire:literal, )* }
+        $name:ident $(never $never:literal)? $(expects $lint:ident)? { $( $(#[$wdoc:meta])* $word:ident = $wire:literal, )* }
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,7 @@ macro_rules! string_enum {
         impl $name {
             /// Returns the word on the wire.
             #[must_use]
+            $( #[expect($lint, reason = "supported until its removal")] )?
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$word => $wire, )*
@@ -33,6 +35,7 @@ macro_rules! string_enum {
         }
 
         impl From<&str> for $name {
+            $( #[expect($lint, reason = "supported until its removal")] )?
             fn from(word: &str) -> Self {
                 match word {
                     $( $wire => Self::$word, )*

@@ -11,6 +11,7 @@ use super::stream::{ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::role::Role;
+use crate::deprecation::UsedFeatures;
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::version::Version;
@@ -30,6 +31,8 @@ pub(super) struct ServerChannel {
     pub(super) sent_changes: Option<Box<SentChanges>>,
     /// The authenticated party of the channel.
     pub(super) authorization: Option<Authorization>,
+    /// Deprecated features that were reported.
+    pub(super) reported_features: UsedFeatures,
     /// State as a stream of a transport with separate exchanges; default on a byte stream.
     pub(super) stream: StreamState,
 }
@@ -42,6 +45,7 @@ impl ServerChannel {
             listeners: ChannelListeners::new(),
             sent_changes: None,
             authorization: None,
+            reported_features: UsedFeatures::default(),
             stream: StreamState::default(),
         }
     }

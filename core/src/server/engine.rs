@@ -21,6 +21,7 @@ use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
+use crate::deprecation::UsedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::Serializer;
@@ -59,6 +60,8 @@ pub struct Engine {
     pub(super) early_cancels: Option<Box<super::early_cancels::EarlyCancels>>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
+    /// Deprecated features of modern exchanges that were reported.
+    pub(super) reported_features: UsedFeatures,
 }
 
 impl Engine {
@@ -78,6 +81,7 @@ impl Engine {
             early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
+            reported_features: UsedFeatures::default(),
         }
     }
 

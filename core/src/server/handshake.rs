@@ -8,8 +8,10 @@ use bytes::Bytes;
 
 use super::channel::{LegacySession, ServerEndpoint, session};
 use super::config::Config;
+use super::deprecations::report_deprecated;
 use super::engine::Engine;
 use super::request_check::MessageSource;
+use crate::deprecation::DeprecatedFeature;
 use crate::json::{object_members, string, write_str};
 use crate::methods;
 use crate::model::SetLevelParams;
@@ -62,7 +64,10 @@ impl Engine {
                 );
                 changed.map(|changed| self.events.extend(changed))
             }
-            methods::SET_LEVEL => set_level(&mut self.endpoint, root, text),
+            methods::SET_LEVEL => {
+                report_deprecated(self, source.channel, DeprecatedFeature::Logging);
+                set_level(&mut self.endpoint, root, text)
+            }
             _ => Ok(()), // PING-002
         };
         if let Err(error) = outcome {

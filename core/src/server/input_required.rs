@@ -229,6 +229,8 @@ impl InputRequired {
     /// # Errors
     ///
     /// As [`request_input`](Self::request_input).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn sample<'c>(
         &mut self,
         call: &'c Call,
@@ -246,6 +248,8 @@ impl InputRequired {
     /// # Errors
     ///
     /// As [`request_input`](Self::request_input).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn list_roots(&mut self, call: &Call, key: &str) -> Result<ListRootsResult, InputError> {
         self.read_response(call, key, InputRequest::ListRoots(None), |answer| match answer {
             InputResponse::ListRoots(result) => Some(result),

@@ -7,6 +7,7 @@ mod changes;
 mod channel;
 mod config;
 mod custom_method;
+mod deprecations;
 #[cfg(feature = "exchanges")]
 mod early_cancels;
 mod engine;
@@ -47,6 +48,8 @@ pub(crate) use authorization::ScopePolicy;
 pub use authorization::{Authorization, Identity};
 pub use config::Config;
 pub use custom_method::CustomMethod;
+#[cfg(feature = "http")]
+pub(crate) use deprecations::report_deprecated;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]

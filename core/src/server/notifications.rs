@@ -72,6 +72,7 @@ impl Engine {
     ///
     /// [`UseError::NotDeclared`] without the capability `logging`, [`UseError::Stale`] if the call has ended,
     /// [`UseError::ReservedMethod`] for an unknown level, or an encoding error.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     pub fn log<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -104,6 +105,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`log`](Self::log), and [`UseError::Closed`] if the channel is closed.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     pub fn log_session<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -158,6 +160,7 @@ impl Engine {
     ///
     /// For an application whose log messages come from elsewhere. Less severe messages are dropped in any case
     /// (LOG-004).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     #[must_use]
     pub fn log_level(&self, channel: ChannelId) -> Option<LoggingLevel> {
         session(&self.endpoint, channel.0)?.log.level()
@@ -235,6 +238,7 @@ fn threshold(session: Option<&LegacySession>) -> Threshold {
 /// # Errors
 ///
 /// [`UseError::NotDeclared`] without the capability (LOG-001), [`UseError::ReservedMethod`] for an unknown level.
+#[expect(deprecated, reason = "supported until its removal")]
 fn log_severity(config: &Config, level: &LoggingLevel) -> Result<u8, UseError> {
     if !config.settings.capabilities.has(Capability::Logging) {
         return Err(UseError::NotDeclared(Capability::Logging));

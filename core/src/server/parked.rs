@@ -543,6 +543,7 @@ fn session_bytes(endpoint: &mut ServerEndpoint, at: Option<Position>) -> Option<
 /// # Errors
 ///
 /// [`UseError::ReservedKey`] or an encoding error.
+#[expect(deprecated, reason = "supported until its removal")]
 fn encode_requests(requests: &InputRequests<'_>, version: Version) -> Result<Vec<EncodedRequest>, UseError> {
     let table = shape::table(version);
     let encode = |(name, request): (&str, &InputRequest<'_>)| {

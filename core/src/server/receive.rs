@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::backlog::Backlog;
 use super::channel::{authorization, is_exchange, mark_request_refused, session};
+use super::deprecations::report_deprecated;
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
@@ -16,6 +17,7 @@ use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::outbound::ResponseMatch;
+use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
@@ -182,6 +184,11 @@ impl Engine {
             return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
         }
         let AcceptedRequest { version, method, cacheable } = accepted;
+        let log_level = params.meta.log_level.slice(frame);
+        if log_level.is_some() && version.era() == Era::Modern {
+            report_deprecated(self, source.channel, DeprecatedFeature::Logging);
+        }
+        let log_threshold = log_level.and_then(log::parse_threshold).unwrap_or(log::NONE);
         let begun = self.endpoint.begin_call(InboundCall {
             id,
             channel: source.channel,
@@ -191,12 +198,7 @@ impl Engine {
             throttle: None,
             expires_at: self.endpoint.now + self.endpoint.limits.max_call_age,
             batch: source.batch,
-            log_threshold: params
-                .meta
-                .log_level
-                .slice(frame)
-                .and_then(log::parse_threshold)
-                .unwrap_or(log::NONE),
+            log_threshold,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
@@ -226,11 +228,16 @@ impl Engine {
                     self.diagnose(channel, diagnostic);
                 }
             }
-            method => self.events.push_back(Event::Notification(Notification {
-                channel: ChannelId(channel),
-                method: method.into(),
-                params: params.map(|p| RawJson::trusted(frame.slice_ref(p))),
-            })),
+            method => {
+                if method == methods::ROOTS_CHANGED {
+                    report_deprecated(self, channel, DeprecatedFeature::Roots);
+                }
+                self.events.push_back(Event::Notification(Notification {
+                    channel: ChannelId(channel),
+                    method: method.into(),
+                    params: params.map(|p| RawJson::trusted(frame.slice_ref(p))),
+                }));
+            }
         }
     }
 

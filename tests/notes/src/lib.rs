@@ -6,6 +6,8 @@
 //! - [`blocking`], [`threads`], [`smol`]: the server on each adapter, over stdio and HTTP.
 
 #![forbid(unsafe_code)]
+// A program that uses no deprecated feature gets no warning: neither from macros nor from generic code.
+#![deny(deprecated)]
 
 pub mod blocking;
 pub mod entries;

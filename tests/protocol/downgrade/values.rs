@@ -208,6 +208,7 @@ pub(super) fn router() -> Router<PreparedAnswer> {
     router
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn server(router: &Router<PreparedAnswer>, versions: VersionSet) -> server::Config {
     let capabilities =
         router.capabilities().with(Capability::ResourceSubscriptions).with(Capability::Logging);
@@ -223,6 +224,7 @@ pub(super) fn server_capabilities() -> Value {
     })
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn client(versions: VersionSet) -> client::Config {
     let capabilities = Capabilities::new()
         .with(Capability::Roots)

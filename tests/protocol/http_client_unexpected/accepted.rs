@@ -143,6 +143,7 @@ fn accepted_call_does_not_delay_closing() {
 
 // covers: HTTP-082
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn calls_wait_for_a_log_level_that_is_answered_on_the_get_stream() {
     let mut harness = HttpClientHarness::new(
         client(VersionSet::ALL),

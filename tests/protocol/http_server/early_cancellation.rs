@@ -101,6 +101,7 @@ fn request_cancelled_before_arrival_reaches_no_handler() {
 
 // covers: CANC-010, HTTPSSE-003
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn request_cancelled_before_arrival_over_http_sse_reaches_no_handler() {
     let mut web = harness(Config::new().http_sse("/sse", "/messages"));
     let stream = web.send_request("GET", "/sse", &[], "");

@@ -30,6 +30,7 @@ fn harness(http: Config) -> HttpServerHarness {
     harness_with_versions(VersionSet::ALL, http)
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarness {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)

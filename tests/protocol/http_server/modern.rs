@@ -425,6 +425,7 @@ fn modern_only_server_names_its_versions_to_legacy_client() {
 
 // covers: LOG-007
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn slow_reader_memory_is_bounded() {
     let mut web = harness(Config::new());
     let body = modern_request(1, "tools/call", ECHO_PARAMS).replace(

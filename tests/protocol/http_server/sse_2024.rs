@@ -11,6 +11,7 @@ const PATHS: (&str, &str) = ("/sse", "/messages");
 
 // covers: HTTPSSE-001, HTTPSSE-002
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_stream_needs_no_accept_field() {
     let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
     for (accept, status) in [("", 200), ("*/*", 200), ("text/event-stream", 200), ("text/html", 406)] {
@@ -25,6 +26,7 @@ fn http_sse_stream_needs_no_accept_field() {
 
 // covers: HTTPSSE-001, HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007, HTTPSSE-009, HTTPSSE-010, HTTPSSE-012, HTTP-083
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_answers_arrive_on_the_get_stream() {
     let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
     let stream = web.send_request("GET", "/sse", &[], "");
@@ -87,6 +89,7 @@ fn http_sse_answers_arrive_on_the_get_stream() {
 
 // covers: HTTPSSE-003, CANC-001
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_accepts_cancellation_at_the_call_limit() {
     let limits = crate::common::limits(|limits| limits.max_live_calls = 1);
     let config = crate::common::server(mcp_proto::VersionSet::ALL).limits(limits);
@@ -109,6 +112,7 @@ fn http_sse_accepts_cancellation_at_the_call_limit() {
 
 // covers: HTTPSSE-003, HTTPSSE-007
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_refuses_messages_that_cannot_be_answered_on_the_stream() {
     let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
     let stream = web.send_request("GET", "/sse", &[], "");
@@ -148,6 +152,7 @@ fn http_sse_refuses_messages_that_cannot_be_answered_on_the_stream() {
 
 // covers: HTTPSSE-005, HTTPSSE-011, HTTP-003
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_is_off_by_default_and_checks_origin_and_method() {
     let mut off = harness(Config::new());
     for (method, target) in [("GET", "/sse"), ("POST", "/messages?sessionId=x")] {

@@ -212,6 +212,7 @@ fn server_matches_flow_header_params_2026_07_28() {
 
 // covers: HTTP-021, HTTP-050, HTTP-057, HTTP-062, HTTP-064, HTTP-071, HTTP-075, SSE-013, SSE-022, SSE-023
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn server_matches_flow_session_resume_2025_03_26() {
     let steps = flow(include_str!("../../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
     let mut replay =
@@ -341,6 +342,7 @@ fn server_matches_flow_subscription_2026_07_28() {
 
 // covers: HTTPSSE-001, HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn server_matches_flow_http_sse_2024_11_05() {
     let steps = flow(include_str!("../../transcripts/2024-11-05-http-sse-transport.jsonl"));
     for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
@@ -372,6 +374,7 @@ fn server_matches_flow_http_sse_2024_11_05() {
 
 // covers: HTTPSSE-012, HTTP-083, VER-031 (as the server makes it work)
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn server_matches_flow_fallback_to_http_sse() {
     let steps = flow(include_str!("../../transcripts/dual-era-client-http-fallback.jsonl"));
     let http = Config::new().path("/elsewhere").http_sse("/mcp", "/msg");

@@ -47,6 +47,7 @@ fn run_scenario(
 }
 
 /// Runs `play` with the settings of a scenario.
+#[expect(deprecated, reason = "tested until its removal")]
 fn run_actions(
     scenario: &ParityScenario,
     play: impl FnOnce(&mut ScenarioRunner),

@@ -87,6 +87,7 @@ pub(super) fn describe_outcome(name: &str, outcome: &Result<RawJson, CallError>)
 }
 
 /// Describes an input request.
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn describe_input(request: &InputRequest<'_>) -> RecordLine {
     let line = |text: String| RecordLine::new(RecordSide::Client, format!("needs {text}"));
     match request {

@@ -45,6 +45,7 @@ impl Applications for RecordingApps {
 }
 
 /// Returns the default response of the client application to an input request.
+#[expect(deprecated, reason = "tested until its removal")]
 fn default_input_response(request: &InputRequest<'_>) -> Value {
     let sampling_result = |content: Value, reason: &str| json!({"role": "assistant", "model": "m", "content": content, "stopReason": reason});
     match request {
@@ -73,6 +74,7 @@ impl RecordingApps {
         self.subscriptions.iter().find(|(k, _)| *k == key).expect("a subscription that is open").1
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn record_client_event(&mut self, now: Instant, client: &mut Client, event: Event) {
         match event {
             Event::Ready(peer) => {
@@ -151,6 +153,8 @@ impl RecordingApps {
                 self.push_client_line(format!("custom request: {} {:?}", request.method, request.params));
                 client.engine().respond(now, request.id, &json!({"metres": 4})).expect("open");
             }
+            // Reported once per peer, and the record is the same without it.
+            Event::Diagnostic(mcp_proto::Diagnostic::DeprecatedFeature { .. }) => {}
             Event::Diagnostic(diagnostic) => {
                 let text = format!("{diagnostic:?}");
                 self.push_client_line(format!("diagnostic: {}", text.split('(').next().unwrap_or_default()));
@@ -286,11 +290,13 @@ impl ScenarioRunner {
         self.pair.app.inputs.len()
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     pub(super) fn set_log_level(&mut self, level: Option<LoggingLevel>) {
         self.pair.client.engine().set_log_level(self.pair.now, level).expect("declared");
         self.settle();
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     pub(super) fn notify_roots_changed(&mut self) {
         self.pair.client.engine().notify_roots_changed(self.pair.now).expect("ready");
         self.settle();

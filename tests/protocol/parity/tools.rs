@@ -19,6 +19,7 @@ use super::{TIDES, TIDES_METHOD};
 /// Every key of an input request, in the order in which responses are recorded.
 const KEYS: [&str; 6] = ["fish", "boat", "dirs", "who", "page", "tool"];
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_request(text: &str) -> InputRequest<'static> {
     let message = SamplingMessage::user(text.to_owned());
     InputRequest::CreateMessage(CreateMessageParams::new([message], 50_u32))
@@ -35,6 +36,7 @@ fn url_request() -> InputRequest<'static> {
 }
 
 /// Returns a sampling request with a tool; with `with_result` the messages include the tool result.
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_request_with_tool(with_result: bool) -> InputRequest<'static> {
     let tool = Tool::new("tide", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
     let mut messages = vec![SamplingMessage::user("When is high water?")];
@@ -110,6 +112,7 @@ impl RecordingApps {
             Event::Done { outcome, .. } => {
                 self.push_server_line(format!("custom request ended: {outcome:?}"))
             }
+            Event::Diagnostic { diagnostic: mcp_proto::Diagnostic::DeprecatedFeature { .. }, .. } => {}
             Event::Diagnostic { diagnostic, .. } => {
                 // Ids in diagnostics differ between revisions.
                 let text = format!("{diagnostic:?}");
@@ -167,6 +170,7 @@ impl RecordingApps {
         self.run_tool(now, server, &call, "hold");
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn run_tool(&mut self, now: Instant, server: &mut Server, call: &Call, tool: &str) {
         let has = |key: &str| call.answer(key).is_some();
         match tool {
@@ -295,6 +299,7 @@ impl RecordingApps {
     }
 
     /// Logs one message of each of three levels for the call, and one for the session.
+    #[expect(deprecated, reason = "tested until its removal")]
     fn run_log_tool(&mut self, now: Instant, server: &mut Server, call: &Call) {
         let engine = server.engine();
         for level in [LoggingLevel::Debug, LoggingLevel::Warning, LoggingLevel::Emergency] {

@@ -50,6 +50,7 @@ impl ClientReplay {
     }
 
     /// Makes the client send the message of the flow, unless it has sent it already.
+    #[expect(deprecated, reason = "tested until its removal")]
     fn act(&mut self, message: &Value) {
         let now = self.harness.now;
         match message["method"].as_str() {

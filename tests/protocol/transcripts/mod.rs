@@ -160,6 +160,7 @@ pub(crate) fn parse_identity(info_json: &Value) -> Implementation {
 }
 
 /// Parses the capabilities that a flow gives to one side.
+#[expect(deprecated, reason = "tested until its removal")]
 pub(crate) fn parse_capabilities(flow_capabilities: &Value) -> Capabilities {
     let known = [
         ("tools", Capability::Tools),

@@ -92,6 +92,7 @@ impl AdapterClient for SmolClient {
         abandoned
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
         block_on(self.0.set_log_level(Some(level)))
     }

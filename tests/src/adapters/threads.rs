@@ -77,6 +77,7 @@ impl AdapterClient for ThreadsClient {
         Ok(None)
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
         self.0.set_log_level(Some(level))
     }

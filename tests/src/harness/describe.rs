@@ -1,6 +1,6 @@
 //! Text forms of events, for the comparison of runs and for failed tests.
 
-use mcp_proto::{client, server};
+use mcp_proto::{DeprecatedFeature, Diagnostic, client, server};
 
 /// Returns the text of a server event, in one line.
 #[must_use]
@@ -43,5 +43,23 @@ pub fn client_event(event: &client::Event) -> String {
         Event::Diagnostic(diagnostic) => format!("diagnostic {diagnostic:?}"),
         Event::Closed(fault) => format!("closed: {fault:?}"),
         other => format!("{other:?}"),
+    }
+}
+
+/// Returns the deprecated feature that a server event reports.
+pub(super) fn deprecated_by_client(event: &server::Event) -> Option<DeprecatedFeature> {
+    match event {
+        server::Event::Diagnostic { diagnostic: Diagnostic::DeprecatedFeature { feature }, .. } => {
+            Some(*feature)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the deprecated feature that a client event reports.
+pub(super) fn deprecated_by_server(event: &client::Event) -> Option<DeprecatedFeature> {
+    match event {
+        client::Event::Diagnostic(Diagnostic::DeprecatedFeature { feature }) => Some(*feature),
+        _ => None,
     }
 }

@@ -90,6 +90,8 @@ pub struct HttpClientHarness {
     pub observer: MessageObserver,
     /// All output since the start.
     pub transcript: Transcript,
+    /// Deprecated features that were reported; kept apart from the events.
+    pub deprecated_features: Vec<mcp_proto::DeprecatedFeature>,
     /// Whether requests of a legacy session may repeat parts of the body in header fields (default no).
     pub mirrors_in_legacy_sessions: bool,
     chunk_sizes: ChunkSizes,
@@ -111,6 +113,7 @@ impl HttpClientHarness {
             now: Instant::ZERO,
             observer: MessageObserver::new(VersionSet::ALL),
             transcript: Transcript::default(),
+            deprecated_features: Vec::new(),
             mirrors_in_legacy_sessions: false,
             chunk_sizes: ChunkSizes::new(chunker),
             events: VecDeque::new(),
@@ -138,6 +141,10 @@ impl HttpClientHarness {
     pub fn pump(&mut self) {
         loop {
             if let Some(event) = self.client.poll_event(self.now) {
+                if let Some(feature) = describe::deprecated_by_server(&event) {
+                    self.deprecated_features.push(feature);
+                    continue;
+                }
                 self.transcript.events.push(describe::client_event(&event));
                 self.events.push_back(event);
                 continue;

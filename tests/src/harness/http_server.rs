@@ -31,6 +31,8 @@ pub struct HttpServerHarness {
     seen: BTreeSet<(String, String)>,
     /// Whether pending output is transmitted after each step.
     pub auto_transmits: bool,
+    /// Deprecated features that were reported; kept apart from the events.
+    pub deprecated_features: Vec<mcp_proto::DeprecatedFeature>,
 }
 
 /// A response, as far as it has arrived.
@@ -159,6 +161,7 @@ impl HttpServerHarness {
             observers: BTreeMap::new(),
             seen: BTreeSet::new(),
             auto_transmits: true,
+            deprecated_features: Vec::new(),
         }
     }
 
@@ -237,9 +240,14 @@ impl HttpServerHarness {
 
     /// Takes the next event of the engine.
     pub fn poll_event(&mut self) -> Option<server::Event> {
-        match self.server.poll_event(self.now)? {
-            Event::Server(event) => Some(event),
-            other => panic!("unexpected event: {other:?}"),
+        loop {
+            match self.server.poll_event(self.now)? {
+                Event::Server(event) => match super::describe::deprecated_by_client(&event) {
+                    Some(feature) => self.deprecated_features.push(feature),
+                    None => return Some(event),
+                },
+                other => panic!("unexpected event: {other:?}"),
+            }
         }
     }
 

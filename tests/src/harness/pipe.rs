@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::{Instant, VersionSet, client, server};
+use mcp_proto::{DeprecatedFeature, Instant, VersionSet, client, server};
 use serde_json::Value;
 
 use super::describe;
@@ -35,9 +35,12 @@ pub struct PipeHarness<P: Pipe> {
     pub observer: MessageObserver,
     /// All output since the start.
     pub transcript: Transcript,
+    /// Deprecated features that were reported; kept apart from the events.
+    pub deprecated_features: Vec<DeprecatedFeature>,
     chunk_sizes: ChunkSizes,
     direction: MessageDirection,
     describe_event: fn(&P::Event) -> String,
+    deprecated_feature: fn(&P::Event) -> Option<DeprecatedFeature>,
     input: VecDeque<u8>,
     eof: bool,
     fed_lines: LineAssembler,
@@ -57,7 +60,8 @@ impl PipeHarness<Server> {
     pub fn server(config: server::Config, chunker: Chunker) -> Self {
         let observer = MessageObserver::new(config.effective_versions());
         let pipe = Server::new(Arc::new(config), Instant::ZERO);
-        Self::new(pipe, chunker, MessageDirection::ServerToClient, describe::server_event, observer)
+        let describe = (describe::server_event as _, describe::deprecated_by_client as _);
+        Self::new(pipe, chunker, MessageDirection::ServerToClient, describe, observer)
     }
 }
 
@@ -70,7 +74,7 @@ impl PipeHarness<Client> {
             pipe,
             chunker,
             MessageDirection::ClientToServer,
-            describe::client_event,
+            (describe::client_event as _, describe::deprecated_by_server as _),
             MessageObserver::new(VersionSet::ALL),
         )
     }
@@ -81,7 +85,10 @@ impl<P: Pipe> PipeHarness<P> {
         pipe: P,
         chunker: Chunker,
         direction: MessageDirection,
-        describe_event: fn(&P::Event) -> String,
+        (describe_event, deprecated_feature): (
+            fn(&P::Event) -> String,
+            fn(&P::Event) -> Option<DeprecatedFeature>,
+        ),
         observer: MessageObserver,
     ) -> Self {
         let mut harness = Self {
@@ -90,9 +97,11 @@ impl<P: Pipe> PipeHarness<P> {
             is_blocked: false,
             observer,
             transcript: Transcript::default(),
+            deprecated_features: Vec::new(),
             chunk_sizes: ChunkSizes::new(chunker),
             direction,
             describe_event,
+            deprecated_feature,
             input: VecDeque::new(),
             eof: false,
             fed_lines: LineAssembler::default(),
@@ -161,6 +170,10 @@ impl<P: Pipe> PipeHarness<P> {
         loop {
             let mut moved = false;
             while let Some(event) = self.pipe.poll_event(self.now) {
+                if let Some(feature) = (self.deprecated_feature)(&event) {
+                    self.deprecated_features.push(feature);
+                    continue;
+                }
                 self.transcript.events.push((self.describe_event)(&event));
                 self.events.push_back(event);
                 moved = true;

@@ -250,6 +250,7 @@ fn end_of_a_session_is_announced_to_a_later_stream() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn call_ends_if_its_request_for_input_cannot_leave() {
     let mut engine = Engine::new(Arc::new(config()));
     let session = begin_session(&mut engine, None, "2025-11-25");
@@ -304,6 +305,7 @@ fn client_that_reads_nothing_fills_no_queue() {
 
 // ---- client ----
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn ready_client(era: Era) -> client::Engine {
     let capabilities = Capabilities::new().with(Capability::Roots);
     let known = if era == Era::Modern { KnownEra::Modern } else { KnownEra::Legacy };

@@ -41,6 +41,7 @@ impl Net {
         }
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn connect(&mut self, era: Era) -> usize {
         let capabilities = Capabilities::new().with(Capability::Roots);
         let config =
@@ -228,6 +229,7 @@ fn changes_arrive_in_the_session_or_in_the_exchange_of_the_subscription() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn request_of_a_legacy_server_is_sent_in_the_exchange_of_its_call() {
     let mut net = Net::pair(Era::Legacy);
     let (_, call) = net.begin(0, "ask", &CallOptions::new());

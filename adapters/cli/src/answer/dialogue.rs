@@ -50,6 +50,7 @@ impl<T: Terminal> Dialogue<T> {
     }
 
     /// Answers an input request.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn ask(&mut self, key: Option<&str>, request: &InputRequest<'_>) -> DialogueOutcome {
         let answered = |answer: InputResponse<'static>| DialogueOutcome::Answered(Box::new(answer));
         match request {

@@ -47,6 +47,7 @@ impl InputKind {
         [Self::Elicit, Self::Sample, Self::Roots].into_iter().find(|kind| kind.as_str() == word)
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn from_request(request: &InputRequest<'_>) -> Option<Self> {
         match request {
             InputRequest::Elicit(_) => Some(Self::Elicit),
@@ -115,6 +116,7 @@ impl InputResponder {
     }
 
     /// Returns the capabilities to declare: exactly the kinds that can be answered.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn capabilities(&self) -> Capabilities {
         let person = self.dialogue.is_some();
         let mut all = Capabilities::new();
@@ -139,6 +141,7 @@ impl InputResponder {
     /// # Errors
     ///
     /// Returns the error to refuse the request with.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn answer(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         let request = &*input.request;
         self.request_count += 1;

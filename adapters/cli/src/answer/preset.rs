@@ -70,6 +70,7 @@ impl PresetAnswer {
     /// # Errors
     ///
     /// Returns why the answer does not fit the request.
+    #[expect(deprecated, reason = "supported until its removal")]
     fn answer(&self, request: &InputRequest<'_>) -> Result<Option<InputResponse<'static>>, String> {
         let answer: InputResponse<'static> = match request {
             InputRequest::Elicit(ElicitParams::Form(form)) => {

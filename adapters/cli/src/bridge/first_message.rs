@@ -66,6 +66,7 @@ fn parse_client_identity(line: &[u8]) -> (Option<Implementation>, Option<Capabil
 }
 
 /// Returns all client capabilities: for an unknown client, or for several clients.
+#[expect(deprecated, reason = "supported until its removal")]
 pub(super) fn all_capabilities() -> Capabilities {
     let all = [
         Capability::Elicitation,
@@ -92,6 +93,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn first_message_identifies_the_client() {
         let legacy =
             br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",

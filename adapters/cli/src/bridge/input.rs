@@ -201,6 +201,7 @@ impl Relay {
 /// # Errors
 ///
 /// Returns the error for the server if the client cannot be asked.
+#[expect(deprecated, reason = "supported until its removal")]
 fn adapt_input(
     pending: &mut RelayedInput,
     declared: &Capabilities,

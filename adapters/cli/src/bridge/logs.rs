@@ -22,12 +22,14 @@ pub(super) struct UpstreamLogLevel {
 }
 
 impl UpstreamLogLevel {
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn new(peer: &client::Peer) -> Self {
         let any = peer.has(Capability::Logging);
         Self { is_supported: any, is_modern: peer.era() == Era::Modern, last_set: None, modern_minimum: None }
     }
 
     /// Sets the level that the client of a call wants, before the call is sent.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn prepare_call(&mut self, engines: &mut Engines<'_>, call: &Call, sessions: &[ChannelId]) {
         if !self.is_supported {
             return;
@@ -49,6 +51,7 @@ impl UpstreamLogLevel {
     }
 
     /// Sends a legacy server the least severe level that any client wants.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn update_level(&mut self, engines: &mut Engines<'_>, sessions: &[ChannelId]) {
         if !self.is_supported || self.is_modern {
             return;
@@ -62,6 +65,7 @@ impl UpstreamLogLevel {
         self.set_level(engines, wanted);
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn set_level(&mut self, engines: &mut Engines<'_>, level: Option<LoggingLevel>) {
         if self.last_set.as_ref() == Some(&level) {
             return;
@@ -83,6 +87,7 @@ fn least_severe(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<Logg
 
 impl Relay {
     /// Forwards a log message of the server.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn forward_log(&self, engines: &mut Engines<'_>, log: &LogMessage) {
         let logger = log.logger.as_deref();
         let mut pass = |call: &Call| {

@@ -263,12 +263,14 @@ impl Bridge {
 
     fn note_event(&mut self, event: &Event) {
         if let Event::Diagnostic { diagnostic, .. } = event {
-            // Neither side is at fault: a cancellation crossed the response, or overtook its request.
+            // Neither side is at fault: a cancellation crossed the response, or overtook its request. A deprecated
+            // feature is a matter between the client and its server.
             let usual = matches!(
                 diagnostic,
                 Diagnostic::UnknownCancellation(_)
                     | Diagnostic::EarlyCancellation(_)
                     | Diagnostic::LateResponse(_)
+                    | Diagnostic::DeprecatedFeature { .. }
             );
             if !usual {
                 self.client_notes.note(&format!("the client deviated from the protocol: {diagnostic}"));

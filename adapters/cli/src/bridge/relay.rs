@@ -126,6 +126,7 @@ impl Relay {
     // ---- downstream ------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the client.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
             server::Event::Call(call) => self.handle_call(engines, call),
@@ -212,6 +213,7 @@ impl Relay {
     // ---- upstream --------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the server.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
         match event {
             client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),

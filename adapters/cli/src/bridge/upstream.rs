@@ -206,7 +206,9 @@ impl EarlyEvents {
                     if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
                 self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
-            Diagnostic::LateResponse(_) | Diagnostic::UnknownCancellation(_) => {}
+            Diagnostic::LateResponse(_)
+            | Diagnostic::UnknownCancellation(_)
+            | Diagnostic::DeprecatedFeature { .. } => {}
             other if self.trace => {
                 session::print_note(&format!("the server deviated from the protocol: {other}"))
             }
@@ -253,6 +255,7 @@ impl ClientHandler for EarlyEventHandler {
         self.record(Event::Changed { key: None, change: change.clone() });
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn log(&self, log: &LogMessage) {
         self.record(Event::Log(log.clone()));
     }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use mcp_proto::DeprecatedFeature;
 use mcp_proto::auth::server_metadata_locations;
 use mcp_proto::http::client::Url;
 use serde_json::Value;
@@ -63,6 +64,9 @@ fn check(report: &CheckReport, location: &str, issuer: &str, metadata: &Value) {
             let what = format!("`{name}` is {}", clip(&endpoint.to_string(), 120));
             report.add(rules::SERVER_ENDPOINTS, location, what);
         }
+    }
+    if !metadata["registration_endpoint"].is_null() {
+        report.add_deprecated(DeprecatedFeature::DynamicClientRegistration);
     }
     // A server without this endpoint grants no codes, which alone need PKCE.
     let methods = metadata["code_challenge_methods_supported"].as_array();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mcp_proto::{Era, Version};
+use mcp_proto::{DeprecatedFeature, Era, Version};
 use serde_json::Value;
 
 use super::conversation::{CheckAnswer, CheckConversation, ErrorAnswer, WaitOutcome};
@@ -135,6 +135,9 @@ fn usable_result(
 pub(super) fn check_capabilities(conversation: &CheckConversation<'_>) {
     let location = if conversation.is_modern() { "`server/discover`" } else { "`initialize`" };
     let Some(members) = conversation.capabilities.as_object() else { return };
+    if members.contains_key("logging") {
+        conversation.report.add_deprecated(DeprecatedFeature::Logging);
+    }
     for (name, value) in members {
         let known = ["tools", "resources", "prompts", "logging", "completions", "experimental", "extensions"];
         if !known.contains(&name.as_str()) {

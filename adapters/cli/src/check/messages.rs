@@ -1,6 +1,6 @@
 //! Parses lines from a server and checks whether their messages are allowed.
 
-use mcp_proto::{Era, RawJson, Version};
+use mcp_proto::{DeprecatedFeature, Era, RawJson, Version};
 use serde_json::Value;
 
 use super::conversation::{CheckAnswer, ErrorAnswer};
@@ -102,7 +102,10 @@ fn parse_message(report: &CheckReport, raw: &RawJson) -> ServerMessage {
                     malformed("a request with a null id");
                     ServerMessage::Unusable
                 }
-                Some(id) => ServerMessage::Request { id: id.clone(), method },
+                Some(id) => {
+                    note_input_request(report, &method, &value["params"]);
+                    ServerMessage::Request { id: id.clone(), method }
+                }
             }
         }
         (None, Some(result), None) => {
@@ -168,6 +171,20 @@ pub(super) const fn value_kind(value: &Value) -> &'static str {
     }
 }
 
+/// Notes the deprecated features that an input request uses.
+pub(super) fn note_input_request(report: &CheckReport, method: &str, params: &Value) {
+    match method {
+        "roots/list" => report.add_deprecated(DeprecatedFeature::Roots),
+        "sampling/createMessage" => {
+            report.add_deprecated(DeprecatedFeature::Sampling);
+            if matches!(params["includeContext"].as_str(), Some("thisServer" | "allServers")) {
+                report.add_deprecated(DeprecatedFeature::IncludeContext);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Reports a request from the server, which is not allowed because the checker declares no capabilities.
 pub(super) fn check_request(report: &CheckReport, version: Version, method: &str) {
     let modern = version.era() == Era::Modern;
@@ -181,6 +198,9 @@ pub(super) fn check_request(report: &CheckReport, version: Version, method: &str
 /// Reports a notification from the server that was not requested or declared.
 pub(super) fn check_notification(report: &CheckReport, version: Version, capabilities: &Value, method: &str) {
     let modern = version.era() == Era::Modern;
+    if method == "notifications/message" {
+        report.add_deprecated(DeprecatedFeature::Logging);
+    }
     let why = match method {
         "notifications/message" if modern => "though no request had a `logLevel`",
         "notifications/message" if capabilities["logging"].is_null() && !capabilities.is_null() => {

@@ -197,6 +197,7 @@ fn check_revisions(
     // The errors of a server that wants another token tell nothing about its conversations.
     if supported.is_empty() && !protection::is_unauthorized(setup) {
         report.add(rules::NOT_A_SERVER, "the server", failures.join("; "));
+        transport::note_http_sse(setup, report);
         report.absorb(unsupported);
     }
     Ok(supported)

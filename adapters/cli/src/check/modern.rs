@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::conversation::{CheckAnswer, ErrorAnswer};
-use super::messages::value_kind;
+use super::messages::{note_input_request, value_kind};
 use super::report::CheckReport;
 use super::rules;
 
@@ -28,7 +28,15 @@ pub(super) fn check_answer(report: &CheckReport, method: &str, answer: &CheckAns
     let Some(result) = answer.result() else { return };
     match &result["resultType"] {
         Value::String(kind) if kind == "complete" => {}
-        Value::String(kind) if kind == "input_required" => return,
+        Value::String(kind) if kind == "input_required" => {
+            for request in
+                result["inputRequests"].as_object().into_iter().flat_map(|requests| requests.values())
+            {
+                let method = request["method"].as_str().unwrap_or_default();
+                note_input_request(report, method, &request["params"]);
+            }
+            return;
+        }
         Value::Null => report.add(rules::RESULT_TYPE, &location, "there is no `resultType`"),
         other => report.add(rules::RESULT_TYPE, &location, format!("`resultType` is {other}")),
     }

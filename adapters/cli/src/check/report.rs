@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 
-use mcp_proto::{RawJson, Version};
+use mcp_proto::{DeprecatedFeature, RawJson, Version};
 use serde::Serialize;
 
 use super::rules::{self, CheckRule, Severity};
@@ -81,6 +81,16 @@ impl CheckReport {
     /// Adds a finding about an unsolicited message.
     pub(super) fn add_unsolicited(&self, rule: &'static CheckRule, what: impl Into<String>) {
         self.add(rule, self.source, what);
+    }
+
+    /// Adds a note that the server offers or uses a deprecated feature; one for each feature.
+    pub(super) fn add_deprecated(&self, feature: DeprecatedFeature) {
+        let (decision, removal) = (feature.decided_in(), feature.earliest_removal());
+        let what = format!(
+            "{feature} ({decision}); earliest removal: {removal}; use instead: {}",
+            feature.replacement()
+        );
+        self.add(rules::DEPRECATED, "the server", what);
     }
 
     fn insert(&self, new: Finding) {

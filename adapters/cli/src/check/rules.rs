@@ -471,6 +471,9 @@ rules! {
     ICON_HTTP "icon-http" Note ["META-031"]
         "icons use https or data:, because clients refuse other schemes"
         "use https"
+    DEPRECATED "deprecated-feature" Note ["LOG-015" "ROOT-013" "SAMP-026" "AUTH-018"]
+        "a server uses no feature that the specification deprecates"
+        "migrate before the earliest removal"
     META_KEY "meta-key" Error ["META-003" "META-004"]
         "keys of `_meta` are a name, or a prefix of labels with dots, a slash and a name"
         "rename it"

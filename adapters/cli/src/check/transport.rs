@@ -1,13 +1,17 @@
 //! Checks of HTTP behaviour that answers alone do not show.
 
-use mcp_proto::Version;
+use std::time::Instant;
+
 use mcp_proto::head::Fields;
 use mcp_proto::http::fields::{ACCEPT, METHOD, NAME, ORIGIN, PROTOCOL_VERSION, SESSION_ID};
+use mcp_proto::{DeprecatedFeature, Version};
 use serde_json::{Value, json};
 
-use super::conversation::CheckConversation;
-use super::exchange::CollectedResponse;
+use super::conversation::{CheckConversation, CheckSetup};
+use super::exchange::{self, CollectedResponse};
 use super::http_peer::EVENT_STREAM;
+use super::peer::ServerTarget;
+use super::report::CheckReport;
 use super::rules::{self, CheckRule};
 
 /// An origin that no server allows.
@@ -26,6 +30,17 @@ pub(super) fn check_transport(conversation: &mut CheckConversation<'_>, alone: b
     } else {
         check_version_header(conversation);
         check_session(conversation);
+    }
+}
+
+/// Notes a server that opens an event stream for GET and answers no POST: it may offer HTTP+SSE alone (HTTPSSE-001).
+pub(super) fn note_http_sse(setup: &CheckSetup, report: &CheckReport) {
+    let ServerTarget::Http(target) = &setup.server else { return };
+    let mut fields = Fields::new();
+    fields.push(ACCEPT, EVENT_STREAM.as_bytes());
+    let reply = exchange::perform(target, "GET", fields, None, Instant::now() + setup.timeout);
+    if reply.is_ok_and(|reply| reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM)) {
+        report.add_deprecated(DeprecatedFeature::HttpSse);
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) fn raise_descriptor_limit(args: &args::ServeHttpArgs) {
 }
 
 /// Returns the HTTP configuration: paths, hosts, origins and limits.
+#[expect(deprecated, reason = "supported until its removal")]
 pub(crate) fn config(args: &args::ServeHttpArgs) -> Config {
     // Each connection may have an exchange, and some wait for clients that come back.
     let exchanges = args.max_connections.unwrap_or_default().saturating_mul(2).max(MIN_EXCHANGES);

@@ -36,7 +36,9 @@ impl ServerLog {
                 | Diagnostic::EarlyCancellation(_)
                 | Diagnostic::LateResponse(_)
         );
-        if !usual {
+        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
+            lock(&self.client_notes).note(&diagnostic.to_string());
+        } else if !usual {
             lock(&self.client_notes).note(&format!("the client deviated from the protocol: {diagnostic}"));
         }
     }

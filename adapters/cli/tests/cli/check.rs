@@ -14,11 +14,28 @@ use crate::shell_server::{
 };
 use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_own_server};
 
-/// Returns the names of the checks with findings.
+/// Returns the names of the checks with findings, without the note on `logging`, which all fixtures declare.
 pub(crate) fn found_rules(done: &ProbeOutput) -> BTreeSet<String> {
     let findings = done.json();
     let names = findings.as_array().into_iter().flatten().map(|finding| finding["check"].as_str());
-    names.map(|name| name.expect("a name").to_owned()).collect()
+    names.map(|name| name.expect("a name").to_owned()).filter(|name| name != DEPRECATED).collect()
+}
+
+/// The check whose findings are notes on deprecated features.
+const DEPRECATED: &str = "deprecated-feature";
+
+/// Returns the deprecated features that are noted, in order.
+pub(crate) fn noted_features(done: &ProbeOutput) -> Vec<String> {
+    let findings = done.json();
+    let notes = findings.as_array().into_iter().flatten().filter(|finding| finding["check"] == DEPRECATED);
+    let mut names: Vec<_> = notes
+        .map(|note| {
+            assert_eq!((&note["severity"], &note["where"]), (&json!("note"), &json!("the server")), "{done}");
+            note["what"].as_str().and_then(|text| text.split(" (").next()).expect("a name").to_owned()
+        })
+        .collect();
+    names.sort();
+    names
 }
 
 /// Returns faulty servers, each with its exact findings.
@@ -407,8 +424,8 @@ const NOT_SERVER_RULES: [&str; 3] = ["not-a-server", "echoes", "flood"];
 #[test]
 fn check_finds_exactly_each_violated_rule() {
     let cases = cases();
-    let provoked: BTreeSet<_> =
-        cases.iter().flat_map(|(names, _)| names).chain(&NOT_SERVER_RULES).chain(&RULES).copied().collect();
+    let provoked = cases.iter().flat_map(|(names, _)| names).chain(&NOT_SERVER_RULES).chain(&RULES).copied();
+    let provoked: BTreeSet<_> = provoked.chain([DEPRECATED]).collect();
     let rules = probe(&["check", "--rules", "--json"]).assert_ok().json();
     let rules = rules.as_array().into_iter().flatten().map(|rule| rule["check"].as_str().expect("a name"));
     // The rules about HTTP have servers of their own.
@@ -439,8 +456,34 @@ fn check_finds_exactly_each_violated_rule() {
 #[test]
 fn check_of_correct_servers_has_no_findings() {
     for good in [ShellServer::legacy(), ShellServer::modern(), listening(&acknowledge(TOOLS, "$id"))] {
-        assert_eq!(good.check(&["--json", "--strict"]).assert_ok().json(), json!([]));
+        assert_eq!(found_rules(&good.check(&["--json", "--strict"]).assert_ok()), BTreeSet::new());
     }
+}
+
+// covers: LOG-015, ROOT-013, SAMP-010, SAMP-026
+#[test]
+fn check_notes_each_deprecated_feature_once() {
+    let done = ShellServer::legacy().check(&["--json", "--strict"]).assert_ok();
+    assert_eq!(noted_features(&done), ["logging"]);
+    let requests = [
+        r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#,
+        r#"{"jsonrpc":"2.0","id":"s","method":"roots/list"}"#,
+        r#"{"jsonrpc":"2.0","id":"t","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"includeContext":"none"}}"#,
+    ];
+    let context = requests[2].replace("none", "allServers");
+    let sent: Vec<_> = requests.iter().map(|request| print_action(request)).collect();
+    let asking = |actions: String| {
+        ShellServer::legacy().on_line(&method_pattern("notifications/initialized"), &actions)
+    };
+    let done = asking(sent.join("; ")).check(&["--json"]);
+    assert_eq!(noted_features(&done), ["logging", "roots", "sampling"]);
+    let done = asking(print_action(&context)).check(&["--json"]);
+    assert_eq!(noted_features(&done), ["`includeContext`", "logging", "sampling"]);
+    // In the modern era the requests come in results.
+    let inputs = json!({"dirs": {"method": "roots/list"}});
+    let input = json!({"resultType": "input_required", "inputRequests": inputs});
+    let done = ShellServer::modern().replace_method("prompts/get", &result_action(&input)).check(&["--json"]);
+    assert!(noted_features(&done).contains(&"roots".to_owned()), "{done}");
 }
 
 // covers: PAGE-011, ERR-002, ERR-018, ERR-023, BASE-016, VER-003, VER-004, VER-009, META-014, PING-006, STDIO-021
@@ -511,13 +554,13 @@ fn check_exit_code_follows_from_findings() {
         "warning tool-name [TOOL-028]: tool names have 1 to 128 characters",
         "  fix: rename it",
         "  tool `say it`: a name may contain only letters, digits, `_`, `-` and `.`",
-        "0 errors, 1 warning, 0 notes (checked in 2025-11-25; tools were not called)",
+        "0 errors, 1 warning, 1 note (checked in 2025-11-25; tools were not called)",
     ]);
     assert_eq!(done.stderr, "");
     warned.check(&["--strict"]).assert_code(1);
     let wrong = ShellServer::legacy().with_member("resources", "uri", &json!("a b"));
     let done = wrong.check(&["--json"]).assert_code(1);
-    let finding = json!([{
+    let finding = json!({
         "severity": "error",
         "check": "resource-uri",
         "rules": ["RES-026", "RES-008"],
@@ -525,8 +568,9 @@ fn check_exit_code_follows_from_findings() {
         "where": "resource `a b`",
         "what": "it does not begin with a scheme",
         "fix": "start it with a scheme, and write invalid characters as %XX",
-    }]);
-    assert_eq!(done.json(), finding);
+    });
+    // The other one is a note.
+    assert_eq!((done.json()[0].clone(), found_rules(&done).len()), (finding, 1));
     probe(&["check"]).assert_code(2).assert_stderr(&["CMD"]);
     probe(&["check", "--timeout", "0", "--", "true"]).assert_code(2);
 }

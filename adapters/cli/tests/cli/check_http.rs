@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::check::found_rules;
+use crate::check::{found_rules, noted_features};
 use crate::http::ServingProcess;
 use crate::recording_server::RecordingServer;
 use crate::support::{ProbeOutput, REVISIONS, probe};
@@ -342,4 +342,15 @@ fn check_of_a_wrong_url_gives_advice_about_the_url() {
     assert_eq!(done.json()[0]["fix"], "check the URL and its path; --trace shows the responses", "{done}");
     // A program still gets the advice about its command.
     probe(&["check", "--", "false"]).assert_code(1).assert_stdout(&["check the command and its arguments"]);
+}
+
+// covers: HTTPSSE-012
+#[test]
+fn check_notes_a_server_that_answers_over_http_sse_alone() {
+    let server = ServingProcess::new(&["--sse"]);
+    let done = probe(&["check", &server.url.replace("/mcp", "/sse"), "--json"]).assert_code(1);
+    assert_eq!(noted_features(&done), ["HTTP+SSE"]);
+    assert!(found_rules(&done).contains("not-a-server"), "{done}");
+    let done = probe(&["check", &server.url.replace("/mcp", "/other"), "--json"]).assert_code(1);
+    assert_eq!(noted_features(&done), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use crate::check::found_rules;
+use crate::check::{found_rules, noted_features};
 use crate::http::ServingProcess;
 use crate::protection::Issuer;
 use crate::support::{ProbeOutput, probe};
@@ -268,6 +268,20 @@ fn check_finds_faults_of_authorization_servers() {
         // It grants no codes, so there is no use for PKCE.
         (server(r#"{"issuer":"ORIGIN","token_endpoint":"https://login.example.com/token"}"#), &[]),
     ]);
+}
+
+// covers: AUTH-018
+#[test]
+fn check_notes_dynamic_registration() {
+    let registers =
+        GOOD_SERVER.replacen('{', r#"{"registration_endpoint":"https://login.example.com/register","#, 1);
+    for (metadata, noted) in [(GOOD_SERVER, &[][..]), (&registers, &["dynamic client registration"])] {
+        let done = ScriptedServer::described(GOOD).document(SERVER_METADATA, metadata).check();
+        assert_eq!(
+            (noted_features(&done), found_rules(&done)),
+            (noted.iter().map(|n| (*n).into()).collect(), BTreeSet::new())
+        );
+    }
 }
 
 // covers: AUTH-021

@@ -41,6 +41,7 @@ struct FixtureUser {
 }
 
 impl ClientHandler for FixtureUser {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         let request = serde_json::to_value(&*input.request).expect("JSON");
         self.seen.note(json!({"key": input.key.as_deref(), "asked": request}));
@@ -97,6 +98,7 @@ impl ClientHandler for FixtureUser {
     }
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn connect(version: Version, person: FixtureUser) -> Client {
     let all =
         [Capability::ElicitationForm, Capability::ElicitationUrl, Capability::Sampling, Capability::Roots];
@@ -278,6 +280,7 @@ fn elicitation_forms_match_the_conformance_suite() {
 
 // covers: LOG-003, LOG-005, LOG-007, LOG-008
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn logs_arrive_from_the_requested_level() {
     for version in ERAS {
         let person = FixtureUser::default();

@@ -78,6 +78,7 @@ pub trait AsyncClientHandler {
     /// # Errors
     ///
     /// The error that the server receives.
+    #[expect(deprecated, reason = "supported until its removal")]
     async fn input(&self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).await.map(Into::into),
@@ -102,6 +103,7 @@ pub trait AsyncClientHandler {
     /// # Errors
     ///
     /// The reason why the model is not asked; the default implementation always fails.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     async fn sample(
         &self,
         params: &CreateMessageParams<'_>,
@@ -115,6 +117,7 @@ pub trait AsyncClientHandler {
     /// # Errors
     ///
     /// The reason why there is no list; the default implementation always fails.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     async fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Err(no_handler_error())
     }
@@ -142,6 +145,7 @@ pub trait AsyncClientHandler {
     }
 
     /// Receives a log message of the server; see [`ClientHandler::log`].
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn log(&self, log: &LogMessage) {
         let _ = log;
     }
@@ -338,6 +342,7 @@ where
         self.handler.elicitation_complete(id);
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn log(&self, log: &LogMessage) {
         self.handler.log(log);
     }

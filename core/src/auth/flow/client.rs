@@ -10,7 +10,8 @@ use super::super::client_request::{AuthMethod, Client};
 use super::super::config::{ApplicationType, ClientCredentials, GrantType};
 use super::super::document::{Defect, Document};
 use super::super::jose::JsonObject;
-use super::super::record::{ClientRecord, Registration, SecretBinding};
+use super::super::record::{ClientRecord, SecretBinding};
+use super::super::registration::Registration;
 use super::super::request::FetchResponse;
 use super::super::secret::Secret;
 use super::super::token;
@@ -134,6 +135,7 @@ impl Flow {
     }
 
     /// Sets the redirect URI at which the application receives the redirect, after [`Event::NeedRedirectUri`].
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn set_redirect_uri(&mut self, now: Instant, uri: &str) {
         self.tick(now);
         let State::AwaitingRedirectUri { preferred } = &mut self.state else { return };
@@ -174,6 +176,7 @@ impl Flow {
 
     /// Ends the flow with an error. A registration that the server does not know is forgotten first, so that the next
     /// flow makes another.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn end_without_client(&mut self, error: Error, is_unknown: bool) {
         let is_dynamic =
             self.facts.client.as_ref().is_some_and(|client| client.registration == Registration::Dynamic);
@@ -295,6 +298,7 @@ fn read_registration(body: &[u8], grant: &str, redirect_uri: String) -> Result<C
     )
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn registered(record: &ClientRecord) -> Registered {
     let auth = match (&*record.auth_method, &record.secret) {
         ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),

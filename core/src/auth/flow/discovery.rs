@@ -8,7 +8,7 @@ use alloc::string::String;
 use super::super::config::{GrantType, ProviderLocation};
 use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
-use super::super::record::Registration;
+use super::super::registration::Registration;
 use super::super::resource_metadata::ResourceMetadata;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;

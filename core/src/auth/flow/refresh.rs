@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::locations;
-use super::super::record::{Registration, TokenRecord};
+use super::super::record::TokenRecord;
+use super::super::registration::Registration;
 use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
 use super::facts::Facts;
@@ -142,6 +143,7 @@ impl Flow {
     }
 
     /// Handles the refusal of a refresh token.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn refresh_refused(&mut self, request: &ClientRequest, kind: ErrorKind) {
         let record = self.facts.record.as_ref();
         let registered = record.filter(|record| record.registration == Registration::Dynamic);
@@ -211,6 +213,7 @@ impl Facts {
     }
 
     /// Returns whether a record is of the client of the configuration, or the configuration names none.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn fits_client(&self, record: &TokenRecord) -> bool {
         match (&self.config.credentials, record.registration) {
             (Some(client), Registration::PreRegistered) => {
@@ -281,5 +284,6 @@ fn access_token(record: TokenRecord) -> AccessToken {
         dpop: record.dpop.filter(|_| !record.is_bearer),
         renew_at: record.renew_at,
         scopes: record.granted,
+        registration: record.registration,
     }
 }

@@ -144,6 +144,7 @@ fn pages_of_a_list_are_cached_separately() {
 
 // covers: CACHE-012, CACHE-013, CACHE-020
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn results_are_shared_by_cache_scope_only() {
     let [a, b] = ["alice", "bob"].map(scope);
     let mut cache = Cache::new();

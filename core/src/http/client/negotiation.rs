@@ -11,6 +11,7 @@ use super::binding::Client;
 use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
 use super::exchange_table::ClientExchange;
 use crate::client::is_modern_error;
+use crate::deprecation::DeprecatedFeature;
 use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::slab::Key;
 use crate::version::Version;
@@ -106,6 +107,7 @@ impl Client {
             (Some(url), Some((body, id))) if same => {
                 self.exchanges.clear_deadline(key);
                 self.session.set_message_endpoint(Arc::new(url));
+                self.engine.report_deprecated(DeprecatedFeature::HttpSse);
                 let purpose = ExchangePurpose::Call { id, method: CallMethod::Handshake };
                 self.open_exchange(purpose, body, RetryCounts::default());
             }

@@ -245,6 +245,7 @@ impl Config {
     /// Serves HTTP+SSE of 2024-11-05 beside the endpoint (default no; HTTPSSE-012, DESIGN-29).
     ///
     /// `stream` is the path of the event stream, `messages` the path for POST.
+    #[deprecated(note = "MCP SEP-2596; earliest removal: three months after SEP-2596 reaches Final")]
     #[must_use]
     pub fn http_sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
         self.http_sse_paths = Some((stream.into(), messages.into()));

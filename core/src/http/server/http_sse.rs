@@ -10,11 +10,12 @@ use super::events::event_stream_fields;
 use super::exchange::{RequestPhase, ResponseForm};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
 use super::session::SessionTable;
+use crate::deprecation::DeprecatedFeature;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::rpc::envelope::Kind;
-use crate::server::Engine;
+use crate::server::{Engine, report_deprecated};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::version::Version;
@@ -32,6 +33,7 @@ impl Server {
         self.engine.set_authorization(channel, authorization);
         self.engine.exchanges().set_owner(channel.0, Some(key));
         let session = self.begin_session(channel.0, principal);
+        report_deprecated(&mut self.engine, channel.0, DeprecatedFeature::HttpSse);
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {

@@ -18,6 +18,7 @@ impl<'a> InputRequest<'a> {
     /// # Errors
     ///
     /// [`ValidationError`] if the method is no input request, or if the parameters are missing or do not match it.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn from_parts(method: &str, params: Option<&'a RawJson>) -> Result<Self, ValidationError> {
         fn read<'a, T: Deserialize<'a>>(params: &'a RawJson) -> Result<T, ValidationError> {
             params.parse().map_err(|e| params_error(&e))
@@ -58,6 +59,7 @@ impl<'a> InputRequest<'a> {
     /// # Errors
     ///
     /// [`ValidationError`] that names the first wrong member.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn validate(&self) -> Result<(), ValidationError> {
         match self {
             Self::Elicit(ElicitParams::Form(form)) => {
@@ -98,6 +100,7 @@ impl<'a> InputRequest<'a> {
     }
 
     /// Checks a response that is valid in itself against this input request.
+    #[expect(deprecated, reason = "supported until its removal")]
     fn check_valid_response(&self, answer: &InputResponse<'_>) -> Result<(), ValidationError> {
         match (self, answer) {
             (Self::Elicit(request), InputResponse::Elicit(result)) => request.check_result(result),

@@ -24,15 +24,18 @@ fn page() -> InputRequest<'static> {
     InputRequest::Elicit(ElicitParams::url("Pay", "https://x.example/pay"))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling() -> InputRequest<'static> {
     InputRequest::CreateMessage(CreateMessageParams::new([SamplingMessage::user("hi")], 9u32))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_with_tools() -> InputRequest<'static> {
     let InputRequest::CreateMessage(params) = sampling() else { unreachable!() };
     InputRequest::CreateMessage(params.tools([Tool::new("t", raw(r#"{"type":"object"}"#))]))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 const ROOTS: InputRequest<'static> = InputRequest::ListRoots(None);
 
 /// Returns the error for a response; the kind alone gives the same error if `by_kind`.
@@ -263,6 +266,7 @@ fn input_request_is_built_from_method_and_params() {
 
 // covers: ELIC-009, MRTR-008
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn input_request_validation_names_wrong_member() {
     for good in [form(), page(), sampling(), sampling_with_tools(), ROOTS] {
         assert_eq!(good.validate(), Ok(()));

@@ -9,6 +9,7 @@ fn raw(text: &'static str) -> RawJson {
 
 // covers: MRTR-004, MRTR-005, MRTR-006, MRTR-008, MRTR-010
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn input_requests_round_trip() {
     let read = |t: &str| serde_json::from_str::<InputRequiredResult<'_>>(t).map(|r| r.into_owned());
     let requests: InputRequests<'_> = [

@@ -23,6 +23,7 @@ pub(in crate::model) fn every_kind() -> Vec<SamplingContent<'static>> {
 
 // covers: SAMP-004, SAMP-006, SAMP-016, SAMP-019
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_params_round_trip() {
     let preferences = ModelPreferences::new()
         .hints([ModelHint::new().name("small"), ModelHint::new()])

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn connect(runtime: AdapterKind, server: &ServerLocation) -> Result<Box<dyn AdapterClient>, Error> {
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok().and_then(|v| Version::from_name(&v));
     let versions = version.map_or(VersionSet::ALL, |v| VersionSet::NONE.with(v));

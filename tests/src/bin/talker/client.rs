@@ -26,6 +26,7 @@ use crate::{LineLog, TalkerArgs, tap_limits};
 /// Limit above the duration of any step on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(crate) fn run(args: &TalkerArgs) -> Result<(), String> {
     let Some((program, server_args)) = args.server.split_first() else { return Err("no SERVER".into()) };
     let mut capabilities = Capabilities::new();
@@ -84,6 +85,7 @@ struct ScriptRun {
 }
 
 impl ScriptRun {
+    #[expect(deprecated, reason = "tested until its removal")]
     fn perform(&mut self, step: &Value) -> Result<Value, String> {
         *self.handler.lock() = StepNotes { answers: step["answers"].clone(), ..StepNotes::default() };
         if let Some(filter) = step.get("subscribe") {
@@ -262,6 +264,7 @@ impl ClientHandler for ScriptedClient {
         self.answer(name, &InputRequest::Elicit(params.clone()))
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn sample(&self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         let name = params.system_prompt.as_deref().unwrap_or_default();
         let read: Value = self.answer(name, &InputRequest::CreateMessage(params.clone()))?;
@@ -271,6 +274,7 @@ impl ClientHandler for ScriptedClient {
             .into_owned())
     }
 
+    #[expect(deprecated, reason = "tested until its removal")]
     fn roots(&self) -> Result<ListRootsResult, RpcError> {
         self.answer("roots", &InputRequest::ListRoots(None))
     }
@@ -312,6 +316,9 @@ impl ClientHandler for ScriptedClient {
     }
 
     fn diagnostic(&self, diagnostic: &Diagnostic) {
-        self.lock().diagnostics.push(format!("{diagnostic:?}").into());
+        // The scripts use every feature, deprecated ones too.
+        if !matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
+            self.lock().diagnostics.push(format!("{diagnostic:?}").into());
+        }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn serve(args: TalkerArgs) -> Result<(), String> {
 }
 
 /// Serves HTTP until the end of stdin.
+#[expect(deprecated, reason = "tested until its removal")]
 fn serve_http(http: &HttpArgs, mut config: Config, handler: LoggedHandler) -> Result<(), Error> {
     if let Some(secret) = http.secret {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -78,6 +79,7 @@ const SSE_PATH: &str = "/sse";
 /// Time to notice the end of stdin, and then to write the last messages.
 const SHORT_DELAY: Duration = Duration::from_millis(50);
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn router(talk: &Rc<Value>, log: &EventLog) -> Router {
     let mut router = Router::new("talker", "1.0");
     let asks = |of: &str| -> Vec<(String, InputScript)> {
@@ -197,6 +199,7 @@ fn announce_visit(cx: &mut Cx<'_>, id: &str) {
 }
 
 /// Sends an input request by the method for its kind.
+#[expect(deprecated, reason = "tested until its removal")]
 fn request_input(cx: &mut Cx<'_>, key: &str, request: &Value) -> Result<Value, InputError> {
     let text = request.to_string();
     let request: InputRequest<'_> = serde_json::from_str(&text).expect("a question of talk.json");
@@ -214,6 +217,7 @@ fn request_input(cx: &mut Cx<'_>, key: &str, request: &Value) -> Result<Value, I
     Ok(serde_json::to_value(&answer).expect("JSON"))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn send_logs(cx: &mut Cx<'_>, lines: &Value) -> Result<&'static str, RpcError> {
     for line in lines.as_array().into_iter().flatten() {
         let level: LoggingLevel = serde_json::from_value(line["level"].clone()).expect("a level");
@@ -272,7 +276,10 @@ impl Handler for LoggedHandler {
     }
 
     fn diagnostic(&mut self, diagnostic: &mcp_proto::Diagnostic) {
-        self.log.record(&json!({"event": "diagnostic", "what": format!("{diagnostic:?}")}));
+        // The scripts use every feature, deprecated ones too.
+        if !matches!(diagnostic, mcp_proto::Diagnostic::DeprecatedFeature { .. }) {
+            self.log.record(&json!({"event": "diagnostic", "what": format!("{diagnostic:?}")}));
+        }
     }
 
     fn event(&mut self, event: &Event) {

@@ -15,6 +15,7 @@ fn hello_result() -> Value {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn client_sees_identity_and_capabilities_of_server() {
     for (down, up) in REVISION_PAIRS {
         let chain = BridgeHarness::new(down, up);
@@ -277,6 +278,7 @@ fn completion_is_refused_where_the_server_revision_lacks_its_capability() {
 }
 
 /// Takes the log messages that the client received.
+#[expect(deprecated, reason = "tested until its removal")]
 fn logged_messages(chain: &mut BridgeHarness) -> Vec<(LoggingLevel, Value)> {
     let logs = chain.take_client_events().into_iter().filter_map(|event| match event {
         Event::Log(log) => Some((log.level, serde_json::from_str(log.data.as_str()).expect("JSON"))),
@@ -286,6 +288,7 @@ fn logged_messages(chain: &mut BridgeHarness) -> Vec<(LoggingLevel, Value)> {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn logs_pass_from_the_level_set_by_the_client() {
     for (down, up) in REVISION_PAIRS {
         let mut chain = BridgeHarness::new(down, up);
@@ -306,6 +309,7 @@ fn logs_pass_from_the_level_set_by_the_client() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn session_without_log_level_receives_all_logs() {
     let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
     chain.call_unknown_tool();

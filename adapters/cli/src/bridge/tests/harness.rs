@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::bridge::relay::{ClientCount, Engines, Relay, client_limits, server_config, server_limits};
 
 /// All client capabilities.
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) const ALL_CAPABILITIES: [Capability; 6] = [
     Capability::Elicitation,
     Capability::ElicitationUrl,
@@ -71,6 +72,7 @@ impl BridgeHarness {
     }
 
     /// Creates a chain whose client declares `able`, while the bridge declares `promised` to the server.
+    #[expect(deprecated, reason = "tested until its removal")]
     pub(super) fn with_capabilities(
         down: Version,
         up: Version,

@@ -18,6 +18,7 @@ fn form_request(message: &str) -> InputRequest<'static> {
     InputRequest::Elicit(ElicitParams::form(message, schema))
 }
 
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_request() -> InputRequest<'static> {
     InputRequest::CreateMessage(CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100u64))
 }
@@ -33,6 +34,7 @@ fn input_requests<const N: usize>(asks: [(&str, InputRequest<'static>); N]) -> I
 }
 
 /// Names the kind of a request.
+#[expect(deprecated, reason = "tested until its removal")]
 fn request_kind(request: &InputRequest<'_>) -> &'static str {
     match request {
         InputRequest::Elicit(ElicitParams::Url(_)) => "page",
@@ -67,6 +69,7 @@ fn done_result() -> Value {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn input_requests_and_responses_pass_in_rounds() {
     for (down, up) in REVISION_PAIRS {
         let mut chain = BridgeHarness::new(down, up);
@@ -282,6 +285,7 @@ fn input_withdrawn_by_server_is_withdrawn_from_legacy_client() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn unanswered_input_moves_to_remaining_call_when_its_call_ends() {
     // The server drops its request without notice when its own deadline has passed.
     let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2025_11_25);
@@ -463,6 +467,7 @@ fn legacy_input_request_without_call_waits_for_the_next_call() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn sampling_context_passes_to_client_that_declares_it() {
     let mut able = ALL_CAPABILITIES.to_vec();
     able.push(Capability::SamplingContext);

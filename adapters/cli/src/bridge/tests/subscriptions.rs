@@ -120,6 +120,7 @@ fn ended_subscription_is_reported_to_modern_client() {
 }
 
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn roots_change_reaches_legacy_server() {
     let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2025_06_18);
     let now = chain.now;

@@ -11,6 +11,7 @@ use mcp_std::adapter::server::{CallCx, RunningCall};
 
 const WATCHED_URI: &str = "test://watched-resource";
 
+#[expect(deprecated, reason = "supported until its removal")]
 pub(super) fn register(router: &mut impl RegisterFunctions) {
     router.as_router().core().declare(Capability::Logging);
     register_log_tools(router);
@@ -29,6 +30,7 @@ fn register_log_tools(router: &mut impl RegisterFunctions) {
 }
 
 /// Sends a log message in the middle of a call.
+#[expect(deprecated, reason = "supported until its removal")]
 pub(in crate::serve) fn log<B: RunningCall>(
     cx: &mut CallCx<B>,
     level: &LoggingLevel,

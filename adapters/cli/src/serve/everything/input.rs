@@ -26,6 +26,7 @@ struct ElicitationArguments {
     message: String,
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 pub(super) fn register(router: &mut impl RegisterFunctions) {
     let about = "Sends a request to the client's model and returns its reply";
     router

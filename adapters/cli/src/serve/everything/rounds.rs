@@ -79,11 +79,13 @@ fn run_elicitation(cx: &mut Cx<'_>) -> ToolText {
     Ok(greeting(&cx.elicit("user_name", "What is your name?", name_form())?))
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn run_sampling(cx: &mut Cx<'_>) -> ToolText {
     let reply = cx.sample("capital_question", user_message("What is the capital of France?"))?;
     Ok(format!("LLM response: {}", message_text(&reply)))
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn run_list_roots(cx: &mut Cx<'_>) -> ToolText {
     Ok(format!("Roots: {}", format_roots(&cx.list_roots("client_roots")?)))
 }
@@ -98,6 +100,7 @@ fn run_request_state(cx: &mut Cx<'_>) -> ToolText {
     Ok(format!("state-ok: {kept}; {}", describe_elicitation(&answer)))
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn run_multiple_inputs(cx: &mut Cx<'_>) -> ToolText {
     cx.set_state(&b"asked for three things"[..]);
     // All requests are collected before the first answer is awaited.
@@ -118,6 +121,7 @@ fn run_multi_round(cx: &mut Cx<'_>) -> ToolText {
     Ok(format!("{} {color}", greeting(&name)))
 }
 
+#[expect(deprecated, reason = "supported until its removal")]
 fn run_capabilities(cx: &mut Cx<'_>) -> ToolText {
     let declared: ClientCapabilities = cx.peer().capabilities.parse().unwrap_or_default();
     let mut reply = Vec::new();

@@ -72,6 +72,7 @@ impl Callback {
     /// Runs the callback: calls the handler now, and returns its reply if the callback expects one.
     ///
     /// A panic is caught. A panic in `request` or `input` is answered with an internal error.
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn dispatch(self, handler: &mut dyn ClientHandler) -> Option<CallbackReply> {
         // The panic hook has reported the panic.
         let _ = match self {

@@ -241,6 +241,7 @@ impl Connection {
         }
     }
 
+    #[expect(deprecated, reason = "supported until its removal")]
     fn handle(&mut self, event: Event, watch: &mut ProgressWatch<'_>) {
         self.event_count += 1;
         self.received_message |=

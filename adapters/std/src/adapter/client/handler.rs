@@ -39,6 +39,7 @@ pub trait ClientHandler {
     ///
     /// `None` leaves the input request open, so that calls, pings and timeouts continue while a user decides. Answer it
     /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) is called first.
+    #[expect(deprecated, reason = "supported until its removal")]
     fn input(&self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
@@ -73,6 +74,7 @@ pub trait ClientHandler {
     /// # Errors
     ///
     /// The error that is sent to the server if the model is not asked. The default always fails.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn sample(&self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
         let _ = params;
         Err(not_handled())
@@ -83,6 +85,7 @@ pub trait ClientHandler {
     /// # Errors
     ///
     /// The error that is sent to the server. The default always fails.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn roots(&self) -> Result<ListRootsResult, RpcError> {
         Err(not_handled())
     }
@@ -105,6 +108,7 @@ pub trait ClientHandler {
     }
 
     /// Receives a log message of the server.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     fn log(&self, log: &LogMessage) {
         let _ = log;
     }

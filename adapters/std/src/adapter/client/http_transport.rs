@@ -304,6 +304,10 @@ impl ClientTransport for HttpTransport {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
+        #[cfg(feature = "auth")]
+        if let Some(diagnostic) = self.authorization.as_mut().and_then(|a| a.poll_diagnostic()) {
+            return Some(Event::Diagnostic(diagnostic));
+        }
         self.buffered_event.take().or_else(|| self.connections.poll_event(self.now, &mut self.client))
     }
 

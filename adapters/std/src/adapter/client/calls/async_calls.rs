@@ -173,6 +173,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// # Errors
     ///
     /// As [`start`](Self::start).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub async fn roots_changed(&self) -> Result<(), Error> {
         self.backend.command(|engine: &mut Engine, now| engine.notify_roots_changed(now)).await
     }
@@ -185,6 +187,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// # Errors
     ///
     /// [`Error::Use`] if the server does not log.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub async fn set_log_level(&self, level: Option<LoggingLevel>) -> Result<(), Error> {
         self.backend.command(move |engine: &mut Engine, now| engine.set_log_level(now, level)).await
     }

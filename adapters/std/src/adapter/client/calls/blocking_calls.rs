@@ -174,6 +174,8 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// # Errors
     ///
     /// As [`start`](Self::start).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn roots_changed(&self) -> Result<(), Error> {
         complete(self.calls.roots_changed())
     }
@@ -186,6 +188,8 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// # Errors
     ///
     /// [`Error::Use`] if the server does not log.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn set_log_level(&self, level: Option<LoggingLevel>) -> Result<(), Error> {
         complete(self.calls.set_log_level(level))
     }

@@ -6,9 +6,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-use mcp_proto::Anchor;
-use mcp_proto::auth::{AccessToken, Error, Step, Trigger};
+use mcp_proto::auth::{AccessToken, Error, Registration, Step, Trigger};
 use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};
+use mcp_proto::{Anchor, DeprecatedFeature, Diagnostic};
 
 use crate::Clock;
 use crate::auth::{Authorizer, Cancellation};
@@ -28,6 +28,8 @@ pub(super) struct Authorization {
     running: Option<RunningFlow>,
     /// Ends with the connection.
     cancellation: Cancellation,
+    /// Whether a token of a client that registered itself was reported.
+    has_reported_registration: bool,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,27 @@ impl Drop for Notify {
 impl Authorization {
     pub(super) fn new(authorizer: Authorizer, server: Url) -> Self {
         let (token, anchor) = (None, Anchor::default());
-        Self { authorizer, server, token, anchor, running: None, cancellation: Cancellation::new() }
+        let cancellation = Cancellation::new();
+        Self {
+            authorizer,
+            server,
+            token,
+            anchor,
+            running: None,
+            cancellation,
+            has_reported_registration: false,
+        }
+    }
+
+    /// Reports once per connection that the client of the token had registered itself, which is deprecated (AUTH-018).
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub(super) fn poll_diagnostic(&mut self) -> Option<Diagnostic> {
+        let is_dynamic = self.token.as_ref().is_some_and(|token| token.registration == Registration::Dynamic);
+        if !is_dynamic || self.has_reported_registration {
+            return None;
+        }
+        self.has_reported_registration = true;
+        Some(Diagnostic::DeprecatedFeature { feature: DeprecatedFeature::DynamicClientRegistration })
     }
 
     /// Returns whether a flow runs.
@@ -271,5 +293,27 @@ mod tests {
         for slept in [0, 3, 60, 3_000] {
             assert_eq!(first_challenge(slept), None, "{slept} s");
         }
+    }
+
+    // covers: AUTH-018
+    #[test]
+    fn token_of_a_client_that_registered_itself_is_reported_once() {
+        let (clock, server) = (Clock::start(), Url::parse("https://mcp.test/mcp").unwrap());
+        let authorizer = stored(&server, clock.anchor().unix_secs(clock.now()));
+        let token = authorizer.run(&server, Trigger::Connect, &Cancellation::new()).unwrap().unwrap();
+        let with = |registration: Registration| {
+            let mut authorization = Authorization::new(authorizer.clone(), server.clone());
+            assert!(authorization.poll_diagnostic().is_none());
+            let mut token = token.clone();
+            token.registration = registration;
+            for _ in 0..2 {
+                authorization.credential(token.clone(), &clock).unwrap();
+            }
+            [authorization.poll_diagnostic(), authorization.poll_diagnostic()]
+        };
+        let feature = DeprecatedFeature::DynamicClientRegistration;
+        assert_eq!(with(token.registration), [Some(Diagnostic::DeprecatedFeature { feature }), None]);
+        assert_eq!(with(Registration::PreRegistered), [None, None]);
+        assert_eq!(with(Registration::MetadataDocument), [None, None]);
     }
 }

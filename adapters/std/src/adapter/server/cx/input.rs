@@ -108,6 +108,8 @@ impl<B: RunningCall> CallCx<B> {
     /// # Errors
     ///
     /// As [`elicit`](Self::elicit).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn sample(
         &mut self,
         key: &str,
@@ -122,6 +124,8 @@ impl<B: RunningCall> CallCx<B> {
     /// # Errors
     ///
     /// As [`elicit`](Self::elicit).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn list_roots(&mut self, key: &str) -> Result<ListRootsResult, InputError> {
         let CallParts { call, state, .. } = self.0.parts();
         state.input_required.list_roots(call, key)

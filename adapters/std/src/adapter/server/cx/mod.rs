@@ -221,6 +221,8 @@ impl<B: RunningCall> CallCx<B> {
     /// - [`UseError::Encode`]: `data` cannot be encoded as JSON.
     /// - [`UseError::Full`]: too many commands wait for the event loop.
     /// - [`UseError::NotDeclared`]: the server did not declare that it logs.
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn log<T: Serialize + ?Sized>(
         &mut self,
         level: &LoggingLevel,
