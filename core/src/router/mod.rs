@@ -45,6 +45,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod apps;
+#[cfg(test)]
+mod apps_tests;
 mod cache;
 #[cfg(test)]
 mod calls_tests;

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::apps::{check_page, check_page_template};
 use super::entries::Entries;
 use super::hooks::{Hook, HookScopes};
 use super::page::{CacheHint, CursorCodec};
@@ -15,7 +16,7 @@ use super::tool_checks::ToolChecks;
 use crate::change::Change;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::methods::{Capability, EntryKind};
-use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
+use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool, UI_EXTENSION};
 use crate::raw::RawJson;
 use crate::server::Config;
 use crate::validate::SchemaValidator;
@@ -266,6 +267,8 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// - [`RegisterError::Uri`]: the URI is not valid (RES-019).
     /// - [`RegisterError::Duplicate`]: a resource with this URI is registered already.
+    /// - [`RegisterError::App`]: the URI or the media type is that of a page of an app, and the other one is not, or its
+    ///   `_meta.ui` is not valid.
     pub fn resource(&mut self, resource: Resource, handler: H) -> Result<ChangedLists, RegisterError> {
         let taken = self.resources.contains(&normalized_uri(&resource)?);
         refuse_duplicate(EntryKind::Resource, &resource.uri, taken)?;
@@ -276,13 +279,14 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Uri`] if the URI is not valid (RES-019).
+    /// As [`resource`](Self::resource), except for `Duplicate`.
     pub fn replace_resource(
         &mut self,
         resource: Resource,
         handler: H,
     ) -> Result<ChangedLists, RegisterError> {
         let uri = normalized_uri(&resource)?.into();
+        check_page(&resource)?;
         self.resources.put(uri, resource, handler, Option::flatten);
         Ok(ChangedLists::from_kind(EntryKind::Resource))
     }
@@ -301,6 +305,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// - [`RegisterError::Template`]: the template is not valid (RES-009).
     /// - [`RegisterError::Duplicate`]: this template is registered already.
+    /// - [`RegisterError::App`]: the template or the media type is that of pages of an app, and the other one is not.
     pub fn resource_template(
         &mut self,
         family: ResourceTemplate,
@@ -318,7 +323,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Template`] if the template is not valid (RES-009).
+    /// As [`resource_template`](Self::resource_template), except for `Duplicate`.
     pub fn replace_resource_template(
         &mut self,
         family: ResourceTemplate,
@@ -327,6 +332,7 @@ impl<H, M: Hook> Router<H, M> {
         let name = family.uri_template.clone();
         let template = Template::new(&name)
             .map_err(|reason| RegisterError::Template { template: name.clone(), reason })?;
+        check_page_template(&family)?;
         let prefix = Box::<str>::from(template.literal_prefix());
         let (number, new) = self.templates.put(name.into(), family, handler, |old| {
             old.unwrap_or_else(|| TemplateExtra {
@@ -492,7 +498,8 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns the capabilities of the server (TOOL-001, RES-001, PROMPT-001, COMP-001).
     ///
     /// These are the capabilities of all entries, hidden or not, and the [declared](Self::declare) ones. List changes
-    /// are included unless [`disable_list_changed`](Self::disable_list_changed) was called.
+    /// are included unless [`disable_list_changed`](Self::disable_list_changed) was called. The extension
+    /// [`UI_EXTENSION`] is declared if a tool or a resource is part of an app.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let resources = !self.resources.is_empty() || !self.templates.is_empty();
@@ -506,7 +513,11 @@ impl<H, M: Hook> Router<H, M> {
             (Capability::Completions, self.has_completions()),
         ];
         let derived = derived.into_iter().filter(|(_, has)| *has);
-        derived.fold(self.declared.clone(), |all, (capability, _)| all.with(capability))
+        let all = derived.fold(self.declared.clone(), |all, (capability, _)| all.with(capability));
+        if !self.has_apps() || all.has_extension(UI_EXTENSION) {
+            return all;
+        }
+        all.clone().extension(UI_EXTENSION, RawJson::empty_object()).unwrap_or(all)
     }
 
     /// Returns whether completions are declared, or a completion handler is registered.
