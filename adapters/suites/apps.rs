@@ -43,7 +43,7 @@ fn tool(name: &str) -> Tool {
 fn router() -> Router {
     let mut router = Router::new("clock", "1.0");
     router.resource(
-        Resource::page(PAGE, "face").ui(page_metadata()),
+        Resource::app(PAGE, "face").ui(page_metadata()),
         handler!(|_, _| "<!doctype html><p>12:00"),
     );
     let page = || UiToolMeta::new().resource_uri(PAGE);

@@ -26,7 +26,7 @@
 //! | `auth` | I/O of the authorization of clients, with signatures by `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
-//! | `anyhow`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
+//! | `anyhow`, `cards`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
 //!
 //! # Platforms
 //!

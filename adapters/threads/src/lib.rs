@@ -223,7 +223,7 @@
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `schemars`, `signals`, `tls`, `validate`.
+//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `cards`, `schemars`, `signals`, `tls`, `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

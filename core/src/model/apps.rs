@@ -229,11 +229,11 @@ impl Resource {
     /// use mcp_proto::model::{Resource, UiResourceCsp, UiResourceMeta};
     ///
     /// let csp = UiResourceCsp::new().connect_domains(["https://tides.example".into()]);
-    /// let page = Resource::page("ui://harbour/tide", "tide").ui(UiResourceMeta::new().csp(csp).prefers_border(true));
+    /// let page = Resource::app("ui://harbour/tide", "tide").ui(UiResourceMeta::new().csp(csp).prefers_border(true));
     /// assert_eq!(page.mime_type.as_deref(), Some("text/html;profile=mcp-app"));
     /// ```
     #[must_use]
-    pub fn page(uri: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn app(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(uri, name).mime_type(UI_MIME_TYPE)
     }
 

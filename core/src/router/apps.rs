@@ -42,7 +42,7 @@ impl<H, M: Hook> Router<H, M> {
         let quoted = clip(&page);
         match self.page_mime_type(&page) {
             Some(kind) if kind.is_some_and(is_ui_mime_type) => Ok(()),
-            Some(_) => Err(format!("its page `{quoted}` is not registered as one (`Resource::page`)")),
+            Some(_) => Err(format!("its page `{quoted}` is not registered as one (`Resource::app`)")),
             None if has_other_resources => Ok(()),
             None => Err(format!("its page `{quoted}` is not registered")),
         }

@@ -30,15 +30,15 @@ fn problems(router: &Router, has_other_resources: bool) -> Vec<String> {
 #[test]
 fn pages_have_the_scheme_and_the_media_type() {
     let mut router = Router::new("s", "1");
-    router.resource(Resource::page("ui://a", "a").ui(UiResourceMeta::new()), ()).unwrap();
+    router.resource(Resource::app("ui://a", "a").ui(UiResourceMeta::new()), ()).unwrap();
     router.resource(Resource::new("https://a/html", "a").mime_type("text/html"), ()).unwrap();
     router.resource_template(ResourceTemplate::new("ui://t/{x}", "t").mime_type(UI_MIME_TYPE), ()).unwrap();
     let broken = RawJson::new(r#"{"ui":{"domain":1}}"#).unwrap();
     let rows = [
         (Resource::new("ui://b", "b"), "`ui://b`", "the media type of a page is `text/html;profile=mcp-app`"),
         (Resource::new("ui://b", "b").mime_type("text/html"), "`ui://b`", "the media type of a page is"),
-        (Resource::page("https://b", "b"), "`https://b`", "the URI of a page begins with `ui://`"),
-        (Resource::page("ui://b", "b").meta(broken), "`ui://b`", "`_meta.ui.domain`: invalid type: integer"),
+        (Resource::app("https://b", "b"), "`https://b`", "the URI of a page begins with `ui://`"),
+        (Resource::app("ui://b", "b").meta(broken), "`ui://b`", "`_meta.ui.domain`: invalid type: integer"),
     ];
     for (resource, name, reason) in rows {
         let error = router.resource(resource, ()).unwrap_err().to_string();
@@ -60,8 +60,8 @@ fn pages_have_the_scheme_and_the_media_type() {
 fn pages_of_tools_exist() {
     let check = |page: &str, has_other_resources| {
         let mut router = Router::new("s", "1");
-        router.resource(Resource::page("ui://Host/a", "a"), ()).unwrap();
-        router.resource(Resource::page("ui://hidden", "a"), ()).unwrap();
+        router.resource(Resource::app("ui://Host/a", "a"), ()).unwrap();
+        router.resource(Resource::app("ui://hidden", "a"), ()).unwrap();
         router.enable(crate::methods::EntryKind::Resource, "ui://hidden", false).unwrap();
         let family = ResourceTemplate::new("ui://family/{x}", "x").mime_type(UI_MIME_TYPE);
         router.resource_template(family, ()).unwrap();
@@ -98,6 +98,6 @@ fn extension_is_declared_by_routers_with_apps() {
     router.extension(UI_EXTENSION, settings.clone()).unwrap();
     assert!(router.capabilities().extensions().eq([(UI_EXTENSION, &settings)]));
     let mut pages = Router::new("s", "1");
-    pages.resource(Resource::page("ui://a", "a"), ()).unwrap();
+    pages.resource(Resource::app("ui://a", "a"), ()).unwrap();
     assert!(pages.capabilities().has_extension(UI_EXTENSION));
 }

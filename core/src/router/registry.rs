@@ -527,6 +527,15 @@ impl<H, M: Hook> Router<H, M> {
             || self.templates.extras().any(|family| !family.completions.is_empty())
     }
 
+    /// Returns the card of the server, from its [`info`](Self::info) (SEP-2127, experimental; DESIGN-47).
+    ///
+    /// Add the endpoints of the server before it is written ([`ServerCard::remotes`](crate::cards::ServerCard)).
+    #[cfg(feature = "cards")]
+    #[must_use]
+    pub fn card(&self) -> crate::cards::ServerCard {
+        crate::cards::ServerCard::from_info(&self.info)
+    }
+
     /// Returns the configuration of a server with these entries.
     ///
     /// Call it after all registrations. Capabilities of later entries have to be [declared](Self::declare) before.

@@ -80,7 +80,7 @@ impl ToolEntry<'_> {
     /// use mcp_proto::router::Router;
     ///
     /// let mut router = Router::<fn() -> String>::new("clock", "1.0.0");
-    /// router.resource(Resource::page("ui://clock/face", "face"), || "<!doctype html>…".into())?;
+    /// router.resource(Resource::app("ui://clock/face", "face"), || "<!doctype html>…".into())?;
     /// router.tool(Tool::new("time", RawJson::new(r#"{"type":"object"}"#)?), || "noon".into())?;
     /// router.tool_entry("time").ui(UiToolMeta::new().resource_uri("ui://clock/face"));
     /// router.check_apps(false)?;

@@ -87,7 +87,7 @@ fn wrong_members_are_named() {
         let error = UiToolMeta::from_tool(&tool(meta)).expect_err(meta).to_string();
         assert!(error.starts_with(expected), "{meta}: {error}");
     }
-    let resource = Resource::page("ui://a", "a").meta(json(r#"{"ui":{"csp":{"connectDomains":"x"}}}"#));
+    let resource = Resource::app("ui://a", "a").meta(json(r#"{"ui":{"csp":{"connectDomains":"x"}}}"#));
     let error = UiResourceMeta::from_resource(&resource).expect_err("wrong").to_string();
     assert!(error.starts_with("`_meta.ui.csp.connectDomains`: invalid type: string"), "{error}");
     let contents =
@@ -137,10 +137,10 @@ fn builders_keep_other_metadata() {
     let template = ResourceTemplate::new("ui://{x}", "x").meta(json("[1]")).ui(border.clone());
     assert_eq!(template.meta.expect("meta").as_str(), r#"{"ui":{"prefersBorder":true}}"#);
     assert_eq!(
-        UiResourceMeta::from_resource(&Resource::page("ui://a", "a").ui(border.clone())),
+        UiResourceMeta::from_resource(&Resource::app("ui://a", "a").ui(border.clone())),
         Ok(Some(border))
     );
-    assert_eq!(UiResourceMeta::from_resource(&Resource::page("ui://a", "a")), Ok(None));
+    assert_eq!(UiResourceMeta::from_resource(&Resource::app("ui://a", "a")), Ok(None));
 }
 
 // covers: APP-009, APP-016

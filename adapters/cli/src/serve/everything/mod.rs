@@ -1,6 +1,7 @@
 //! The content of `serve --everything`: something of every kind that a server can offer.
 
 mod alphabet;
+mod app;
 mod atlas;
 mod changes;
 mod fixtures;
@@ -37,6 +38,7 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
     guestbook::register(router, broken);
     visits::register(router);
     alphabet::register(router);
+    app::register(router);
     router.as_router().nest("text", text::router());
 }
 
@@ -48,5 +50,6 @@ whose variables complete, the second one by the first; the prompt travel_plan co
 once; subscribers are notified. clock://running changes by itself while it is followed.
 - sign asks for a name with a form and changes guestbook://page.
 - whoami returns what the server knows about its client, and visits://calls the number of calls.
+- show_counter has a page, ui://counter/page, for clients that show apps; raise_counter is for that page alone.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";
