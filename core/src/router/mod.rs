@@ -58,6 +58,7 @@ mod lists_tests;
 mod nest;
 mod number_index;
 mod page;
+mod pages;
 mod params;
 mod registration;
 mod registry;

@@ -6,10 +6,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::apps::{check_page, check_page_template};
 use super::entries::Entries;
 use super::hooks::{Hook, HookScopes};
 use super::page::{CacheHint, CursorCodec};
+use super::pages::{check_page, check_page_template};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
 use super::tool_checks::ToolChecks;

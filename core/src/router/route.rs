@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, Serializer};
 
-use super::apps::page_meta;
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
 use super::page::{CacheHint, CatalogPage, PagePosition};
+use super::pages::page_meta;
 use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
