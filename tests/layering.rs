@@ -74,14 +74,20 @@ const ALLOWED: &[(&str, &str)] = &[
     // The engines do not know each other.
     ("server", ENGINES),
     ("client", ENGINES),
-    // Entries that applications register by name. It answers calls and runs nothing.
-    ("router", "change identity json methods model raw rpc server shape skills slab uri validate version"),
-    // Engines on byte streams.
-    ("pipe", "client diagnostic error frame server tap time"),
-    // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
+    // Parts of HTTP that others use, too.
     ("head", "ascii"),
     ("fields", "ascii head"),
     ("url", "ascii uri"),
+    // Descriptions of a server, which `http` serves.
+    ("cards", "fields model raw url"),
+    // Entries that applications register by name. It answers calls and runs nothing.
+    (
+        "router",
+        "cards change identity json methods model raw rpc server shape skills slab uri validate version",
+    ),
+    // Engines on byte streams.
+    ("pipe", "client diagnostic error frame server tap time"),
+    // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("h1", "ascii head limits outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
     ("auth", "ascii entropy error fields head json meta raw scope time uri url"),
@@ -90,7 +96,7 @@ const ALLOWED: &[(&str, &str)] = &[
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget calls change deprecation diagnostic error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
-const HTTP: &str = "ascii auth calls client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
+const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.
 const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "testing"];

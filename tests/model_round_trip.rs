@@ -456,7 +456,12 @@ fn every_type_of_the_model_is_tested() {
         "ResultMeta",
         "TraceContext",
     ];
-    let uses = source.split("pub use ").skip(1).map(|part| part.split(';').next().unwrap_or_default());
+    // The types of apps have no schema in a revision; `core/src/model/apps/tests.rs` has their round trips.
+    let uses = source
+        .split("pub use ")
+        .skip(1)
+        .filter(|part| !part.starts_with("apps::"))
+        .map(|part| part.split(';').next().unwrap_or_default());
     let names: Vec<&str> = uses
         .flat_map(|part| part.split(|c: char| !c.is_alphanumeric()))
         .filter(|name| name.starts_with(char::is_uppercase))

@@ -241,6 +241,14 @@ pub enum UseError {
     /// State has to be sealed, and no key is configured ([`server::Config::seal`](crate::server::Config::seal)).
     #[error("the state cannot be sealed: no key is configured (`server::Config::seal`)")]
     NoSealKeys,
+    /// An app wants to call a tool that it may not call (APP-008); [`AppTools`](crate::client::AppTools) decides.
+    #[error("the tool `{tool}` cannot be called by an app: {reason}")]
+    NotForApps {
+        /// Name of the tool.
+        tool: String,
+        /// Reason why apps may not call it.
+        reason: String,
+    },
     /// The negotiated revision lacks the feature.
     #[error("`{feature}` does not exist in {version}")]
     NotInVersion {

@@ -39,9 +39,11 @@ field_names! {
     DPOP "DPoP"
     DPOP_NONCE "DPoP-Nonce"
     CACHE_CONTROL "Cache-Control"
+    ETAG "ETag"
     CONTENT_ENCODING "Content-Encoding"
     CONTENT_TYPE "Content-Type"
     HOST "Host"
+    IF_NONE_MATCH "If-None-Match"
     LOCATION "Location"
     ORIGIN "Origin"
     RETRY_AFTER "Retry-After"
@@ -75,6 +77,9 @@ pub(crate) const HTTP_SSE_SESSION: &str = "sessionId";
 pub(crate) const CORS_REQUEST_HEADERS: &str = "Accept, Authorization, Content-Type, DPoP, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
 /// The request fields that pages of other origins may send for the metadata of a resource (CORS).
 pub(crate) const CORS_METADATA_REQUEST_HEADERS: &str = "Accept, Content-Type, MCP-Protocol-Version";
+/// The request fields that pages of other origins may send for a public document (CORS).
+#[cfg(feature = "cards")]
+pub(crate) const CORS_DOCUMENT_REQUEST_HEADERS: &str = "Content-Type, If-None-Match";
 /// The response fields that pages of other origins may read (CORS).
 pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate";
 

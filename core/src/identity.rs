@@ -347,6 +347,11 @@ mod tests {
             assert_eq!(object, expected, "{version}");
             let read = Capabilities::from_json(&json(&object));
             assert!(read.has_extension("a.example/b") && !read.has_extension("b"));
+            // An identifier of a peer without a prefix is ignored.
+            let unprefixed = json(r#"{"extensions":{"b":{},"a.example/b":{}}}"#);
+            assert_eq!(declared_extension(&unprefixed, "b", version), None);
+            assert!(declared_extension(&unprefixed, "a.example/b", version).is_some());
+            assert!(!Capabilities::from_json(&unprefixed).has_extension("b"));
             // The word of a peer is as little worth as ours.
             let all = json(&written(|o| c.write(o, Version::V2026_07_28)));
             let has = declared_extension(&all, "io.modelcontextprotocol/tasks", version).is_some();

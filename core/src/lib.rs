@@ -150,6 +150,7 @@
 //! | `auth` | no | [`auth`]: the OAuth flow of a client; enables `http` |
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
+//! | `cards` | no | [`cards`]: server cards and `server.json`; experimental; enables `http` |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
@@ -172,6 +173,8 @@ pub mod auth;
 pub mod bench;
 mod budget;
 mod calls;
+#[cfg(feature = "cards")]
+pub mod cards;
 mod change;
 pub mod client;
 mod deadlines;

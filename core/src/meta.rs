@@ -64,6 +64,9 @@ pub(crate) fn is_unreserved_in_result(key: &str) -> bool {
     is_unreserved_key(key) || matches!(key, SUBSCRIPTION_ID | RELATED_TASK)
 }
 
+/// The extension for apps.
+pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+
 /// The extension for tasks.
 pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 

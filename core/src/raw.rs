@@ -89,6 +89,11 @@ impl RawJson {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
+    /// Returns `{}`.
+    pub(crate) const fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
     /// Returns whether the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {

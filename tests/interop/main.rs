@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod apps;
 mod bridge;
 mod conversation;
 mod hosted_server;

@@ -321,6 +321,7 @@
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
 //! | `base64` | yes | binary resources |
+//! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
 //! | `http` | yes | servers and clients over HTTP; enables `crypto` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |

@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
-use mcp_proto::model::{InputResponse, LoggingLevel};
+use mcp_proto::model::{InputResponse, LoggingLevel, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
 use mcp_std::auth::Authorizer;
@@ -48,6 +48,26 @@ impl ClientSession {
         target: &TargetArgs,
         answer_args: Option<&AnswerArgs>,
     ) -> Result<Self, CommandFailure> {
+        Self::open_as(target, answer_args, Config::clone)
+    }
+
+    /// Connects as [`open`](Self::open) does, as a client that knows apps. Input requests are refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_for_apps(target: &TargetArgs) -> Result<Self, CommandFailure> {
+        Self::open_as(target, None, |config| {
+            let settings = UiClientCapabilities::html().to_settings();
+            config.clone().extension(UI_EXTENSION, settings).unwrap_or_else(|_| config.clone())
+        })
+    }
+
+    fn open_as(
+        target: &TargetArgs,
+        answer_args: Option<&AnswerArgs>,
+        role: fn(&Config) -> Config,
+    ) -> Result<Self, CommandFailure> {
         let versions = target.revisions.version_set().map_err(CommandFailure::usage)?;
         let failure_context = FailureContext {
             timeout: target.timeout,
@@ -63,6 +83,7 @@ impl ClientSession {
             era_cache::open(memory.as_ref(), target.connect_timeout, &mut |known_era, connect_timeout| {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
+                let config = role(&config);
                 Self::connect(target, answer_args, &server, authorizer.as_ref(), config, failure_context)
             })?;
         let mut session = opened.map_err(|error| server.failure(&error, &failure_context))?;

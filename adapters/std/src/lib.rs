@@ -28,7 +28,7 @@
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `skills` | skills of a folder, and verified reads, with YAML by `saphyr-parser` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
-//! | `anyhow`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
+//! | `anyhow`, `cards`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
 //!
 //! # Platforms
 //!

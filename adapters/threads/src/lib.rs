@@ -223,7 +223,7 @@
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `schemars`, `signals`, `skills`, `tls`,
+//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `cards`, `schemars`, `signals`, `skills`, `tls`,
 //! `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,9 +1,11 @@
 //! The client engine: finds the era of the server, makes calls, reports their outcomes. It performs no I/O.
 //!
-//! The [`Engine`] implements the protocol. Three optional helpers are independent of it: a [`Paginator`] follows the
-//! pages of a list, a [`Cache`] keeps results, and [`OutputSchemas`] checks results against the schemas of their tools.
+//! The [`Engine`] implements the protocol. Four optional helpers are independent of it: a [`Paginator`] follows the
+//! pages of a list, a [`Cache`] keeps results, [`OutputSchemas`] checks results against the schemas of their tools, and
+//! [`AppTools`] knows the tools that apps may call.
 //! [`RequestParams`](crate::model::RequestParams) relates each request to the type of its result.
 
+mod app_tools;
 mod cache;
 mod calls;
 mod commands;
@@ -31,6 +33,7 @@ mod waiting_calls;
 #[cfg(feature = "http")]
 pub(crate) use negotiate::is_modern_error;
 
+pub use app_tools::AppTools;
 pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
 pub use config::Config;
 pub use engine::Engine;

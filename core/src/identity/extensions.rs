@@ -181,7 +181,7 @@ impl Capabilities {
 ///
 /// `None` if the peer did not declare it in a valid form, or if `version` lacks it (TASK-130).
 pub(crate) fn declared_extension(capabilities: &RawJson, id: &str, version: Version) -> Option<RawJson> {
-    if !meta::extension_exists_in(id, version) {
+    if !meta::is_extension_id(id) || !meta::extension_exists_in(id, version) {
         return None;
     }
     capabilities.member(MEMBER)?.member(id).filter(RawJson::is_object)

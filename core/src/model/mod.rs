@@ -115,6 +115,7 @@ use crate::raw::RawJson;
 use crate::shape;
 use crate::version::Version;
 
+mod apps;
 mod base;
 mod capabilities;
 pub(crate) mod codec;
@@ -144,6 +145,11 @@ mod tools;
 pub(crate) mod union;
 mod validation_error;
 
+pub use apps::{
+    UI_EXTENSION, UI_MIME_TYPE, UI_SCHEME, UiClientCapabilities, UiResourceCsp, UiResourceMeta,
+    UiResourcePermissions, UiToolMeta, UiToolVisibility, is_ui_mime_type, is_ui_uri,
+};
+pub(crate) use apps::{complete_contents, has_tool_ui, raw_ui};
 pub use base::{
     Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
     PaginatedParams, ProgressToken, ResultType, Role,

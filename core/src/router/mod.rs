@@ -45,6 +45,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod apps;
+#[cfg(test)]
+mod apps_tests;
 mod cache;
 #[cfg(test)]
 mod calls_tests;
@@ -55,6 +58,7 @@ mod lists_tests;
 mod nest;
 mod number_index;
 mod page;
+mod pages;
 mod params;
 mod registration;
 mod registry;

@@ -127,6 +127,16 @@ pub enum RegisterError {
         /// What is wrong with it.
         reason: String,
     },
+    /// What a tool or a resource says about an app is not valid (APP-001, APP-002, APP-004).
+    #[error("the {kind} `{name}` is not a valid part of an app: {reason}")]
+    App {
+        /// Kind of the entry.
+        kind: EntryKind,
+        /// Name, URI or template of the entry.
+        name: String,
+        /// Reason why it is not valid.
+        reason: String,
+    },
     /// A prompt declares an argument twice, or a completion names an argument or variable that does not exist.
     #[error("the prompt or template `{owner}` has {} argument `{argument}`", if *.is_duplicate { "more than one" } else { "no" })]
     Argument {

@@ -9,6 +9,7 @@ use core::fmt;
 use super::entries::Entries;
 use super::hooks::{Hook, HookScopes};
 use super::page::{CacheHint, CursorCodec};
+use super::pages::{check_page, check_page_template};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
 use super::skills::SkillCatalog;
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
@@ -16,7 +17,7 @@ use super::tool_checks::ToolChecks;
 use crate::change::Change;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::methods::{Capability, EntryKind};
-use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
+use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool, UI_EXTENSION};
 use crate::raw::RawJson;
 use crate::server::Config;
 use crate::validate::SchemaValidator;
@@ -270,6 +271,8 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// - [`RegisterError::Uri`]: the URI is not valid (RES-019).
     /// - [`RegisterError::Duplicate`]: a resource with this URI is registered already.
+    /// - [`RegisterError::App`]: the URI or the media type is that of a page of an app, and the other one is not, or its
+    ///   `_meta.ui` is not valid.
     pub fn resource(&mut self, resource: Resource, handler: H) -> Result<ChangedLists, RegisterError> {
         let taken = self.resources.contains(&normalized_uri(&resource)?);
         refuse_duplicate(EntryKind::Resource, &resource.uri, taken)?;
@@ -280,13 +283,14 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Uri`] if the URI is not valid (RES-019).
+    /// As [`resource`](Self::resource), except for `Duplicate`.
     pub fn replace_resource(
         &mut self,
         resource: Resource,
         handler: H,
     ) -> Result<ChangedLists, RegisterError> {
         let uri = normalized_uri(&resource)?.into();
+        check_page(&resource)?;
         self.resources.put(uri, resource, handler, Option::flatten);
         Ok(ChangedLists::from_kind(EntryKind::Resource))
     }
@@ -305,6 +309,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// - [`RegisterError::Template`]: the template is not valid (RES-009).
     /// - [`RegisterError::Duplicate`]: this template is registered already.
+    /// - [`RegisterError::App`]: the template or the media type is that of pages of an app, and the other one is not.
     pub fn resource_template(
         &mut self,
         family: ResourceTemplate,
@@ -322,7 +327,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Template`] if the template is not valid (RES-009).
+    /// As [`resource_template`](Self::resource_template), except for `Duplicate`.
     pub fn replace_resource_template(
         &mut self,
         family: ResourceTemplate,
@@ -331,6 +336,7 @@ impl<H, M: Hook> Router<H, M> {
         let name = family.uri_template.clone();
         let template = Template::new(&name)
             .map_err(|reason| RegisterError::Template { template: name.clone(), reason })?;
+        check_page_template(&family)?;
         let prefix = Box::<str>::from(template.literal_prefix());
         let (number, new) = self.templates.put(name.into(), family, handler, |old| {
             old.unwrap_or_else(|| TemplateExtra {
@@ -501,7 +507,8 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns the capabilities of the server (TOOL-001, RES-001, PROMPT-001, COMP-001).
     ///
     /// These are the capabilities of all entries, hidden or not, and the [declared](Self::declare) ones. List changes
-    /// are included unless [`disable_list_changed`](Self::disable_list_changed) was called.
+    /// are included unless [`disable_list_changed`](Self::disable_list_changed) was called. The extension
+    /// [`UI_EXTENSION`] is declared if a tool or a resource is part of an app.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let resources = !self.resources.is_empty() || !self.templates.is_empty();
@@ -515,7 +522,11 @@ impl<H, M: Hook> Router<H, M> {
             (Capability::Completions, self.has_completions()),
         ];
         let derived = derived.into_iter().filter(|(_, has)| *has);
-        derived.fold(self.declared.clone(), |all, (capability, _)| all.with(capability))
+        let all = derived.fold(self.declared.clone(), |all, (capability, _)| all.with(capability));
+        if !self.has_apps() || all.has_extension(UI_EXTENSION) {
+            return all;
+        }
+        all.clone().extension(UI_EXTENSION, RawJson::empty_object()).unwrap_or(all)
     }
 
     /// Returns whether completions are declared, or a completion handler is registered.
@@ -523,6 +534,15 @@ impl<H, M: Hook> Router<H, M> {
         self.declared.has(Capability::Completions)
             || self.prompts.extras().any(|completions| !completions.is_empty())
             || self.templates.extras().any(|family| !family.completions.is_empty())
+    }
+
+    /// Returns the card of the server, from its [`info`](Self::info) (SEP-2127, experimental; DESIGN-47).
+    ///
+    /// Add the endpoints of the server before it is written ([`ServerCard::remotes`](crate::cards::ServerCard)).
+    #[cfg(feature = "cards")]
+    #[must_use]
+    pub fn card(&self) -> crate::cards::ServerCard {
+        crate::cards::ServerCard::from_info(&self.info)
     }
 
     /// Returns the configuration of a server with these entries.

@@ -12,6 +12,7 @@ use serde::ser::{Serialize, Serializer};
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
+use super::pages::page_meta;
 use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
 use super::skills::SkillAnswer;
@@ -22,6 +23,7 @@ use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
 };
+use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::{Call, read_arguments};
 use crate::version::Version;
@@ -119,6 +121,8 @@ pub struct ResourceTarget<'a> {
     pub mime_type: Option<&'a str>,
     /// Cache hint for the content.
     pub cache: Option<CacheHint>,
+    /// The registered `_meta`, if this is the page of an app.
+    pub(super) page_meta: Option<&'a RawJson>,
 }
 
 /// Request for a prompt.
@@ -368,8 +372,9 @@ impl<H, M: Hook> Router<H, M> {
             let resource = entry.item;
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
-            let target =
-                CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache: *entry.extra });
+            let page_meta = page_meta(mime_type, resource.meta.as_ref());
+            let cache = *entry.extra;
+            let target = CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache, page_meta });
             let subject = Subject::Resource(&resource.uri);
             return Resolution {
                 subject,
@@ -389,7 +394,9 @@ impl<H, M: Hook> Router<H, M> {
                 Ok(variables) => {
                     let mime_type = entry.item.mime_type.as_deref();
                     let cache = family.cache;
-                    let target = CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache });
+                    let page_meta = page_meta(mime_type, entry.item.meta.as_ref());
+                    let target =
+                        CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache, page_meta });
                     RouteAction::Handle(entry.handler, target)
                 }
             };

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::hooks::Hook;
 use super::registry::Router;
 use crate::methods::EntryKind;
-use crate::model::{Icon, Tool, ToolAnnotations};
+use crate::model::{Icon, Tool, ToolAnnotations, UiToolMeta};
 use crate::raw::RawJson;
 
 /// A registered tool, for setting the members that describe it.
@@ -67,6 +67,27 @@ impl ToolEntry<'_> {
     /// Sets the metadata, an object (since 2025-06-18).
     pub fn meta(self, meta: RawJson) -> Self {
         self.set(|tool| tool.meta = Some(meta))
+    }
+
+    /// Sets `_meta.ui`: the page of the tool and who may call it (extension `io.modelcontextprotocol/ui`, APP-005).
+    ///
+    /// The other metadata is kept. [`Router::check_apps`] checks that the page exists. Clients that do not show apps see
+    /// the same tool, so its results need a text for them (APP-014).
+    ///
+    /// ```
+    /// use mcp_proto::RawJson;
+    /// use mcp_proto::model::{Resource, Tool, UiToolMeta};
+    /// use mcp_proto::router::Router;
+    ///
+    /// let mut router = Router::<fn() -> String>::new("clock", "1.0.0");
+    /// router.resource(Resource::app("ui://clock/face", "face"), || "<!doctype html>…".into())?;
+    /// router.tool(Tool::new("time", RawJson::new(r#"{"type":"object"}"#)?), || "noon".into())?;
+    /// router.tool_entry("time").ui(UiToolMeta::new().resource_uri("ui://clock/face"));
+    /// router.check_apps(false)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ui(self, ui: impl Into<UiToolMeta>) -> Self {
+        self.set(|tool| tool.set_ui(&ui.into()))
     }
 
     /// Adds a scope that the token of a call needs (AUTH-054); see [`Call::require_scopes`].

@@ -1,5 +1,6 @@
 //! The server over HTTP, exchange by exchange.
 
+mod cards;
 mod codes;
 mod crowds;
 mod early_cancellation;

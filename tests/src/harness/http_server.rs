@@ -386,17 +386,24 @@ impl HttpServerHarness {
     }
 }
 
+/// Media types of responses that are no messages.
+const PUBLIC_DOCUMENTS: [&str; 2] = ["application/mcp-server-card+json", "application/ai-catalog+json"];
+
 fn check_fields(response: &RecordedResponse) {
     assert!((200..=599).contains(&response.status), "{response:?}");
     let kind = response.field("content-type");
     match (response.status, response.size) {
-        (202 | 204, size) => {
+        (202 | 204 | 304, size) => {
             assert!(kind.is_none() && matches!(size, BodySize::None | BodySize::Exact(0)), "{response:?}");
         }
         (200, BodySize::Stream) => {
             assert_eq!(kind, Some("text/event-stream"));
             assert_eq!(response.field("cache-control"), Some("no-cache"));
             assert_eq!(response.field("x-accel-buffering"), Some("no"));
+        }
+        // Public documents beside the endpoint.
+        (200, BodySize::Exact(_)) if kind.is_some_and(|kind| PUBLIC_DOCUMENTS.contains(&kind)) => {
+            assert_eq!(response.field("access-control-allow-origin"), Some("*"));
         }
         (200, _) => assert!(matches!(kind, Some("application/json" | "text/event-stream")), "{response:?}"),
         // Every refusal has a body that gives the reason.

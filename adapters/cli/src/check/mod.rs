@@ -3,6 +3,7 @@
 //! Tools are never called, because they may have effects.
 
 mod answer;
+mod apps;
 mod authorization_server;
 mod conversation;
 mod document;
@@ -227,6 +228,7 @@ fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>
     handshake::check_capabilities(&conversation);
     let lists = lists::check_lists(&mut conversation);
     entries::check_entries(&conversation, &lists);
+    apps::check_apps(&mut conversation, &lists);
     subscriptions::check_subscriptions(&mut conversation);
     requests::check_requests(&mut conversation, &lists);
     let (setup, report) = (conversation.setup(), conversation.report);

@@ -459,6 +459,12 @@ rules! {
     URI_TEMPLATE "uri-template" Error ["RES-009"]
         "URI templates are valid (RFC 6570)"
         "correct it"
+    APP_TOOL "app-tool" Error ["APP-001" "APP-005" "APP-007"]
+        "what a tool says about its app in `_meta.ui` is valid"
+        "name the page as `ui://…` in `resourceUri`, and the parties as strings in `visibility`"
+    APP_PAGE "app-page" Error ["APP-002" "APP-004" "APP-009"]
+        "the page that a tool names can be read and is `text/html;profile=mcp-app`"
+        "offer the resource with that media type, and with members of the right type in `_meta.ui`"
     TEMPLATE_PLAIN "template-plain" Note ["RES-009"]
         "templates have variables"
         "list it as a resource"

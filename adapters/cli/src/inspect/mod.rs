@@ -1,5 +1,6 @@
 //! The `inspect` command: shows what a server is and what it offers.
 
+mod apps;
 mod entries;
 
 use mcp_blocking::Error;
@@ -11,6 +12,7 @@ use mcp_proto::{CallError, RawJson};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::apps::AppReport;
 use crate::args;
 use crate::content;
 use crate::failure::CommandFailure;
@@ -33,10 +35,12 @@ struct InspectReport {
     resource_templates: Vec<RawJson>,
     prompts: Vec<RawJson>,
     skills: Vec<RawJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    apps: Vec<AppReport>,
 }
 
 pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
-    let mut session = ClientSession::open(&args.target, None)?;
+    let mut session = ClientSession::open_for_apps(&args.target)?;
     let outcome = collect_report(&mut session).and_then(|report| {
         if !args.json {
             return print(&report.format(session.client.peer(), Paint::for_stdout()));
@@ -49,6 +53,9 @@ pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
 }
 
 fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandFailure> {
+    let tools = fetch_list(session, EntryKind::Tool)?;
+    let resources = fetch_list(session, EntryKind::Resource)?;
+    let apps = apps::collect(session, &tools, &resources);
     let peer = session.client.peer();
     Ok(InspectReport {
         era: peer.era().to_string(),
@@ -56,11 +63,12 @@ fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandF
         server: peer.info.clone(),
         capabilities: peer.capabilities.clone(),
         instructions: peer.instructions.clone(),
-        tools: fetch_list(session, EntryKind::Tool)?,
-        resources: fetch_list(session, EntryKind::Resource)?,
+        tools,
+        resources,
         resource_templates: fetch_list(session, EntryKind::ResourceTemplate)?,
         prompts: fetch_list(session, EntryKind::Prompt)?,
         skills: fetch_list(session, EntryKind::Skill)?,
+        apps,
     })
 }
 
@@ -123,6 +131,7 @@ impl InspectReport {
                 show(&mut out, entry, paint);
             }
         }
+        apps::push_apps(&mut out, &self.apps, paint);
         out
     }
 }

@@ -1,6 +1,7 @@
 //! The `serve` command: runs the demonstration server.
 
 mod blocking;
+mod card;
 mod clock;
 mod demo;
 mod everything;

@@ -10,6 +10,7 @@ use mcp_std::io::Stdio;
 use super::{LoggedRouter, adapter, tools, with_shards};
 use crate::args;
 use crate::failure::CommandFailure;
+use crate::serve::card;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
 use crate::serve::logged_router::ServerLog;
@@ -53,6 +54,7 @@ fn serve_http(
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
     let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let http = card::apply(args, http, &address)?;
     let (address, protected) = (&*address, http.protected_resource().cloned());
     let bound = adapter::HttpServer::bind(address, config, http, handler);
     let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;

@@ -11,6 +11,7 @@ use mcp_smol as adapter;
 use mcp_smol::Server;
 use mcp_smol::{Error, Handle, HttpServer, Router, block_on};
 
+use super::card;
 use super::clock::{ClockResource, POLL_INTERVAL};
 use super::http;
 use super::logged_router::{ServerLog, logged_router};
@@ -92,6 +93,7 @@ async fn serve_http(
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
     let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let http = card::apply(args, http, &address)?;
     let (address, protected) = (&*address, http.protected_resource().cloned());
     let bound = HttpServer::bind(address, config, http, handler);
     let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::thread;
 
+use mcp_proto::model::UI_MIME_TYPE;
 use serde_json::{Value, json};
 
 use crate::check_protection::RULES;
@@ -346,6 +347,10 @@ fn entries() -> Vec<(Vec<&'static str>, ShellServer)> {
         |list: &str, member: &str, value: Value| ShellServer::legacy().with_member(list, member, &value);
     let icon = |src: &str| json!([{"src": src, "sizes": ["48x48", "any"], "theme": "dark"}]);
     let argument = |name: &str| json!({"name": name, "description": "D"});
+    let page = "*'\"method\":\"resources/read\"'*ui://a*|*ui://a*'\"method\":\"resources/read\"'*";
+    let html = |kind: &str| {
+        result_action(&json!({"contents": [{"uri": "ui://a", "mimeType": kind, "text": "<p>"}]}))
+    };
     vec![
         (vec!["entry"], with("resources", "size", json!(-1))),
         (vec!["entry"], with("resources", "name", Value::Null)),
@@ -368,6 +373,18 @@ fn entries() -> Vec<(Vec<&'static str>, ShellServer)> {
         (vec!["uri-template"], with("resources/templates", "uriTemplate", json!("demo:///{a"))),
         (vec!["template-plain"], with("resources/templates", "uriTemplate", json!("demo:///a"))),
         (vec!["mime-type"], with("resources", "mimeType", json!("text"))),
+        (vec!["app-tool"], with("tools", "_meta", json!({"ui": {"resourceUri": "https://a"}}))),
+        (vec!["app-tool"], with("tools", "_meta", json!({"ui": {"visibility": "app"}}))),
+        (vec!["app-page"], with("tools", "_meta", json!({"ui": {"resourceUri": "ui://a"}}))),
+        (
+            vec!["app-page"],
+            with("tools", "_meta", json!({"ui/resourceUri": "ui://a"})).on_line(page, &html("text/html")),
+        ),
+        (
+            vec![],
+            with("tools", "_meta", json!({"ui": {"resourceUri": "ui://a"}}))
+                .on_line(page, &html(UI_MIME_TYPE)),
+        ),
         (vec!["icon"], with("tools", "icons", icon("file:///etc/passwd"))),
         (vec!["icon"], with("tools", "icons", json!([{"src": "https://a/b.png", "sizes": ["big"]}]))),
         (vec!["icon-http"], with("tools", "icons", icon("http://example.com/a.png"))),

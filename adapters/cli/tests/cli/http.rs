@@ -515,3 +515,46 @@ fn web_page_is_not_a_server() {
         probe(&["ping", "--era", era, &url]).assert_code(3).assert_stderr(&["text/html", &url]);
     }
 }
+
+/// Sends a request without a body and returns the response.
+fn exchange(url: &str, method: &str, path: &str) -> String {
+    let authority = url.split('/').nth(2).expect("an authority");
+    let mut stream = TcpStream::connect(authority).expect("a connection");
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("UTF-8");
+    response
+}
+
+#[test]
+fn serve_offers_its_card_on_each_runtime() {
+    for runtime in ["blocking", "threads", "smol"] {
+        // A free port; with port 0 the card would name no endpoint.
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
+        let address = format!("127.0.0.1:{port}");
+        let server = ServingProcess::listening_at(&address, &["--runtime", runtime]);
+        let card = exchange(&server.url, "GET", "/mcp/server-card");
+        assert!(card.starts_with("HTTP/1.1 200 OK\r\n"), "{card}");
+        assert!(card.contains("\r\nContent-Type: application/mcp-server-card+json\r\n"), "{card}");
+        let (head, body) = card.split_once("\r\n\r\n").expect("a head");
+        let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(document["name"], "io.github.mcp-proto/mcp-probe");
+        assert_eq!(document["remotes"][0]["url"], server.url);
+        assert!(
+            document["remotes"][0]["supportedProtocolVersions"]
+                .as_array()
+                .is_some_and(|all| all.len() == REVISIONS.len())
+        );
+        let bare = exchange(&server.url, "HEAD", "/mcp/server-card");
+        assert_eq!(bare.split_once("\r\n\r\n"), Some((head, "")), "HEAD is GET without the body");
+        let catalog = exchange(&server.url, "GET", "/.well-known/ai-catalog.json");
+        assert!(catalog.contains(&format!("\"url\":\"{}/server-card\"", server.url)), "{catalog}");
+    }
+    let server = ServingProcess::new(&[]);
+    let card = exchange(&server.url, "GET", "/mcp/server-card");
+    assert!(card.starts_with("HTTP/1.1 200 OK\r\n") && !card.contains("remotes"), "{card}");
+}

@@ -114,22 +114,25 @@ fn call_describes_content_that_is_not_text() {
     done.assert_stdout(&["Read this:\noslo: atlas://norway/oslo"]);
 }
 
-// covers: TOOL-006, TOOL-026, RES-008, PROMPT-005
+// covers: TOOL-006, TOOL-026, RES-008, PROMPT-005, APP-005, APP-007, APP-009, APP-011
 #[test]
 fn inspect_shows_all_lists_and_annotations() {
     everything(&["inspect"]).assert_ok().assert_stdout(&[
-        "capabilities  completions, logging, prompts (listChanged), resources (listChanged, subscribe), tools (listChanged)\n",
-        "tools (43)\n",
+        "capabilities  completions, extensions (io.modelcontextprotocol/ui), logging, prompts (listChanged), \
+         resources (listChanged, subscribe), tools (listChanged)\n",
+        "tools (45)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",
         "      hints    changes things, may destroy, may be repeated, stays inside\n",
-        "resources (32)\n",
+        "resources (33)\n",
         "  test://static-binary  static-binary  image/png  93 bytes\n",
         "      is       for user and assistant, priority 0.2\n",
         "resource templates (2)\n",
         "  atlas://{country}/{city}  Cities  text/plain\n",
         "prompts (6)\n  test_simple_prompt\n      Says one thing\n",
         "      takes    country  string  Where to\n               city?    string  To one city only\n",
+        "apps (2)\n  show_counter  ui://counter/page\n      for      model and app\n      asks for clipboard\n",
+        "  raise_counter  ui://counter/page\n      for      app\n",
     ]);
 }

@@ -182,6 +182,7 @@ forward_blocking! {
     fn ping(&self) -> Duration;
     fn list(&self, kind: EntryKind) -> Vec<RawJson>;
     fn list_tools(&self) -> Vec<Tool>;
+    fn list_model_tools(&self) -> Vec<Tool>;
     fn list_resources(&self) -> Vec<Resource>;
     fn list_resource_templates(&self) -> Vec<ResourceTemplate>;
     fn list_prompts(&self) -> Vec<mcp_proto::model::Prompt>;
@@ -207,6 +208,18 @@ impl Client {
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
         block_on(self.0.call_tool(name, arguments))
+    }
+
+    pub(crate) fn peer(&self) -> &client::Peer {
+        self.0.peer()
+    }
+
+    pub(crate) fn call_tool_for_app<T: Serialize>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        block_on(self.0.call_tool_for_app(name, arguments))
     }
 
     pub(crate) fn get_prompt<T: Serialize>(

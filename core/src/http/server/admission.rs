@@ -57,6 +57,17 @@ impl Server {
             x.headers.clear_origin();
             x.cors_enabled = false;
         }
+        #[cfg(feature = "cards")]
+        if let Some(document) = self.config.document_at(path) {
+            x.headers.clear_origin();
+            x.cors_enabled = false;
+            // Not counted as a call: it needs no token, and the engine never sees it.
+            match self.config.check_host(&headers, true) {
+                Ok(()) => self.exchanges.serve_document(key, head.method, head.fields, document),
+                Err(refusal) => self.exchanges.refuse(key, &refusal),
+            }
+            return ExchangeId(key);
+        }
         let host_refusal = self.config.check_host(&headers, described.is_some()).err();
         if host_refusal.is_some() {
             // A refused page must not read the refusal either.

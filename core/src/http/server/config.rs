@@ -4,6 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+#[cfg(feature = "cards")]
+use super::documents::PublicDocument;
 use super::protected::Protected;
 use crate::ascii::AsciiCaseExt as _;
 use crate::url::is_loopback_name;
@@ -41,6 +43,8 @@ pub struct Config {
     pub(super) http_sse_paths: Option<(String, String)>,
     pub(super) protected: Option<Protected>,
     pub(super) token_timeout: Duration,
+    #[cfg(feature = "cards")]
+    pub(super) documents: Vec<PublicDocument>,
 }
 
 impl Default for Config {
@@ -66,6 +70,8 @@ impl Default for Config {
             http_sse_paths: None,
             protected: None,
             token_timeout: Duration::from_secs(10),
+            #[cfg(feature = "cards")]
+            documents: Vec::new(),
         }
     }
 }

@@ -17,6 +17,8 @@
 mod admission;
 mod config;
 mod connection;
+#[cfg(feature = "cards")]
+mod documents;
 mod events;
 mod exchange;
 mod exchange_table;

@@ -1,6 +1,7 @@
 //! The content of `serve --everything`: something of every kind that a server can offer.
 
 mod alphabet;
+mod app;
 mod atlas;
 mod changes;
 mod fixtures;
@@ -39,6 +40,7 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
     visits::register(router);
     alphabet::register(router);
     skills::register(router);
+    app::register(router);
     router.as_router().nest("text", text::router());
 }
 
@@ -52,5 +54,6 @@ once; subscribers are notified. clock://running changes by itself while it is fo
 - whoami returns what the server knows about its client, and visits://calls the number of calls.
 - skill://harbour/berth-planning/SKILL.md is a skill with files in folders, mooring a short one, and daily one whose \
 content is made when it is read.
+- show_counter has a page, ui://counter/page, for clients that show apps; raise_counter is for that page alone.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";

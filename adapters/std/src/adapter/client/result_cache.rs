@@ -9,7 +9,10 @@ use crate::SharedCache;
 use mcp_proto::Change;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
-use mcp_proto::client::{CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer};
+use mcp_proto::UseError;
+use mcp_proto::client::{
+    AppTools, CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer,
+};
 
 /// Settings for the cache of results.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ struct State {
     cache: Option<(SharedCache, CacheScope)>,
     /// Output schemas that results of tools are checked against.
     schemas: Option<OutputSchemas>,
+    /// Tools that apps may call; `None` before an app has called one and after the list has changed.
+    app_tools: Option<AppTools>,
 }
 
 impl ResultCache {
@@ -84,6 +89,9 @@ impl ResultCache {
         if let Some(schemas) = &mut state.schemas {
             schemas.handle_change(change);
         }
+        if *change == Change::Tools {
+            state.app_tools = None;
+        }
     }
 
     /// Removes all pages of one list.
@@ -100,11 +108,32 @@ impl ResultCache {
         }
     }
 
-    /// Remembers the output schemas of a complete list of tools. Lists of other kinds are ignored.
+    /// Remembers the output schemas of a complete list of tools, and the tools that apps may call, if an app has called
+    /// one. Lists of other kinds are ignored.
     pub fn set_tools(&self, kind: EntryKind, entries: &[RawJson]) {
-        if let (Some(schemas), EntryKind::Tool) = (&mut self.lock().schemas, kind) {
+        if kind != EntryKind::Tool {
+            return;
+        }
+        let mut state = self.lock();
+        if let Some(schemas) = &mut state.schemas {
             schemas.set_tools(entries);
         }
+        if let Some(app_tools) = &mut state.app_tools {
+            *app_tools = AppTools::new(entries);
+        }
+    }
+
+    /// Remembers the tools of a complete list that apps may call.
+    pub fn set_app_tools(&self, entries: &[RawJson]) {
+        self.lock().app_tools = Some(AppTools::new(entries));
+    }
+
+    /// Checks whether an app may call a tool. Returns `None` if the list of tools has to be fetched for that: it is not
+    /// known, has changed, or lacks the tool.
+    pub fn check_app_tool(&self, tool: &str) -> Option<Result<(), UseError>> {
+        let state = self.lock();
+        let tools = state.app_tools.as_ref().filter(|tools| tools.contains(tool))?;
+        Some(tools.check(tool))
     }
 
     /// Checks the structured result of a tool against its output schema, if that schema is known.

@@ -17,18 +17,41 @@ impl ExchangeTable {
         key: Key,
         status: u16,
         body: &[u8],
+        fields: Fields,
+    ) {
+        self.answer_with_typed_body(key, status, fields::JSON, body, fields);
+    }
+
+    fn answer_with_typed_body(
+        &mut self,
+        key: Key,
+        status: u16,
+        media_type: &str,
+        body: &[u8],
         mut fields: Fields,
     ) {
-        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        fields.push(fields::CONTENT_TYPE, media_type.as_bytes());
         if let Some(x) = self.slab.get_mut(key) {
             x.out.push(body);
         }
         self.answer(key, status, fields, BodySize::Exact(body.len() as u64));
     }
 
+    /// Responds with a document.
+    #[cfg(feature = "cards")]
+    pub(in crate::http::server) fn answer_with_document(
+        &mut self,
+        key: Key,
+        media_type: &str,
+        body: &[u8],
+        fields: Fields,
+    ) {
+        self.answer_with_typed_body(key, 200, media_type, body, fields);
+    }
+
     /// Responds without a body.
     pub(in crate::http::server) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
-        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
+        let size = if matches!(status, 204 | 304) { BodySize::None } else { BodySize::Exact(0) };
         self.answer(key, status, fields, size);
     }
 

@@ -256,6 +256,24 @@ impl<B: ClientBackend> BlockingCalls<B> {
         complete(self.calls.call_tool_reporting(name, arguments, options, on_progress))
     }
 
+    /// Calls a tool for the page of an app of this server, if the tool permits it (APP-008).
+    ///
+    /// Whether it does is known from the list of tools, which is fetched when an app calls a tool for the first time, after
+    /// it has changed, and for a tool that it lacks. Use the client of the server that the page came from: apps never call
+    /// the tools of another server.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), as [`list`](Self::list), and
+    /// [`UseError::NotForApps`](mcp_proto::UseError::NotForApps) if apps may not call the tool.
+    pub fn call_tool_for_app<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        complete(self.calls.call_tool_for_app(name, arguments))
+    }
+
     /// Reads a resource.
     ///
     /// As [`send`](Self::send), it returns a cached result if there is a fresh one.
@@ -367,6 +385,18 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// As [`list`](Self::list).
     pub fn list_tools(&self) -> Result<Vec<Tool>, Error> {
         complete(self.calls.list_tools())
+    }
+
+    /// Returns the tools for the model, without those that only apps may call (APP-007); otherwise as
+    /// [`list_tools`](Self::list_tools).
+    ///
+    /// A tool whose `_meta.ui.visibility` cannot be read is left out and reported like one that cannot be read at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_model_tools(&self) -> Result<Vec<Tool>, Error> {
+        complete(self.calls.list_model_tools())
     }
 
     /// Returns all resources of the server; otherwise as [`list_tools`](Self::list_tools).

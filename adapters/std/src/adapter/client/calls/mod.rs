@@ -3,6 +3,7 @@
 //! [`AsyncCalls`] makes them over a [`ClientBackend`], which an adapter implements. [`BlockingCalls`] are the same calls
 //! as plain functions, for backends that block.
 
+mod apps;
 mod async_calls;
 mod backend;
 mod blocking_calls;

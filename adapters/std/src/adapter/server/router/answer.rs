@@ -176,7 +176,8 @@ pub(super) fn complete_tool<B: RunningCall>(
     Ok((answered, result.is_failure()))
 }
 
-/// Answers with the contents of a resource. Adds the cache hint of the resource if the result has none.
+/// Answers with the contents of a resource. Adds the cache hint of the resource and the metadata of a page if the result
+/// has none.
 ///
 /// # Errors
 ///
@@ -187,6 +188,7 @@ pub(super) fn complete_read<B: RunningCall>(
     result: Result<ReadResourceResult<'_>, HandlerError>,
 ) -> HandlerResult {
     let result = result.map(|mut result| {
+        target.complete_page(&mut result);
         if let Some(hint) = target.cache.filter(|_| result.ttl_ms.is_none() && result.cache_scope.is_none()) {
             result.ttl_ms = Some(hint.ttl_ms());
             result.cache_scope = Some(hint.scope());

@@ -254,13 +254,19 @@ impl<F: Flavor> Router<F> {
         &mut self.state_mut().core
     }
 
-    /// Checks that everything was registered.
+    /// Checks that everything was registered, and that tools name pages of apps that exist
+    /// ([`router::Router::check_apps`]).
     ///
     /// # Errors
     ///
-    /// All refused registrations.
+    /// All refused registrations and all tools with a wrong `_meta.ui`. With a fallback, which may know further
+    /// resources, a page need not be registered.
     pub fn check(&self) -> Result<(), RegisterErrors> {
-        let errors = self.state.load().errors.clone();
+        let state = self.state.load();
+        let mut errors = state.errors.clone();
+        if let Err(invalid) = state.core.check_apps(state.fallback.is_some()) {
+            errors.append(invalid);
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 

@@ -1,0 +1,9 @@
+//! Apps, on `mcp-threads`.
+
+extern crate alloc;
+
+#[path = "../../suites/apps.rs"]
+mod suite;
+mod support;
+
+use support::adapter;

@@ -1,0 +1,284 @@
+//! Server cards and `server.json`: static descriptions of a server, for clients that do not know it yet (SEP-2127).
+//!
+//! A [`ServerCard`] says who a server is and where it answers. The same value is written in two forms: as the card that
+//! an HTTP server offers itself ([`http::server::Config::card`](crate::http::server::Config::card)), and as the
+//! `server.json` of the MCP Registry, which can name packages, too. Neither lists tools, resources or prompts.
+//!
+//! **The schema of cards is experimental** (`v1`, not part of a revision of the protocol), so this module may change in a
+//! minor release. `server.json` follows the schema of 2025-12-11.
+//!
+//! Both documents are public. [`ServerCard::check`] refuses fixed values of secrets, but it cannot know whether a text or a
+//! URL tells too much. Clients treat cards as hints: what the server says about itself once connected prevails.
+//!
+//! ```
+//! use mcp_proto::Implementation;
+//! use mcp_proto::cards::{CardHeader, CardRemote, ServerCard};
+//!
+//! let info = Implementation::new("com.example/tides", "1.2.0").title("Tides").description("Tide tables of all harbours");
+//! let header = CardHeader::new("X-Api-Key").description("Key of your account").is_secret(true).is_required(true);
+//! let remote = CardRemote::http("https://tides.example.com/mcp").headers([header]);
+//! let card = ServerCard::from_info(&info).remotes([remote]);
+//!
+//! assert!(card.to_card()?.as_str().starts_with(r#"{"$schema":"https://static.modelcontextprotocol.io/schemas/v1/"#));
+//! assert!(card.to_server_json()?.as_str().contains(r#""name":"com.example/tides","version":"1.2.0""#));
+//! # Ok::<(), mcp_proto::model::ValidationError>(())
+//! ```
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::model::message::message;
+use crate::model::string_enum::string_enum;
+use crate::model::{Icon, Implementation, Map, ValidationError};
+use crate::raw::RawJson;
+
+mod catalog;
+mod check;
+#[cfg(test)]
+mod tests;
+
+pub use catalog::{AiCatalog, CatalogEntry};
+
+/// Media type of a card.
+pub const CARD_MEDIA_TYPE: &str = "application/mcp-server-card+json";
+/// Media type of an [`AiCatalog`].
+pub const CATALOG_MEDIA_TYPE: &str = "application/ai-catalog+json";
+/// Path of the catalog of a host (RFC 8615).
+pub const CATALOG_PATH: &str = "/.well-known/ai-catalog.json";
+/// What is appended to the URL of an MCP endpoint to get the URL of its card.
+pub const CARD_SUFFIX: &str = "/server-card";
+/// Schema of cards; experimental.
+pub const CARD_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
+/// Schema of `server.json`.
+pub const SERVER_JSON_SCHEMA: &str =
+    "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
+
+string_enum! {
+    /// Transport of a remote endpoint or of a package.
+    CardTransport {
+        /// Streamable HTTP.
+        StreamableHttp = "streamable-http",
+        /// HTTP+SSE of 2024-11-05: deprecated, for existing clients only.
+        Sse = "sse",
+        /// The streams of a process; for packages only.
+        Stdio = "stdio",
+    }
+
+    /// Format of an input.
+    CardInputFormat {
+        /// Text.
+        Text = "string",
+        /// A number in decimal digits.
+        Number = "number",
+        /// `true` or `false`.
+        Boolean = "boolean",
+        /// Path of a file of the user.
+        FilePath = "filepath",
+    }
+}
+
+message! {
+    /// Description of a server.
+    ServerCard {
+        /// Name in reverse-DNS form with one slash, 3 to 200 characters: `com.example/weather`.
+        ///
+        /// It should be the name that the server gives once connected.
+        name: String = "name",
+        /// Version, at most 255 bytes; not a range such as `^1.2.3` or `1.x`.
+        version: String = "version",
+        /// What the server does, 1 to 100 characters.
+        description: String = "description",
+    } {
+        /// Name for display, 1 to 100 characters.
+        opt title: String = "title",
+        /// Web page with more information.
+        opt website_url: String = "websiteUrl",
+        /// Source code.
+        opt repository: CardRepository = "repository",
+        /// Icons.
+        list icons: Vec<Icon> = "icons",
+        /// Endpoints over HTTP.
+        list remotes: Vec<CardRemote> = "remotes",
+        /// Packages to install; part of `server.json`, not of a card.
+        list packages: Vec<CardPackage> = "packages",
+        /// Metadata of vendors, by reverse-DNS names.
+        opt meta: RawJson as Object = "_meta",
+    }
+
+    /// Repository of the source code.
+    CardRepository {
+        /// URL for browsing and cloning.
+        url: String = "url",
+        /// Hosting service: `github`, for example.
+        source: String = "source",
+    } {
+        /// Path of the server in the repository: relative, without `..`.
+        opt subfolder: String = "subfolder",
+        /// Identifier that the hosting service gives to the repository.
+        opt id: String = "id",
+    }
+
+    /// An endpoint over HTTP.
+    CardRemote {
+        /// Transport: [`StreamableHttp`](CardTransport::StreamableHttp) or the deprecated [`Sse`](CardTransport::Sse).
+        transport: CardTransport = "type",
+        /// URL: absolute, `https` except on this machine, with `{placeholders}` that `variables` describes.
+        url: String = "url",
+    } {
+        /// Header fields that a client has to send.
+        list headers: Vec<CardHeader> = "headers",
+        /// Variables of the URL.
+        opt variables: Map<CardInput> = "variables",
+        /// Revisions of the protocol that the endpoint speaks.
+        list supported_protocol_versions: Vec<String> = "supportedProtocolVersions",
+    }
+
+    /// A value that a user supplies.
+    CardInput {} {
+        /// What it is.
+        opt description: String = "description",
+        /// Whether nothing works without it; absent means no.
+        opt is_required: bool = "isRequired",
+        /// Whether it is confidential; absent means no. Then it has neither `value` nor `default`.
+        opt is_secret: bool = "isSecret",
+        /// Its format; absent means text.
+        opt format: CardInputFormat = "format",
+        /// Value if the user gives none.
+        opt default: String = "default",
+        /// Example that is shown while the user enters the value.
+        opt placeholder: String = "placeholder",
+        /// Fixed value, which users cannot change.
+        opt value: String = "value",
+        /// Allowed values.
+        list choices: Vec<String> = "choices",
+    }
+
+    /// A header field or an environment variable, with its value.
+    CardHeader {
+        /// Name of the field or variable.
+        name: String = "name",
+    } {
+        /// What it is.
+        opt description: String = "description",
+        /// Whether nothing works without it; absent means no.
+        opt is_required: bool = "isRequired",
+        /// Whether it is confidential; absent means no.
+        ///
+        /// Then it has no `default`, and its `value` has a placeholder for the confidential part: `Bearer {token}`.
+        opt is_secret: bool = "isSecret",
+        /// Its format; absent means text.
+        opt format: CardInputFormat = "format",
+        /// Value if the user gives none.
+        opt default: String = "default",
+        /// Example that is shown while the user enters the value.
+        opt placeholder: String = "placeholder",
+        /// Fixed value, with `{placeholders}` that `variables` describes.
+        opt value: String = "value",
+        /// Allowed values.
+        list choices: Vec<String> = "choices",
+        /// Variables of the value.
+        opt variables: Map<CardInput> = "variables",
+    }
+
+    /// A package of the server in a registry of packages, for `server.json`.
+    ///
+    /// Arguments of the program and of its runtime are written as members of `extra`.
+    CardPackage {
+        /// Registry: `npm`, `pypi`, `oci`, `nuget`, `cargo` or `mcpb`.
+        registry_type: String = "registryType",
+        /// Name of the package, or the URL of a file.
+        identifier: String = "identifier",
+        /// How a client talks to the installed program.
+        transport: CardPackageTransport = "transport",
+    } {
+        /// Version: neither a range nor `latest`.
+        opt version: String = "version",
+        /// Base URL of the registry, if it is not the usual one.
+        opt registry_base_url: String = "registryBaseUrl",
+        /// SHA-256 of the file, 64 lower-case hexadecimal digits.
+        opt file_sha256: String = "fileSha256",
+        /// Program that runs the package: `npx`, `uvx`, `docker` or `dnx`, for example.
+        opt runtime_hint: String = "runtimeHint",
+        /// Environment variables.
+        list environment_variables: Vec<CardHeader> = "environmentVariables",
+    }
+
+    /// Transport of an installed package.
+    CardPackageTransport {
+        /// Transport.
+        transport: CardTransport = "type",
+    } {
+        /// URL, for the HTTP transports; placeholders name arguments and environment variables.
+        opt url: String = "url",
+    }
+}
+
+impl ServerCard {
+    /// Creates the card of a server from what it says about itself: name, version, title, description, web page, icons.
+    ///
+    /// [`check`](Self::check) refuses it if the name is not in reverse-DNS form or there is no description; set
+    /// [`name`](#structfield.name) and [`description`](#structfield.description) then.
+    #[must_use]
+    pub fn from_info(info: &Implementation) -> Self {
+        let description = info.description.clone().unwrap_or_default();
+        let mut card = Self::new(info.name.clone(), info.version.clone(), description);
+        card.title.clone_from(&info.title);
+        card.website_url.clone_from(&info.website_url);
+        card.icons = info.icons.iter().filter(|icon| icon.is_allowed()).cloned().collect();
+        card
+    }
+
+    /// Writes the card, without packages.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn to_card(&self) -> Result<RawJson, ValidationError> {
+        self.check()?;
+        let mut card = self.clone();
+        card.packages.clear();
+        Ok(with_schema(CARD_SCHEMA, &card))
+    }
+
+    /// Writes the `server.json` for the MCP Registry.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn to_server_json(&self) -> Result<RawJson, ValidationError> {
+        self.check()?;
+        let mut described = self.clone();
+        for remote in &mut described.remotes {
+            // Not a member of this schema.
+            remote.supported_protocol_versions.clear();
+        }
+        Ok(with_schema(SERVER_JSON_SCHEMA, &described))
+    }
+
+    /// Returns whether an endpoint uses a transport that the protocol deprecates (HTTP+SSE).
+    #[must_use]
+    pub fn has_deprecated_remote(&self) -> bool {
+        self.remotes.iter().any(|remote| remote.transport == CardTransport::Sse)
+    }
+}
+
+impl CardRemote {
+    /// Creates an endpoint of Streamable HTTP.
+    #[must_use]
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::new(CardTransport::StreamableHttp, url)
+    }
+}
+
+/// Writes a description with the member `$schema` in front.
+fn with_schema(schema: &str, card: &ServerCard) -> RawJson {
+    let mut card = card.clone();
+    card.extra.remove(SCHEMA);
+    let members = RawJson::encode(&card).unwrap_or_else(|_| RawJson::empty_object());
+    // `name` is always there, so a comma follows.
+    let rest = members.as_str().strip_prefix('{').unwrap_or("}");
+    RawJson::trusted(format!("{{\"{SCHEMA}\":\"{schema}\",{rest}").into_bytes().into())
+}
+
+const SCHEMA: &str = "$schema";
