@@ -88,7 +88,7 @@ fn unknown_skills_and_files_are_named() {
     done.assert_stderr(&["`..`"]);
     everything(&["skills"]).assert_code(2);
     let plain = probe(&["skills", "list", "--", PROBE, "serve"]).assert_code(1);
-    plain.assert_stderr(&["does not have the capability `extensions.io.modelcontextprotocol/skills`"]);
+    plain.assert_stderr(&["does not have the capability `skills`"]);
 }
 
 // covers: SKILL-030, SKILL-052, LIFE-016
