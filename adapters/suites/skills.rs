@@ -5,7 +5,8 @@
 #[path = "scripted_server.rs"]
 mod scripted_server;
 
-use std::sync::{Arc, Mutex};
+use alloc::sync::Arc;
+use std::sync::Mutex;
 
 use mcp_proto::client::{Config, Paginator};
 use mcp_proto::model::{Resource, Skill, SkillResource, SkillResources};

@@ -116,8 +116,8 @@ impl core::fmt::Display for Capability {
             Self::ResourcesListChanged => "resources.listChanged",
             Self::RootsListChanged => "roots.listChanged",
             Self::ElicitationUrl => "elicitation.url",
-            Self::Skills => "extensions.io.modelcontextprotocol/skills",
-            Self::DirectoryRead => "extensions.io.modelcontextprotocol/skills.directoryRead",
+            Self::Skills => "skills",
+            Self::DirectoryRead => "skills.directoryRead",
         })
     }
 }

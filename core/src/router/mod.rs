@@ -69,6 +69,7 @@ mod results;
 mod route;
 #[cfg(feature = "schemars")]
 pub mod schema;
+mod skill_catalog;
 mod skills;
 #[cfg(test)]
 mod skills_tests;
@@ -93,7 +94,7 @@ pub use results::{
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
-pub use skills::SkillAnswer;
+pub use skill_catalog::SkillAnswer;
 pub use tool_arguments::{ToolArguments, UntypedArguments};
 pub use tool_checks::{InvalidArguments, InvalidToolOutput};
 pub use tool_entry::ToolEntry;

@@ -11,7 +11,7 @@ use super::hooks::{Hook, HookScopes};
 use super::page::{CacheHint, CursorCodec};
 use super::pages::{check_page, check_page_template};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
-use super::skills::SkillCatalog;
+use super::skill_catalog::SkillCatalog;
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
 use super::tool_checks::ToolChecks;
 use crate::change::Change;
@@ -61,7 +61,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) prefixes: PrefixIndex,
     pub(super) prompts: Entries<Prompt, H, CompletionHandlers<H>>,
     /// Boxed, since most servers have none.
-    pub(super) skills: Option<Box<SkillCatalog<H, M>>>,
+    pub(super) skills: Option<Box<SkillCatalog<Self>>>,
     /// Generations of the lists at the last call of [`take_changes`](Self::take_changes).
     published_generations: [u64; 5],
     announces_list_changes: bool,

@@ -15,7 +15,7 @@ use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
 use super::pages::page_meta;
 use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
-use super::skills::SkillAnswer;
+use super::skill_catalog::{SkillAnswer, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
 use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
 use crate::methods::{self, EntryKind};
@@ -222,22 +222,22 @@ impl Serialize for RouterAnswer<'_> {
 }
 
 /// Result of the lookup for a call, before the hooks run.
-pub(super) struct Resolution<'a, H> {
-    pub(super) subject: Subject<'a>,
-    pub(super) scope: usize,
+struct Resolution<'a, H> {
+    subject: Subject<'a>,
+    scope: usize,
     /// Scopes that the token of the call needs.
-    pub(super) required_scopes: &'a [Box<str>],
-    pub(super) action: RouteAction<'a, H>,
+    required_scopes: &'a [Box<str>],
+    action: RouteAction<'a, H>,
 }
 
-pub(super) enum RouteAction<'a, H> {
+enum RouteAction<'a, H> {
     Answer(RouterAnswer<'a>),
     Handle(&'a H, CallTarget<'a>),
     Refuse(RpcError),
 }
 
 impl<'a, H> Resolution<'a, H> {
-    pub(super) const fn refuse(error: RpcError) -> Self {
+    const fn refuse(error: RpcError) -> Self {
         Self {
             subject: Subject::Unknown,
             scope: ROOT_SCOPE,
@@ -277,8 +277,12 @@ impl<H, M: Hook> Router<H, M> {
                 self.resolve_list(call, EntryKind::Prompt, &self.prompts.catalog, RouterAnswer::Prompts)
             }
             methods::COMPLETE if self.has_completions() => self.resolve_completion(call),
-            _ => match self.skills.as_deref().and_then(|skills| skills.resolve(self, call)) {
-                Some(found) => found,
+            _ => match self.skills.as_deref().and_then(|skills| (skills.resolve)(self, call)) {
+                Some(Ok(SkillResolution { subject, scope, required_scopes, answer })) => {
+                    let action = RouteAction::Answer(RouterAnswer::Skills(answer));
+                    Resolution { subject, scope, required_scopes, action }
+                }
+                Some(Err(error)) => Resolution::refuse(error),
                 None => return Route::Fallback,
             },
         };

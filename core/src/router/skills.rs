@@ -7,9 +7,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
-use core::fmt;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 
 use super::entries::Entries;
 use super::hooks::{Hook, ROOT_SCOPE, Subject};
@@ -17,7 +16,8 @@ use super::page::CacheHint;
 use super::params::text_param;
 use super::registration::{ChangedLists, RegisterError};
 use super::registry::{Router, refuse_duplicate, unknown_item};
-use super::route::{Resolution, RouteAction, RouterAnswer, invalid_uri, read_cursor};
+use super::route::{invalid_uri, read_cursor};
+use super::skill_catalog::{ListedSkill, SkillAnswer, SkillCatalog, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
 use crate::methods::{self, Capability, EntryKind};
 use crate::model::{Resource, Skill, encode_for};
@@ -25,90 +25,6 @@ use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::Call;
 use crate::skills::{SKILL_FILE, file_name};
-
-/// A result about skills: a page of `skills/list`, an entry, or a page of a directory.
-#[derive(Clone, Debug)]
-pub struct SkillAnswer {
-    /// Name of the type, for shaping.
-    form: &'static str,
-    members: Vec<(&'static str, RawJson)>,
-}
-
-impl Serialize for SkillAnswer {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Members<'a>(&'a [(&'static str, RawJson)]);
-        impl Serialize for Members<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(None)?;
-                for (name, value) in self.0 {
-                    map.serialize_entry(name, value)?;
-                }
-                map.end()
-            }
-        }
-        serializer.serialize_newtype_struct(self.form, &Members(&self.members))
-    }
-}
-
-/// The function that answers a call about skills; `None` if the method is another one.
-type Resolve<H, M> = for<'a> fn(&'a Router<H, M>, &'a Call) -> Option<Resolution<'a, H>>;
-
-/// The skills of a router, by the comparison key of their URI.
-pub(super) struct SkillCatalog<H, M> {
-    entries: Entries<ListedSkill, (), ()>,
-    /// A pointer, so that a program without skills contains none of this.
-    resolve: Resolve<H, M>,
-}
-
-#[derive(Clone)]
-struct ListedSkill {
-    uri: Box<str>,
-    entry: RawJson,
-}
-
-// Not derived: the handlers need not be `Clone`.
-impl<H, M> Clone for SkillCatalog<H, M> {
-    fn clone(&self) -> Self {
-        Self { entries: self.entries.clone(), resolve: self.resolve }
-    }
-}
-
-impl<H, M> fmt::Debug for SkillCatalog<H, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entries.fmt(f)
-    }
-}
-
-impl<H, M> SkillCatalog<H, M> {
-    pub(super) fn resolve<'a>(&self, router: &'a Router<H, M>, call: &'a Call) -> Option<Resolution<'a, H>> {
-        (self.resolve)(router, call)
-    }
-
-    pub(super) const fn generation(&self) -> u64 {
-        self.entries.catalog.generation()
-    }
-
-    pub(super) fn contains(&self, key: &str) -> bool {
-        self.entries.contains(key)
-    }
-
-    /// Returns the comparison keys of all skills, in no particular order.
-    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
-        self.entries.names()
-    }
-
-    /// Removes a skill; returns whether it was visible.
-    pub(super) fn remove(&mut self, uri: &str) -> bool {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        self.entries.remove(&key).is_some_and(|(_, shown, _)| shown)
-    }
-
-    /// Shows or hides a skill; returns whether this changed it, or `None` if there is no such skill.
-    pub(super) fn enable(&mut self, uri: &str, enabled: bool) -> Option<bool> {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        self.entries.enable(&key, enabled)
-    }
-}
 
 impl<H, M: Hook> Router<H, M> {
     /// Lists a new skill, whose files are registered as resources (SKILL-002).
@@ -175,7 +91,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     fn put_skill(&mut self, key: Box<str>, listed: ListedSkill) -> ChangedLists {
-        let new = || Box::new(SkillCatalog { entries: Entries::default(), resolve: resolve::<H, M> });
+        let new = || Box::new(SkillCatalog::new(resolve::<H, M>, Entries::default()));
         let skills = self.skills.get_or_insert_with(new);
         skills.entries.put(key, listed, (), |_| ());
         self.declare_skills();
@@ -191,11 +107,10 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Moves the skills of a nested router behind those of this one.
-    pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<H, M>) {
+    pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<Self>) {
         let resolve = inner.resolve;
-        let skills = self
-            .skills
-            .get_or_insert_with(|| Box::new(SkillCatalog { entries: Entries::default(), resolve }));
+        let skills =
+            self.skills.get_or_insert_with(|| Box::new(SkillCatalog::new(resolve, Entries::default())));
         for (key, skill, shown, registration) in inner.entries.into_ordered() {
             skills.entries.append(key, skill, shown, registration);
         }
@@ -230,7 +145,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Returns the hint of a result about skills, which only its user may keep if others could get another one (CACHE-012).
-    fn skill_hint(&self, skills: &SkillCatalog<H, M>) -> Option<CacheHint> {
+    fn skill_hint(&self, skills: &SkillCatalog<Self>) -> Option<CacheHint> {
         let hint = self.hints.get(EntryKind::Skill as usize).copied().flatten()?;
         let needs_scope = |(_, skill): (u64, &ListedSkill)| {
             self.scopes_to_read(&skill.uri).is_some_and(|(_, scopes)| !scopes.is_empty())
@@ -241,23 +156,25 @@ impl<H, M: Hook> Router<H, M> {
 }
 
 /// Answers a call about skills.
-fn resolve<'a, H, M: Hook>(router: &'a Router<H, M>, call: &'a Call) -> Option<Resolution<'a, H>> {
+fn resolve<'a, H, M: Hook>(
+    router: &'a Router<H, M>,
+    call: &'a Call,
+) -> Option<Result<SkillResolution<'a>, RpcError>> {
     let skills = router.skills.as_deref()?;
-    let found = match call.method() {
+    Some(match call.method() {
         methods::SKILLS_LIST => list(router, skills, call),
         methods::SKILLS_GET => get(router, skills, call),
         methods::DIRECTORY_READ => read_directory(router, call),
         _ => return None,
-    };
-    Some(found.unwrap_or_else(Resolution::refuse))
+    })
 }
 
 /// Answers `skills/list` with the skills whose `SKILL.md` the client may read (SKILL-020).
 fn list<'a, H, M: Hook>(
     router: &'a Router<H, M>,
-    skills: &'a SkillCatalog<H, M>,
+    skills: &'a SkillCatalog<Router<H, M>>,
     call: &Call,
-) -> Result<Resolution<'a, H>, RpcError> {
+) -> Result<SkillResolution<'a>, RpcError> {
     let catalog = &skills.entries.catalog;
     let position = router.page_position(call, EntryKind::Skill, catalog.last_number())?;
     let visible = catalog.visible_after(position.after);
@@ -273,20 +190,20 @@ fn list<'a, H, M: Hook>(
     let next = position.next_cursor(last.filter(|_| visible.next().is_some()));
     push(&mut members, "nextCursor", next.as_ref());
     push_hint(&mut members, router.skill_hint(skills));
-    Ok(Resolution {
+    Ok(SkillResolution {
         subject: Subject::List(EntryKind::Skill),
         scope: ROOT_SCOPE,
         required_scopes: &[],
-        action: answer("$mcp::ListSkillsResult", members),
+        answer: SkillAnswer { form: "$mcp::ListSkillsResult", members },
     })
 }
 
 /// Answers `skills/get` (SKILL-024, SKILL-025, SKILL-026).
 fn get<'a, H, M: Hook>(
     router: &'a Router<H, M>,
-    skills: &'a SkillCatalog<H, M>,
+    skills: &'a SkillCatalog<Router<H, M>>,
     call: &Call,
-) -> Result<Resolution<'a, H>, RpcError> {
+) -> Result<SkillResolution<'a>, RpcError> {
     let uri = text_param(call, "uri")?;
     let key = comparison_key(&uri, MAX_URI).map_err(|reason| invalid_uri(&uri, reason))?;
     let found = skills.entries.find(&key);
@@ -295,15 +212,15 @@ fn get<'a, H, M: Hook>(
     let (skill, (scope, required_scopes)) = found.ok_or_else(unknown)?;
     let mut members = Vec::from([("skill", skill.entry.clone())]);
     push_hint(&mut members, router.skill_hint(skills));
-    let action = answer("$mcp::GetSkillResult", members);
-    Ok(Resolution { subject: Subject::Skill(&skill.uri), scope, required_scopes, action })
+    let answer = SkillAnswer { form: "$mcp::GetSkillResult", members };
+    Ok(SkillResolution { subject: Subject::Skill(&skill.uri), scope, required_scopes, answer })
 }
 
 /// Answers `resources/directory/read` with the resources that the client may read (SKILL-040, SKILL-042, SKILL-043).
 fn read_directory<'a, H, M: Hook>(
     router: &'a Router<H, M>,
     call: &Call,
-) -> Result<Resolution<'a, H>, RpcError> {
+) -> Result<SkillResolution<'a>, RpcError> {
     let uri = text_param(call, "uri")?;
     let key = comparison_key(&uri, MAX_URI).map_err(|reason| invalid_uri(&uri, reason))?;
     let children = children(router, call, &key);
@@ -320,8 +237,8 @@ fn read_directory<'a, H, M: Hook>(
     let mut members = Vec::from([("resources", page)]);
     let next = (end < children.len()).then(|| cursors.encode(EntryKind::Resource, end as u64));
     push(&mut members, "nextCursor", next.as_ref());
-    let action = answer("$mcp::ReadDirectoryResult", members);
-    Ok(Resolution { subject: Subject::Directory, scope: ROOT_SCOPE, required_scopes: &[], action })
+    let answer = SkillAnswer { form: "$mcp::ReadDirectoryResult", members };
+    Ok(SkillResolution { subject: Subject::Directory, scope: ROOT_SCOPE, required_scopes: &[], answer })
 }
 
 /// Returns the files and directories directly in a directory, in the order of their names; none if there is no such
@@ -364,10 +281,6 @@ fn ancestor(uri: &str, directory: &str) -> String {
     let segments = directory.matches('/').count() + 1;
     let end = uri.match_indices('/').nth(segments - 1).map(|(at, _)| at);
     end.and_then(|end| uri.get(..end)).unwrap_or(directory).into()
-}
-
-fn answer<'a, H>(form: &'static str, members: Vec<(&'static str, RawJson)>) -> RouteAction<'a, H> {
-    RouteAction::Answer(RouterAnswer::Skills(SkillAnswer { form, members }))
 }
 
 fn push<T: Serialize>(members: &mut Vec<(&'static str, RawJson)>, name: &'static str, value: Option<&T>) {

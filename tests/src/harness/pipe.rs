@@ -74,7 +74,8 @@ impl PipeHarness<Client> {
             pipe,
             chunker,
             MessageDirection::ClientToServer,
-            (describe::client_event as _, describe::deprecated_by_server as _),
+            describe::client_event,
+            describe::deprecated_by_server,
             MessageObserver::new(VersionSet::ALL),
         )
     }
@@ -85,10 +86,8 @@ impl<P: Pipe> PipeHarness<P> {
         pipe: P,
         chunker: Chunker,
         direction: MessageDirection,
-        (describe_event, deprecated_feature): (
-            fn(&P::Event) -> String,
-            fn(&P::Event) -> Option<DeprecatedFeature>,
-        ),
+        describe_event: fn(&P::Event) -> String,
+        deprecated_feature: fn(&P::Event) -> Option<DeprecatedFeature>,
         observer: MessageObserver,
     ) -> Self {
         let mut harness = Self {

@@ -41,6 +41,8 @@ mod runtimes;
 mod shell_server;
 #[cfg(target_os = "linux")]
 mod signals;
+#[cfg(unix)]
+mod skills;
 mod steps;
 mod support;
 #[cfg(target_os = "linux")]

@@ -146,7 +146,7 @@ fn run(runtime: AdapterKind, scenario: &str, url: &str) -> ScenarioResult {
 /// Loads each skill: its `SKILL.md`, and then its other files.
 fn load_skills(client: &mut dyn AdapterClient) -> ScenarioResult {
     for entry in client.list(EntryKind::Skill)? {
-        let skill: Skill = serde_json::from_value(entry)?;
+        let skill: Skill = serde_json::from_str(&entry.to_string())?;
         match client.read_skill_file(&skill, &skill.uri) {
             Err(Error::Skill(error)) => {
                 eprintln!("not loaded: {error}");

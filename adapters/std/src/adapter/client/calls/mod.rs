@@ -9,6 +9,8 @@ mod backend;
 mod blocking_calls;
 mod commands;
 mod lists;
+#[cfg(feature = "skills")]
+mod skill_files;
 mod skills;
 #[cfg(test)]
 mod tests;
