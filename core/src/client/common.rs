@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use serde::Serialize;
 
@@ -14,9 +15,11 @@ use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{Serializer, ShapeTable, TopLevelMembers};
+use crate::json::{Serializer, ShapeTable, TopLevelMembers, write_str};
 use crate::limits::Limit;
+use crate::meta;
 use crate::methods::{self, Capability};
+use crate::model::TaskId;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
@@ -241,6 +244,7 @@ impl CommonState {
         &mut self,
         request: Key,
         result: &T,
+        related_task: Option<&TaskId>,
         check: impl FnOnce(TopLevelMembers, &[u8]) -> Result<(), UseError>,
     ) -> Result<(), UseError> {
         let before = self.outbox_len();
@@ -251,9 +255,17 @@ impl CommonState {
         encode::result_head(out, &record.id);
         let start = out.len();
         let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
-        if let Err(e) = written.and_then(|members| check(members, out.get(start..).unwrap_or_default())) {
-            c.outbox.rollback(mark);
-            return Err(e);
+        let checked = written.and_then(|members| {
+            check(members, out.get(start..).unwrap_or_default())?;
+            Ok(members)
+        });
+        match (checked, related_task) {
+            (Err(e), _) => {
+                c.outbox.rollback(mark);
+                return Err(e);
+            }
+            (Ok(members), Some(task)) => write_related_task(out, members, task),
+            (Ok(_), None) => {}
         }
         encode::end(out);
         self.endpoint.commit_answer(request, mark);
@@ -267,6 +279,29 @@ impl CommonState {
         self.endpoint.fail(request, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
         self.count_answer(before);
         Ok(())
+    }
+}
+
+/// Adds the task to `_meta` of a result at the end of `out` (TASK-023).
+fn write_related_task(out: &mut Vec<u8>, members: TopLevelMembers, task: &TaskId) {
+    let mut member = Vec::new();
+    write_str(&mut member, meta::RELATED_TASK);
+    member.extend_from_slice(b":{\"taskId\":");
+    write_str(&mut member, task.as_str());
+    member.push(b'}');
+    match members.meta.filter(|at| *at < out.len()) {
+        Some(at) => {
+            if out.get(at) != Some(&b'}') {
+                member.push(b',');
+            }
+            out.splice(at..at, member);
+        }
+        None => {
+            out.pop();
+            out.extend_from_slice(if out.last() == Some(&b'{') { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            out.extend_from_slice(&member);
+            out.extend_from_slice(b"}}");
+        }
     }
 }
 

@@ -213,7 +213,7 @@ impl ClientPipeRun<'_> {
                     "a stale key must be refused"
                 );
             }
-            Event::Progress { call, .. } => {
+            Event::Progress { call, .. } | Event::Task { call, .. } => {
                 assert_eq!(self.calls.get(&call), Some(&false), "the call is not open")
             }
             Event::Request(request) => {

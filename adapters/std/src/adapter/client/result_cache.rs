@@ -1,4 +1,4 @@
-//! Results of the server that a client remembers: cached results, and output schemas of tools.
+//! Results of the server that a client remembers: cached results, output schemas of tools, and which run as tasks.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -6,10 +6,13 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SharedCache;
+use mcp_proto::CallError;
 use mcp_proto::Change;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
-use mcp_proto::client::{CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer};
+use mcp_proto::client::{
+    CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer, TaskRequest, ToolTasks,
+};
 
 /// Settings for the cache of results.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ struct State {
     cache: Option<(SharedCache, CacheScope)>,
     /// Output schemas that results of tools are checked against.
     schemas: Option<OutputSchemas>,
+    /// The server, and its tools that run as tasks, if calls may become tasks.
+    tasks: Option<(Arc<Peer>, ToolTasks)>,
 }
 
 impl ResultCache {
@@ -43,7 +48,9 @@ impl ResultCache {
 
     /// Starts to cache results of `peer`, or disables caching if `caching` is `None`.
     pub fn open(&self, caching: Option<CacheOptions>, config: &Config, peer: &Peer) {
-        self.lock().cache = caching.map(|options| {
+        let mut state = self.lock();
+        state.tasks = config.has_tasks().then(|| (Arc::new(peer.clone()), ToolTasks::for_peer(peer)));
+        state.cache = caching.map(|options| {
             let CacheOptions { cache, server, principal, legacy_ttl } = options;
             let scope = CacheScope::new(config, peer, &server, &principal);
             (cache, legacy_ttl.into_iter().fold(scope, CacheScope::with_legacy_ttl))
@@ -84,6 +91,9 @@ impl ResultCache {
         if let Some(schemas) = &mut state.schemas {
             schemas.handle_change(change);
         }
+        if let Some((_, tools)) = &mut state.tasks {
+            tools.handle_change(change);
+        }
     }
 
     /// Removes all pages of one list.
@@ -100,11 +110,43 @@ impl ResultCache {
         }
     }
 
-    /// Remembers the output schemas of a complete list of tools. Lists of other kinds are ignored.
+    /// Remembers the output schemas of a complete list of tools, and which of them run as tasks. Lists of other kinds
+    /// are ignored.
     pub fn set_tools(&self, kind: EntryKind, entries: &[RawJson]) {
-        if let (Some(schemas), EntryKind::Tool) = (&mut self.lock().schemas, kind) {
+        let mut state = self.lock();
+        if kind != EntryKind::Tool {
+            return;
+        }
+        if let Some(schemas) = &mut state.schemas {
             schemas.set_tools(entries);
         }
+        if let Some((_, tools)) = &mut state.tasks {
+            tools.set_tools(entries);
+        }
+    }
+
+    /// Returns the server, if calls may become tasks.
+    #[must_use]
+    pub fn task_peer(&self) -> Option<Arc<Peer>> {
+        self.lock().tasks.as_ref().map(|(peer, _)| Arc::clone(peer))
+    }
+
+    /// Returns the request with which a call of a tool asks for a task, if it may; see [`ToolTasks::request`].
+    #[must_use]
+    pub fn task_request(&self, tool: &str, wanted: Option<TaskRequest>) -> Option<TaskRequest> {
+        self.lock().tasks.as_ref().and_then(|(_, tools)| tools.request(tool, wanted))
+    }
+
+    /// Returns whether the list of tools is needed to know which of them run as tasks.
+    #[must_use]
+    pub fn needs_tools(&self) -> bool {
+        self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.needs_list())
+    }
+
+    /// Returns whether a failed call may succeed as a task, once the list of tools is known.
+    #[must_use]
+    pub fn may_need_task(&self, error: &CallError) -> bool {
+        self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.may_need_task(error))
     }
 
     /// Checks the structured result of a tool against its output schema, if that schema is known.

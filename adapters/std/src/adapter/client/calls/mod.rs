@@ -6,8 +6,10 @@
 mod async_calls;
 mod backend;
 mod blocking_calls;
+mod blocking_tasks;
 mod commands;
 mod lists;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod typed;
