@@ -276,7 +276,7 @@ fn call_of_a_tool_follows_its_task_unseen() {
             let requests = server.take_requests();
             let expected: &[&str] = match era {
                 Era::Modern => &["tools/call", "tasks/get", "tasks/get"],
-                Era::Legacy => &["tools/call", "tools/list", "tools/call", "tasks/get", "tasks/get"],
+                Era::Legacy => &["tools/list", "tools/call", "tasks/get", "tasks/get"],
             };
             assert_eq!(&requests[..expected.len()], expected, "{requests:?}");
             assert_eq!(requests.last().map(String::as_str), Some("tools/call"));

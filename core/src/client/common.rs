@@ -11,11 +11,11 @@ use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{Serializer, ShapeTable, TopLevelMembers, write_str};
+use crate::json::{Serializer, ShapeTable, TopLevelMembers, object_members, write_str};
 use crate::limits::Limit;
 use crate::meta;
 use crate::methods::{self, Capability};
@@ -237,6 +237,29 @@ impl CommonState {
         match self.endpoint.outbound.calls.get(key).map(|c| c.purpose) {
             Some(CallPurpose::Retry(call)) => call,
             _ => key,
+        }
+    }
+
+    /// Returns the subscription id in `_meta` of a notification (SUB-008).
+    pub(super) fn subscription_id(&self, params: &[u8]) -> Option<RequestId> {
+        let mut id = None;
+        object_members(params, |name, value| {
+            if name == b"_meta" {
+                object_members(value, |name, value| {
+                    if name == meta::SUBSCRIPTION_ID.as_bytes() {
+                        id = RequestId::from_json(value, self.endpoint.limits.max_id);
+                    }
+                });
+            }
+        });
+        id
+    }
+
+    /// Returns the open request of a notification, by its subscription id.
+    pub(super) fn subscription_request(&self, channel: Key, params: &[u8]) -> Option<Key> {
+        match self.endpoint.match_response(channel, &self.subscription_id(params)?) {
+            ResponseMatch::Live(key) => Some(key),
+            _ => None,
         }
     }
 

@@ -399,6 +399,8 @@ impl Engine {
             methods::ELICITATION_COMPLETE => {
                 self.calls.receive_elicitation_complete(&mut self.common, params)
             }
+            methods::ACKNOWLEDGED
+                if self.calls.receive_task_acknowledged(&mut self.common, channel, params) => {}
             methods::ACKNOWLEDGED => {
                 self.with_subscriptions(|subscriptions, common| {
                     subscriptions.receive_acknowledged(common, channel, params);
@@ -446,6 +448,7 @@ impl Engine {
                 self.calls.end_server_request(&mut self.common, key);
             }
             None if self.with_subscriptions(|subs, common| subs.listen_cancelled(common, channel, &id)) => {}
+            None if self.calls.task_listen_cancelled(&mut self.common, channel, &id) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
     }

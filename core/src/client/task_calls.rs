@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::calls::Calls;
 use super::common::CommonState;
 use super::tasks::{StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
-use crate::calls::outbound::{CallPurpose, CallTask};
+use crate::calls::outbound::{CallPurpose, CallTask, ResponseMatch};
 use crate::error::{CallError, UseError};
 use crate::model::Task;
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, code};
+use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
 
 impl Calls {
@@ -106,6 +106,37 @@ impl Calls {
             self.finish_followed(common, call, outcome);
         }
         true
+    }
+
+    /// Handles the acknowledgment of a request for notifications about a task; returns false for any other.
+    pub(super) fn receive_task_acknowledged(
+        &self,
+        common: &mut CommonState,
+        channel: Key,
+        params: &[u8],
+    ) -> bool {
+        let Some(request) = common.subscription_request(channel, params) else { return false };
+        let is_listen = self.tasks.as_ref().is_some_and(|tasks| tasks.is_listen(common, request));
+        if let Some(sent) = common.endpoint.outbound.calls.get_mut(request).filter(|_| is_listen) {
+            sent.disable_timeouts();
+        }
+        is_listen
+    }
+
+    /// Handles the cancellation of a request for notifications about a task; returns false for any other.
+    pub(super) fn task_listen_cancelled(
+        &mut self,
+        common: &mut CommonState,
+        channel: Key,
+        id: &RequestId,
+    ) -> bool {
+        let ResponseMatch::Live(request) = common.endpoint.match_response(channel, id) else { return false };
+        let is_listen = self.tasks.as_ref().is_some_and(|tasks| tasks.is_listen(common, request));
+        let purpose = common.endpoint.outbound.calls.get(request).map(|sent| sent.purpose);
+        if let (true, Some(CallPurpose::Task(call))) = (is_listen, purpose) {
+            self.finish_task_request(common, request, call, Err(CallError::Cancelled));
+        }
+        is_listen
     }
 
     /// Handles a deadline of a call that follows a task.

@@ -116,13 +116,14 @@ fn failed_and_cancelled_tasks_fail_the_call() {
 // covers: TASK-114
 #[test]
 fn poll_interval_of_the_server_is_bounded() {
+    let config = config().task_polling(TaskPolling::new().listen_from(core::time::Duration::MAX));
     for (proposed, expected) in [
         (json!(0), ms(1_000)),
         (json!(1), ms(100)),
         (json!(90_000), ms(60_000)),
         (json!(u64::MAX / 2), ms(60_000)),
     ] {
-        let mut harness = modern();
+        let mut harness = modern_with(config.clone());
         let (_, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
         harness.feed_message(&result_response(&request, created(json!({"pollIntervalMs": proposed}))));
         harness.expect_event();
@@ -132,7 +133,8 @@ fn poll_interval_of_the_server_is_bounded() {
         harness.expect_request("tasks/get");
     }
     // A missing one has the default of the configuration.
-    let mut harness = modern_with(config().task_polling(TaskPolling::new().default_interval(secs(7))));
+    let mut harness =
+        modern_with(config.task_polling(TaskPolling::new().default_interval(secs(7)).listen_from(secs(8))));
     let (_, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
     let mut task = created(json!({}));
     task.as_object_mut().expect("an object").remove("pollIntervalMs");
@@ -280,4 +282,72 @@ fn task_has_no_progress() {
         json!({"progressToken": token, "progress": 1}),
     ));
     assert!(matches!(harness.expect_event(), Event::Diagnostic(Diagnostic::UnknownProgress)));
+}
+
+// covers: TASK-125, TASK-126
+#[test]
+fn server_is_asked_for_notifications_if_polls_are_rare() {
+    let acknowledge = |listen: &serde_json::Value| {
+        let meta = json!({"io.modelcontextprotocol/subscriptionId": listen["id"]});
+        notification(
+            "notifications/subscriptions/acknowledged",
+            json!({"notifications": {"taskIds": ["t-9"]}, "_meta": meta}),
+        )
+    };
+    let start = |interval: u32| {
+        let mut harness = modern();
+        let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+        harness.feed_message(&result_response(&request, created(json!({"pollIntervalMs": interval}))));
+        expect_task(&mut harness, call, "working");
+        (harness, call)
+    };
+    let (mut harness, _) = start(4_999);
+    harness.assert_idle();
+    // The state comes by the stream, whose request then ends.
+    let (mut harness, call) = start(30_000);
+    let listen = harness.expect_request("subscriptions/listen");
+    assert_eq!(listen["params"]["notifications"], json!({"taskIds": ["t-9"]}));
+    harness.feed_message(&acknowledge(&listen));
+    harness.advance(ms(100));
+    harness.assert_idle();
+    let mut completed = state("completed", json!({"result": content()}));
+    completed["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": listen["id"]});
+    harness.feed_message(&notification("notifications/tasks", completed));
+    expect_task(&mut harness, call, "completed");
+    harness.expect_done(call).expect("a result");
+    let ended = harness.expect_reply();
+    assert_eq!(
+        (&ended["method"], &ended["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &listen["id"])
+    );
+    // The server refuses, ends the stream, or is silent: polls go on, and it is not asked again.
+    for end in 0..4 {
+        let (mut harness, call) = start(30_000);
+        let listen = harness.expect_request("subscriptions/listen");
+        match end {
+            0 => harness.feed_message(&error_response(&listen, -32601, "none", json!(null))),
+            1 => harness.feed_message(&result_response(&listen, json!({"resultType": "complete"}))),
+            2 => {
+                harness.feed_message(&acknowledge(&listen));
+                harness.feed_message(&notification(
+                    "notifications/cancelled",
+                    json!({"requestId": listen["id"]}),
+                ));
+            }
+            _ => {}
+        }
+        harness.assert_idle();
+        harness.advance(secs(30));
+        answer_poll(&mut harness, state("working", json!({"pollIntervalMs": 30_000})));
+        harness.advance(secs(30));
+        // The request that was never answered times out.
+        let mut sent = harness.take_sent();
+        assert_eq!(sent.len(), 1 + usize::from(end == 3), "{sent:?}");
+        let poll = sent.swap_remove(0);
+        assert_eq!(poll["method"], "tasks/get");
+        harness.feed_message(&result_response(&poll, state("completed", json!({"result": content()}))));
+        expect_task(&mut harness, call, "completed");
+        harness.expect_done(call).expect("a result");
+        harness.assert_idle();
+    }
 }

@@ -113,7 +113,8 @@ fn total_timeout_applies_to_the_task_and_the_default_one_does_not() {
     assert_eq!(harness.expect_done(call), Err(CallError::TotalTimedOut));
     assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-9");
     // Without it, `max_wait` bounds the call.
-    let polling = TaskPolling::new().max_wait(secs(10_000)).interval_range(secs(60), secs(60));
+    let polling =
+        TaskPolling::new().max_wait(secs(10_000)).interval_range(secs(60), secs(60)).listen_from(secs(61));
     let mut harness =
         modern_with(config().task_polling(polling).limits(limits(|l| l.call_total_timeout = secs(5))));
     let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());

@@ -2,7 +2,7 @@
 
 use mcp_proto::client::{Peer, StartedTask, TaskHandle, TaskRequest, ToolTasks};
 use mcp_proto::model::{ElicitResult, InputResponse, InputResponses};
-use mcp_proto::{CallError, CallOptions, Change, RpcError, UseError, VersionSet};
+use mcp_proto::{CallError, CallOptions, Change, UseError, VersionSet};
 use mcp_tests::harness::ClientHarness;
 use mcp_tests::harness::build::{error_response, raw, result_response};
 use serde_json::json;
@@ -61,9 +61,9 @@ fn waits_end_without_cancelling_the_task() {
     let task = handle(&mut harness);
     let options = CallOptions::new().total_timeout(secs(1));
     let first = harness.pipe.engine().wait_task(harness.now, &task, &options).expect("a call");
-    answer_poll(&mut harness, state("working", json!({"pollIntervalMs": 30_000})));
+    answer_poll(&mut harness, state("working", json!({"pollIntervalMs": 4_000})));
     let second = harness.pipe.engine().wait_task(harness.now, &task, &CallOptions::new()).expect("a call");
-    answer_poll(&mut harness, state("working", json!({"pollIntervalMs": 30_000})));
+    answer_poll(&mut harness, state("working", json!({"pollIntervalMs": 4_000})));
     harness.advance(secs(1));
     harness.pipe.engine().cancel(harness.now, second, None).expect("open");
     let ends = harness.take_event_texts();
@@ -161,13 +161,10 @@ fn list_of_tools_tells_which_may_run_as_tasks() {
     let tools: Vec<_> = tools.into_iter().chain([plain]).collect();
     let mut known = ToolTasks::for_peer(&peer(&mut legacy()));
     let wanted = TaskRequest::detached();
-    let refusal = CallError::Rpc(RpcError::method_not_found("tools/call"));
-    assert!(
-        known.needs_list() && known.may_need_task(&refusal) && !known.may_need_task(&CallError::TimedOut)
-    );
+    assert!(known.needs_list());
     assert_eq!(known.request("required", Some(wanted)), None);
     known.set_tools(&tools);
-    assert!(!known.needs_list() && !known.may_need_task(&refusal));
+    assert!(!known.needs_list());
     for (tool, plainly, as_task) in [
         ("required", Some(TaskRequest::followed()), Some(wanted)),
         ("optional", None, Some(wanted)),

@@ -12,7 +12,9 @@ use super::{
 use crate::common::{limits, ms, secs};
 
 fn asking(requests: Value) -> Value {
-    state("input_required", json!({"inputRequests": requests}))
+    let mut state = state("input_required", json!({}));
+    state["inputRequests"] = requests;
+    state
 }
 
 /// Starts a call whose task asks the questions `a` and `b`.

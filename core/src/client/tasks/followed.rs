@@ -41,6 +41,8 @@ pub(super) struct FollowedTask {
     pub(super) result: Option<Key>,
     /// `tasks/update` in flight (2026-07-28).
     pub(super) update: Option<Key>,
+    /// `subscriptions/listen` for the task (2026-07-28).
+    pub(super) listen: TaskListen,
     /// Error that `tasks/result` gave before the task was known to have ended.
     pub(super) early_error: Option<RpcError>,
     /// Input requests of the task by their keys, which the server never reuses (TASK-120, TASK-121).
@@ -51,6 +53,16 @@ pub(super) struct FollowedTask {
     pub(super) input_deadline: Option<Instant>,
     /// Bytes that are charged for the keys of the input requests.
     pub(super) charged_bytes: usize,
+}
+
+/// The request for notifications about a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TaskListen {
+    /// It was not sent, because polls are frequent.
+    Unneeded,
+    Open(Key),
+    /// The server refused it, or ended it.
+    Ended,
 }
 
 /// An input request of a task.
@@ -81,6 +93,7 @@ impl FollowedTask {
             poll: None,
             result: None,
             update: None,
+            listen: TaskListen::Unneeded,
             early_error: None,
             questions: BTreeMap::new(),
             rounds: 0,
@@ -145,6 +158,13 @@ impl FollowedTask {
         let longest = polling.max_interval;
         self.next_poll = now + wait.max(retry_after(&error).unwrap_or_default().min(longest));
         Ok(())
+    }
+
+    /// Returns whether polls are so rare that the server should be asked for notifications, too.
+    pub(super) fn should_listen(&self, polling: &TaskPolling) -> bool {
+        self.listen == TaskListen::Unneeded
+            && !self.status.is_terminal()
+            && polling.interval(self.proposed_interval, 0) >= polling.listen_from
     }
 
     /// Delays the next poll, for which there was no room.

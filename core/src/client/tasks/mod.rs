@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use self::followed::{FollowedTask, is_transient};
+use self::followed::{FollowedTask, TaskListen, is_transient};
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use self::polling::TaskPolling;
 pub(super) use self::requests::cancel_task;
@@ -170,6 +170,7 @@ impl FollowedTasks {
             self.apply_legacy_state(common, call, &task)
         };
         if outcome.is_none() {
+            self.listen_if_useful(common, call);
             self.rearm(common, call);
         }
         outcome
@@ -240,6 +241,11 @@ impl FollowedTasks {
         common.endpoint.outbound.calls.remove(request);
         common.endpoint.sweep();
         let followed = self.tasks.get_mut(&call)?;
+        if followed.listen == TaskListen::Open(request) {
+            // Its end says nothing about the task.
+            followed.listen = TaskListen::Ended;
+            return None;
+        }
         let is_answer_of = |slot: &mut Option<Key>| slot.take_if(|key| *key == request).is_some();
         let outcome = if is_answer_of(&mut followed.poll) {
             self.receive_poll(common, call, outcome)
@@ -383,7 +389,11 @@ impl FollowedTasks {
         self.by_id.remove(&(followed.id.clone(), call));
         common.retained_bytes = common.retained_bytes.saturating_sub(followed.charged_bytes);
         let is_closed = matches!(outcome, Err(CallError::Closed(_)));
-        for request in [followed.poll, followed.result, followed.update].into_iter().flatten() {
+        let listen = match followed.listen {
+            TaskListen::Open(request) => Some(request),
+            TaskListen::Unneeded | TaskListen::Ended => None,
+        };
+        for request in [followed.poll, followed.result, followed.update, listen].into_iter().flatten() {
             if !is_closed {
                 common.endpoint.send_cancellation(request, None);
             }

@@ -28,6 +28,11 @@ pub struct TaskPolling {
     /// Failures are those of the transport, timeouts, and internal errors of the server. The time between two polls
     /// doubles with each.
     pub max_failures: u32,
+    /// Time between two polls from which on the server is also asked for notifications about the task (default 5 s).
+    ///
+    /// Only servers of 2026-07-28 are asked, by one more request for each such task (TASK-126). Nothing depends on the
+    /// notifications: polls go on. [`Duration::MAX`] turns it off.
+    pub listen_from: Duration,
 }
 
 impl Default for TaskPolling {
@@ -38,6 +43,7 @@ impl Default for TaskPolling {
             max_interval: Duration::from_secs(60),
             max_wait: Duration::from_secs(24 * 3_600),
             max_failures: 5,
+            listen_from: Duration::from_secs(5),
         }
     }
 }
@@ -74,6 +80,13 @@ impl TaskPolling {
     #[must_use]
     pub const fn max_failures(mut self, failures: u32) -> Self {
         self.max_failures = failures;
+        self
+    }
+
+    /// Sets the time between two polls from which on the server is also asked for notifications.
+    #[must_use]
+    pub const fn listen_from(mut self, interval: Duration) -> Self {
+        self.listen_from = interval;
         self
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::FollowedTasks;
-use super::followed::FollowedTask;
+use super::followed::{FollowedTask, TaskListen};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
@@ -73,6 +73,29 @@ impl FollowedTasks {
     }
 }
 
+impl FollowedTasks {
+    /// Asks for notifications about a task if polls are rare (2026-07-28; TASK-126). Nothing depends on them.
+    pub(super) fn listen_if_useful(&mut self, common: &mut CommonState, call: Key) {
+        let polling = common.config.polling();
+        let wanted = |followed: &&mut FollowedTask| common.is_modern() && followed.should_listen(&polling);
+        let Some(followed) = self.tasks.get_mut(&call).filter(wanted) else { return };
+        let id = followed.id.clone();
+        let request = send_params(common, call, methods::SUBSCRIPTIONS_LISTEN, |out| {
+            out.extend_from_slice(b"{\"notifications\":{\"taskIds\":[");
+            write_str(out, id.as_str());
+            out.extend_from_slice(b"]}}");
+        });
+        followed.listen = request.map_or(TaskListen::Ended, TaskListen::Open);
+    }
+
+    /// Returns whether a request is one for notifications about a task.
+    pub(in crate::client) fn is_listen(&self, common: &CommonState, request: Key) -> bool {
+        let purpose = common.endpoint.outbound.calls.get(request).map(|sent| sent.purpose);
+        let Some(CallPurpose::Task(call)) = purpose else { return false };
+        self.tasks.get(&call).is_some_and(|followed| followed.listen == TaskListen::Open(request))
+    }
+}
+
 /// Ends a task that nobody waits for any more (TASK-028, TASK-122). The answer is ignored.
 ///
 /// It is sent for `call`, or for a call that ended before its task was created.
@@ -88,13 +111,28 @@ fn has_room(common: &CommonState) -> bool {
     common.endpoint.outbound.calls.len() < max.saturating_mul(2) && !common.is_congested()
 }
 
-/// Sends a request about the task of a call. Returns `None` if there is no room.
+/// Sends a request with the id of a task. Returns `None` if there is no room.
 fn send(
     common: &mut CommonState,
     call: Key,
     method: &str,
     id: &TaskId,
     members: impl FnOnce(&mut Vec<u8>),
+) -> Option<Key> {
+    send_params(common, call, method, |out| {
+        out.extend_from_slice(b"{\"taskId\":");
+        write_str(out, id.as_str());
+        members(out);
+        out.push(b'}');
+    })
+}
+
+/// Sends a request about the task of a call. Returns `None` if there is no room.
+fn send_params(
+    common: &mut CommonState,
+    call: Key,
+    method: &str,
+    params: impl FnOnce(&mut Vec<u8>),
 ) -> Option<Key> {
     let main = common.main_channel.filter(|_| has_room(common))?;
     let timeout = common.endpoint.outbound.calls.get(call).map(|parked| parked.timeout);
@@ -105,10 +143,7 @@ fn send(
     let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
     let request = OutboundRequest { method, base_meta, meta: None, wants_progress: false };
     let sent = common.endpoint.send_request(key, &request, |out| {
-        out.extend_from_slice(b"{\"taskId\":");
-        write_str(out, id.as_str());
-        members(out);
-        out.push(b'}');
+        params(out);
         Ok(TopLevelMembers::default())
     });
     match sent {

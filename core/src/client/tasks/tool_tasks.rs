@@ -6,11 +6,9 @@ use alloc::string::String;
 use super::super::event::Peer;
 use crate::calls::task_request::TaskRequest;
 use crate::change::Change;
-use crate::error::CallError;
 use crate::methods::Capability;
 use crate::model::TaskSupport;
 use crate::raw::RawJson;
-use crate::rpc::code;
 use crate::version::Version;
 
 /// The tools of a server that may or must be called as tasks (2025-11-25; TASK-004 to TASK-007).
@@ -112,11 +110,5 @@ impl ToolTasks {
     #[must_use]
     pub const fn needs_list(&self) -> bool {
         matches!(self.server, ServerTasks::OnRequest) && self.tools.is_none()
-    }
-
-    /// Returns whether a failed call may succeed as a task, once the list of tools is known (TASK-007).
-    #[must_use]
-    pub fn may_need_task(&self, error: &CallError) -> bool {
-        self.needs_list() && matches!(error, CallError::Rpc(error) if error.code == code::METHOD_NOT_FOUND)
     }
 }

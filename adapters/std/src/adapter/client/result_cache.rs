@@ -6,7 +6,6 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SharedCache;
-use mcp_proto::CallError;
 use mcp_proto::Change;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
@@ -141,12 +140,6 @@ impl ResultCache {
     #[must_use]
     pub fn needs_tools(&self) -> bool {
         self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.needs_list())
-    }
-
-    /// Returns whether a failed call may succeed as a task, once the list of tools is known.
-    #[must_use]
-    pub fn may_need_task(&self, error: &CallError) -> bool {
-        self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.may_need_task(error))
     }
 
     /// Checks the structured result of a tool against its output schema, if that schema is known.

@@ -214,8 +214,7 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// follows to its result: it polls, passes questions to
     /// [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) and states to
     /// [`task_changed`](crate::adapter::client::ClientHandler::task_changed). A server of 2025-11-25 is asked for a task
-    /// only for tools that require one; whether they do, is read from the list of tools when such a server refuses a
-    /// plain call. A call that times out or is dropped cancels its task. Without a total timeout of its own
+    /// only for tools that require one; the list of tools tells which do, and is requested before the first call. A call that times out or is dropped cancels its task. Without a total timeout of its own
     /// ([`CallOptions::total_timeout`](mcp_proto::CallOptions::total_timeout)) the call may take as long as
     /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait) says, from the creation of the task on.
     ///

@@ -28,8 +28,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// follows to its result: it polls, passes questions to
     /// [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) and states to
     /// [`task_changed`](crate::adapter::client::ClientHandler::task_changed). A server of 2025-11-25 is asked for a task
-    /// only for tools that require one; whether they do, is read from the list of tools when such a server refuses a
-    /// plain call. A call that times out or is dropped cancels its task. Without a total timeout of its own
+    /// only for tools that require one; the list of tools tells which do, and is requested before the first call. A call that times out or is dropped cancels its task. Without a total timeout of its own
     /// ([`CallOptions::total_timeout`](mcp_proto::CallOptions::total_timeout)) the call may take as long as
     /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait) says, from the creation of the task on.
     ///
@@ -123,18 +122,12 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 on_progress(progress);
             }
         };
+        if cache.needs_tools() {
+            // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
+            let _ = self.list(EntryKind::Tool).await;
+        }
         let task = cache.task_request(name, None);
         let call = self.backend.begin(wants_progress, ToolCall { name, arguments, task, options })?;
-        let error = match self.backend.result(call, &mut report).await {
-            Ok((result, _)) => return Ok(result),
-            Err(Error::Call(error)) if task.is_none() && cache.may_need_task(&error) => error,
-            Err(error) => return Err(error),
-        };
-        // Nothing was executed, and the list of tools tells whether the tool requires a task.
-        self.list(EntryKind::Tool).await?;
-        let Some(task) = cache.task_request(name, None) else { return Err(Error::Call(error)) };
-        let call =
-            self.backend.begin(wants_progress, ToolCall { name, arguments, task: Some(task), options })?;
         self.backend.result(call, &mut report).await.map(|(result, _)| result)
     }
 
