@@ -179,6 +179,24 @@ pub enum CallError {
     /// An input request of the call was not answered in time.
     #[error("the server asked for input, which was not given in time")]
     InputTimedOut,
+    /// The server has cancelled the task of the call (TASK-013).
+    #[error("the task was cancelled{}", match .message { Some(m) => alloc::format!(": {m}"), None => String::new() })]
+    TaskCancelled {
+        /// Message of the server; untrusted text.
+        message: Option<String>,
+    },
+    /// The server does not know the task of the call, or not any more (TASK-031, TASK-124).
+    #[error("the server does not know the task: {0}")]
+    TaskLost(RpcError),
+    /// The time to live of the task has passed, and it has not ended (TASK-116).
+    #[error("the time to live of the task has passed")]
+    TaskExpired,
+    /// The server described a task in a way that is not valid (TASK-014, TASK-108, TASK-112).
+    #[error("the server described a task in a way that is not valid: {reason}")]
+    InvalidTask {
+        /// Reason why it is not valid.
+        reason: String,
+    },
     /// The peer or the negotiated revision lacks a feature that the call needs.
     ///
     /// The call was queued before the revision was known.
@@ -247,6 +265,12 @@ pub enum UseError {
         /// Name of the tool.
         tool: String,
         /// Reason why apps may not call it.
+        reason: String,
+    },
+    /// The handle of a task belongs to another server, or to another form of tasks.
+    #[error("the task is not one of this server: {reason}")]
+    ForeignTask {
+        /// What does not match.
         reason: String,
     },
     /// The negotiated revision lacks the feature.

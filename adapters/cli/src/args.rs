@@ -302,7 +302,7 @@ pub(crate) struct RequestArgs {
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.
     ///
-    /// The default is 10 minutes, or --timeout if that is longer.
+    /// The default is 10 minutes, or --timeout if that is longer; 24 hours for a tool that runs as a task.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) total: Option<Duration>,
     #[command(flatten)]

@@ -106,19 +106,7 @@ impl Client {
         options: &CallOptions,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<RawJson, Error> {
-        match self {
-            Self::Blocking(client) => {
-                let call = client.start_tool(name, arguments, options)?;
-                client.wait_with(call, on_progress)
-            }
-            Self::Threads(client) => {
-                client.wait_with(client.start_tool(name, arguments, options)?, on_progress)
-            }
-            Self::Smol(client) => {
-                let call = client.start_tool(name, arguments, options)?;
-                block_on(client.wait_with(call, on_progress))
-            }
-        }
+        with_client!(self, client => client.call_tool_raw(name, arguments, options, on_progress))
     }
 
     pub(crate) fn call_tool<T: Serialize>(

@@ -8,9 +8,9 @@ use std::io::{self, IsTerminal, Write};
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
-use mcp_proto::model::{InputResponse, LoggingLevel, UI_EXTENSION, UiClientCapabilities};
+use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
+use mcp_proto::{CallError, CallKey, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
 use mcp_std::auth::Authorizer;
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
@@ -126,7 +126,7 @@ impl ClientSession {
             .transpose()?;
         let mut unanswered = UnansweredInputs::default();
         if let Some(responder) = &responder {
-            config = config.capabilities(responder.capabilities());
+            config = config.capabilities(responder.capabilities()).tasks();
             unanswered = responder.unanswered();
         }
         let changes = ReceivedChanges::default();
@@ -214,6 +214,18 @@ pub(crate) fn describe_abnormal_exit(ended: &ShutdownReport) -> Option<String> {
     Some(format!("the server {forced}"))
 }
 
+/// Describes the state of the task that a call waits for.
+fn task_note(task: &Task<'_>) -> String {
+    let status = match &task.status {
+        TaskStatus::InputRequired => "needs input",
+        other => other.as_str(),
+    };
+    match &task.status_message {
+        Some(message) => format!("the tool runs as a task: {status}: {message}"),
+        None => format!("the tool runs as a task: {status}"),
+    }
+}
+
 /// Prints a note on stderr.
 pub(crate) fn print_note(text: &str) {
     stop::park_if_ending();
@@ -264,6 +276,10 @@ impl ClientHandler for SessionHandler {
 
     fn subscription_ended(&self, _: SubscriptionKey, error: Option<&CallError>) {
         self.changes.add(ChangeEvent::Ended(error.cloned()));
+    }
+
+    fn task_changed(&self, _: CallKey, task: &Task<'_>) {
+        print_note(&task_note(task));
     }
 
     fn elicitation_complete(&self, id: &str) {

@@ -10,5 +10,6 @@ pub(crate) mod outbound_requests;
 mod pings;
 pub(crate) mod role;
 pub(crate) mod settings;
+pub(crate) mod task_request;
 pub(crate) mod token_bucket;
 pub(crate) mod versioned_params;

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
+use super::task_request::TaskRequest;
 use super::versioned_params::VersionedParams;
 use crate::error::CallError;
 use crate::limits::Limits;
@@ -122,6 +123,23 @@ pub(crate) enum CallPurpose {
     KeepAlive,
     /// An input request of this inbound call.
     Input(Key),
+    /// A request of the engine about the task that this call follows. The call may have ended.
+    Task(Key),
+}
+
+/// The part that tasks have in a call of the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CallTask {
+    /// The result is no task.
+    None,
+    /// If the result is a task, the call follows it.
+    Follow,
+    /// If the result is a task, the application gets it.
+    Report,
+    /// It requests the state of a task, which the call follows then.
+    Wait,
+    /// It follows a task, and its progress token is still valid (2025-11-25; TASK-033).
+    Running,
 }
 
 #[derive(Debug)]
@@ -139,6 +157,7 @@ pub(crate) struct OutboundCall {
     pub(crate) wants_progress: bool,
     pub(crate) progress_resets_timeout: bool,
     pub(crate) idempotent: bool,
+    pub(crate) task: CallTask,
     pub(crate) last_progress: f64,
     pub(crate) timeout: Duration,
     /// Ends the call unless progress arrives before.
@@ -167,6 +186,8 @@ pub(crate) struct QueuedCall {
     pub(crate) method: alloc::string::String,
     pub(crate) params: VersionedParams,
     pub(crate) meta: Option<crate::raw::RawJson>,
+    /// Request to run it as a task, if the server does so.
+    pub(crate) task: Option<TaskRequest>,
     /// Longest total time, from sending on.
     pub(crate) total_timeout: Duration,
 }
@@ -198,6 +219,7 @@ impl OutboundCall {
             wants_progress: options.wants_progress,
             progress_resets_timeout: options.progress_resets_timeout,
             idempotent: options.idempotent,
+            task: CallTask::None,
             last_progress: f64::NEG_INFINITY,
             timeout,
             idle_deadline: now + timeout,

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::Progress;
-use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
+use super::outbound::{CallTask, OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
@@ -271,6 +271,12 @@ impl<R: Role> Endpoint<R> {
         }
     }
 
+    /// Returns the call with this token, if it follows a task of 2025-11-25.
+    fn running_task(&self, token: &RequestId) -> Option<Key> {
+        let key = OutboundCalls::key_of(token)?;
+        self.outbound.calls.get(key).filter(|call| call.task == CallTask::Running).map(|_| key)
+    }
+
     /// Records a progress report of the peer. Returns the call and the report (PROG-012).
     ///
     /// # Errors
@@ -292,8 +298,11 @@ impl<R: Role> Endpoint<R> {
         let (Some(token), Some(progress)) = (token, progress) else {
             return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
         };
-        let ResponseMatch::Live(key) = self.match_response(channel, &token) else {
-            return Err(Diagnostic::UnknownProgress);
+        let key = match self.match_response(channel, &token) {
+            ResponseMatch::Live(key) => key,
+            // The token stays valid while the task runs, although the request was answered (TASK-033).
+            ResponseMatch::Late => self.running_task(&token).ok_or(Diagnostic::UnknownProgress)?,
+            ResponseMatch::Unknown => return Err(Diagnostic::UnknownProgress),
         };
         let now = self.now;
         match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress) {

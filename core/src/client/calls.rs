@@ -16,11 +16,13 @@ use super::event::Event;
 use super::input::{Input, InputId, InputSource};
 use super::legacy_inputs::LegacyInputs;
 use super::rounds::{RoundDeadline, Rounds};
+use super::task_use::{TaskUse, task_role};
+use super::tasks::FollowedTasks;
 use super::url_elicitations::UrlElicitations;
 use super::waiting_calls::CallQueue;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
-use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::calls::versioned_params::VersionedParams;
 use crate::diagnostic::Diagnostic;
@@ -28,7 +30,7 @@ use crate::error::{CallError, UseError};
 use crate::json::{Serializer, TopLevelMembers};
 use crate::limits::Limit;
 use crate::methods;
-use crate::model::{ElicitParams, ElicitUrlParams, ElicitationCompleteParams, InputRequest};
+use crate::model::{ElicitParams, ElicitUrlParams, ElicitationCompleteParams, InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::shape;
@@ -42,6 +44,8 @@ pub(super) struct Calls {
     queue: Option<Box<CallQueue>>,
     /// Input requests of the server.
     inputs: Option<Box<InputState>>,
+    /// Tasks that calls follow.
+    pub(super) tasks: Option<Box<FollowedTasks>>,
 }
 
 /// Input requests in both eras.
@@ -72,6 +76,7 @@ impl Calls {
         method: &str,
         params: &T,
         options: &CallOptions,
+        task: TaskUse,
     ) -> Result<CallKey, UseError> {
         let mut call = OutboundCall::new(
             common.endpoint.now,
@@ -94,8 +99,17 @@ impl Calls {
                 wants_progress: options.wants_progress,
             };
             let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
+            let (role, request_for_task) = task_role(common, method, task);
+            call.task = role;
             let key = common.endpoint.outbound.calls.insert(call);
-            let write = |out: &mut Vec<u8>| Serializer::object(out, params, table);
+            let write = |out: &mut Vec<u8>| {
+                let members = Serializer::object(out, params, table)?;
+                if let Some(request) = request_for_task {
+                    request.append_to(out);
+                }
+                let is_update = method == methods::TASKS_UPDATE;
+                Ok(if is_update { members.without(TopLevelMembers::INPUT_RESPONSES) } else { members })
+            };
             match common.endpoint.send_request_range(key, &request, write) {
                 Err(e) => {
                     common.endpoint.outbound.calls.remove(key);
@@ -107,8 +121,15 @@ impl Calls {
         }
         let params = VersionedParams::encode(params, common.config.effective_versions())?;
         let total = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
-        let queued =
-            QueuedCall { method: method.into(), params, meta: options.meta.clone(), total_timeout: total };
+        let request = match task {
+            TaskUse::Request(request) => Some(request),
+            TaskUse::Wait | TaskUse::Default => None,
+        };
+        if matches!(task, TaskUse::Wait) {
+            call.task = CallTask::Wait;
+        }
+        let meta = options.meta.clone();
+        let queued = QueuedCall { method: method.into(), params, meta, task: request, total_timeout: total };
         let cost = queued.cost();
         let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
         if bytes > common.endpoint.limits.max_queued_bytes {
@@ -125,6 +146,7 @@ impl Calls {
         // Deadlines of open calls depend on the times in `inputs`.
         let no_calls = common.endpoint.outbound.calls.is_empty();
         self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
+        self.tasks.take_if(|tasks| tasks.is_empty());
     }
 
     /// Drops the queue of a connection that is closed.
@@ -161,6 +183,15 @@ impl Calls {
             call.restart_timeouts(now, queued.total_timeout);
             let progress = call.wants_progress;
             let Some(version) = common.peer.as_ref().map(|p| p.version) else { continue };
+            let mut request_for_task = None;
+            if call.task == CallTask::None {
+                let wanted = queued.task.map_or(TaskUse::Default, TaskUse::Request);
+                let (role, request) = task_role(common, &queued.method, wanted);
+                request_for_task = request;
+                if let Some(call) = common.endpoint.outbound.calls.get_mut(key) {
+                    call.task = role;
+                }
+            }
             let written = common.check_permitted(&queued.method).and_then(|()| {
                 let base_meta = request_meta(&common.config, common.peer.as_deref(), None);
                 let request = OutboundRequest {
@@ -172,6 +203,9 @@ impl Calls {
                 let params = queued.params.for_version(version)?;
                 common.endpoint.send_request_range(key, &request, |out| {
                     out.extend_from_slice(params);
+                    if let Some(request) = request_for_task {
+                        request.append_to(out);
+                    }
                     Ok(TopLevelMembers::default())
                 })
             });
@@ -195,7 +229,7 @@ impl Calls {
             if let Some(queue) = &mut self.queue {
                 queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
             }
-        } else if let Some(sent) = self.wire_key(key) {
+        } else if let Some(sent) = self.wire_key(key).filter(|_| !self.is_answered_by_task(common, key)) {
             common.endpoint.send_cancellation(sent, reason);
         }
         self.finish(common, key, Err(outcome));
@@ -208,6 +242,9 @@ impl Calls {
             if call.superseded {
                 if let Some(inputs) = &mut self.inputs {
                     inputs.rounds.end(common, key);
+                }
+                if let Some(tasks) = &mut self.tasks {
+                    tasks.end(common, key, &outcome);
                 }
             }
             common.endpoint.sweep();
@@ -248,6 +285,13 @@ impl Calls {
         call
     }
 
+    /// Ends the rounds of a call that becomes a task (TASK-110).
+    pub(super) fn end_rounds(&mut self, common: &mut CommonState, call: Key) {
+        if let Some(inputs) = &mut self.inputs {
+            inputs.rounds.end(common, call);
+        }
+    }
+
     /// Returns the entry under which a call is in flight, if it is.
     fn wire_key(&self, call: Key) -> Option<Key> {
         self.inputs.as_ref().map_or(Some(call), |inputs| inputs.rounds.wire_key(call))
@@ -257,6 +301,9 @@ impl Calls {
     pub(super) fn handle_round_deadline(&mut self, common: &mut CommonState, call: Key) {
         let now = common.endpoint.now;
         let Some(parked) = common.endpoint.outbound.calls.get(call) else { return };
+        if self.tasks.as_ref().is_some_and(|tasks| tasks.is_followed(call)) {
+            return self.handle_task_deadline(common, call);
+        }
         let Some(inputs) = &mut self.inputs else { return };
         // A legacy server may wait for input while a call was sent a second time.
         let extension =
@@ -330,16 +377,18 @@ impl Calls {
         common: &mut CommonState,
         key: Key,
         request: Box<InputRequest<'static>>,
+        related_task: Option<TaskId>,
     ) {
         deprecated_inputs::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
-        self.inputs.get_or_insert_default().legacy.begin(now, key, method);
+        let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id)).map(CallKey);
+        self.inputs.get_or_insert_default().legacy.begin(now, key, method, related_task);
         if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
             self.remember_elicitations(common, core::slice::from_ref(page));
         }
         let id = InputId(InputSource::Request(key));
-        common.events.push_back(Event::Input(Input { id, call: None, key: None, request }));
+        common.events.push_back(Event::Input(Input { id, call, key: None, request }));
     }
 
     /// Handles progress of a call in any round. Values must increase across rounds.
@@ -369,9 +418,10 @@ impl Calls {
         }
     }
 
-    /// Returns the method of an open input request of a legacy server.
-    pub(super) fn legacy_input(&self, key: Key) -> Option<&'static str> {
-        self.inputs.as_ref()?.legacy.method(key)
+    /// Returns the method of an open input request of a legacy server, and the task that it belongs to.
+    pub(super) fn legacy_input(&self, key: Key) -> Option<(&'static str, Option<&TaskId>)> {
+        let legacy = &self.inputs.as_ref()?.legacy;
+        Some((legacy.method(key)?, legacy.related_task(key)))
     }
 
     /// Records an input response for a round, which may be the last one.

@@ -40,21 +40,23 @@ impl Engine {
         self.common.endpoint.tick(now);
         match input.0 {
             InputSource::Request(key) => {
-                let method = self.calls.legacy_input(key).ok_or(UseError::Stale)?;
-                self.common.write_result(key, response, |members, text| {
+                let (method, task) = self.calls.legacy_input(key).ok_or(UseError::Stale)?;
+                self.common.write_result(key, response, task, |members, text| {
                     check_input_response(method, members, text)
                 })?;
                 self.calls.end_input_request(&mut self.common, key);
                 Ok(())
             }
             InputSource::Round(number) => self.calls.answer_round(&mut self.common, number, response),
+            InputSource::Task(serial) => self.calls.answer_task(&mut self.common, serial, response),
         }
     }
 
     /// Refuses a request of the server.
     ///
     /// A legacy server receives the error as the answer. In the modern era the call ends with
-    /// [`CallError::InputRefused`](crate::CallError::InputRefused), and the server receives nothing more (MRTR-031, SAMP-027, ROOT-007).
+    /// [`CallError::InputRefused`](crate::CallError::InputRefused), and the server receives nothing more (MRTR-031, SAMP-027, ROOT-007),
+    /// except that the task of the call is cancelled.
     ///
     /// # Errors
     ///
@@ -76,6 +78,9 @@ impl Engine {
             RefuseTarget::Input(InputId(InputSource::Round(number))) => {
                 self.calls.refuse_round(&mut self.common, number, error)
             }
+            RefuseTarget::Input(InputId(InputSource::Task(serial))) => {
+                self.calls.refuse_task(&mut self.common, serial, error)
+            }
         }
     }
 
@@ -93,7 +98,7 @@ impl Engine {
         result: &T,
     ) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
-        self.common.write_result(request.0, result, |_, _| Ok(()))
+        self.common.write_result(request.0, result, None, |_, _| Ok(()))
     }
 
     /// Notifies a legacy server that the roots have changed, if the client declared `roots.listChanged` (ROOT-004).

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use serde::Serialize;
 
@@ -10,14 +11,16 @@ use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{Serializer, ShapeTable, TopLevelMembers};
+use crate::json::{Serializer, ShapeTable, TopLevelMembers, object_members, write_str};
 use crate::limits::Limit;
+use crate::meta;
 use crate::methods::{self, Capability};
+use crate::model::TaskId;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
@@ -249,10 +252,34 @@ impl CommonState {
         }
     }
 
+    /// Returns the subscription id in `_meta` of a notification (SUB-008).
+    pub(super) fn subscription_id(&self, params: &[u8]) -> Option<RequestId> {
+        let mut id = None;
+        object_members(params, |name, value| {
+            if name == b"_meta" {
+                object_members(value, |name, value| {
+                    if name == meta::SUBSCRIPTION_ID.as_bytes() {
+                        id = RequestId::from_json(value, self.endpoint.limits.max_id);
+                    }
+                });
+            }
+        });
+        id
+    }
+
+    /// Returns the open request of a notification, by its subscription id.
+    pub(super) fn subscription_request(&self, channel: Key, params: &[u8]) -> Option<Key> {
+        match self.endpoint.match_response(channel, &self.subscription_id(params)?) {
+            ResponseMatch::Live(key) => Some(key),
+            _ => None,
+        }
+    }
+
     pub(super) fn write_result<T: Serialize + ?Sized>(
         &mut self,
         request: Key,
         result: &T,
+        related_task: Option<&TaskId>,
         check: impl FnOnce(TopLevelMembers, &[u8]) -> Result<(), UseError>,
     ) -> Result<(), UseError> {
         let before = self.outbox_len();
@@ -263,9 +290,17 @@ impl CommonState {
         encode::result_head(out, &record.id);
         let start = out.len();
         let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
-        if let Err(e) = written.and_then(|members| check(members, out.get(start..).unwrap_or_default())) {
-            c.outbox.rollback(mark);
-            return Err(e);
+        let checked = written.and_then(|members| {
+            check(members, out.get(start..).unwrap_or_default())?;
+            Ok(members)
+        });
+        match (checked, related_task) {
+            (Err(e), _) => {
+                c.outbox.rollback(mark);
+                return Err(e);
+            }
+            (Ok(members), Some(task)) => write_related_task(out, members, task),
+            (Ok(_), None) => {}
         }
         encode::end(out);
         self.endpoint.commit_answer(request, mark);
@@ -279,6 +314,29 @@ impl CommonState {
         self.endpoint.fail(request, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
         self.count_answer(before);
         Ok(())
+    }
+}
+
+/// Adds the task to `_meta` of a result at the end of `out` (TASK-023).
+fn write_related_task(out: &mut Vec<u8>, members: TopLevelMembers, task: &TaskId) {
+    let mut member = Vec::new();
+    write_str(&mut member, meta::RELATED_TASK);
+    member.extend_from_slice(b":{\"taskId\":");
+    write_str(&mut member, task.as_str());
+    member.push(b'}');
+    match members.meta.filter(|at| *at < out.len()) {
+        Some(at) => {
+            if out.get(at) != Some(&b'}') {
+                member.push(b',');
+            }
+            out.splice(at..at, member);
+        }
+        None => {
+            out.pop();
+            out.extend_from_slice(if out.last() == Some(&b'{') { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            out.extend_from_slice(&member);
+            out.extend_from_slice(b"}}");
+        }
     }
 }
 

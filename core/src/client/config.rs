@@ -5,12 +5,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::tasks::polling::TaskPolling;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::version::{KnownEra, Version, VersionSet};
 
@@ -28,6 +30,8 @@ pub struct Config {
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) custom_methods: Vec<String>,
+    /// How tasks are polled, if calls may become tasks.
+    pub(crate) tasks: Option<TaskPolling>,
     /// Members of `_meta` in every modern request (META-009, META-010, META-011).
     pub(crate) request_meta: Vec<u8>,
 }
@@ -41,6 +45,7 @@ impl Config {
             known_era: None,
             send_info: true,
             custom_methods: Vec::new(),
+            tasks: None,
             request_meta: Vec::new(),
         }
         .rebuild_request_meta()
@@ -66,7 +71,44 @@ impl Config {
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.settings.capabilities = Arc::new(capabilities);
+        if self.tasks.is_some() {
+            self = self.declare_tasks();
+        }
         self.rebuild_request_meta()
+    }
+
+    /// Lets calls of tools become tasks, which the engine follows to their results unseen.
+    ///
+    /// Declares the extension `io.modelcontextprotocol/tasks` in the modern era (TASK-101), beside the
+    /// [`capabilities`](Self::capabilities). A server of 2025-11-25 runs a tool as a task if the call asks for it
+    /// ([`Engine::call_tool_as_task`](super::Engine::call_tool_as_task)).
+    #[must_use]
+    pub fn tasks(self) -> Self {
+        self.task_polling(TaskPolling::default())
+    }
+
+    /// Lets calls of tools become tasks as [`tasks`](Self::tasks) does, and sets how they are polled.
+    #[must_use]
+    pub fn task_polling(mut self, polling: TaskPolling) -> Self {
+        self.tasks = Some(polling);
+        self.declare_tasks().rebuild_request_meta()
+    }
+
+    fn declare_tasks(mut self) -> Self {
+        let capabilities = Arc::make_mut(&mut self.settings.capabilities);
+        *capabilities = core::mem::take(capabilities).with(Capability::TasksExtension);
+        self
+    }
+
+    /// Returns whether calls of tools may become tasks.
+    #[must_use]
+    pub const fn has_tasks(&self) -> bool {
+        self.tasks.is_some()
+    }
+
+    /// Returns how tasks are polled.
+    pub(crate) fn polling(&self) -> TaskPolling {
+        self.tasks.unwrap_or_default()
     }
 
     /// Also declares an extension, beside the [`capabilities`](Self::capabilities).

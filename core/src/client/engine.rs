@@ -13,12 +13,13 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscriptions::Subscriptions;
+use super::task_use::TaskUse;
+use super::tool_call::ToolCallParams;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::keep_alive::PeerHealth;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::OBJECT_MARKER;
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
@@ -251,6 +252,18 @@ impl Engine {
         params: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
+        self.call_as(now, method, params, options, TaskUse::Default)
+    }
+
+    /// Makes a call.
+    pub(super) fn call_as<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+        task: TaskUse,
+    ) -> Result<CallKey, UseError> {
         self.common.endpoint.tick(now);
         let main = self.common.main_channel.ok_or(UseError::NotReady)?;
         if self.common.endpoint.channels.get(main).is_none_or(|c| c.closed) {
@@ -268,7 +281,7 @@ impl Engine {
         if self.common.retained_bytes >= self.common.endpoint.limits.max_retained_bytes {
             return Err(UseError::Full(Limit::RetainedBytes));
         }
-        self.calls.call(&mut self.common, main, method, params, options)
+        self.calls.call(&mut self.common, main, method, params, options, task)
     }
 
     /// Checks whether the server is alive: by `ping`, or by `server/discover` in the modern era (PING-001, PING-006).
@@ -288,6 +301,9 @@ impl Engine {
 
     /// Calls a tool. `arguments` must serialize as a JSON object (TOOL-010).
     ///
+    /// With [`Config::tasks`](super::Config::tasks) a modern server may run it as a task, which the call follows as
+    /// [`call_tool_as_task`](Self::call_tool_as_task) describes (TASK-105).
+    ///
     /// # Errors
     ///
     /// As [`call`](Self::call).
@@ -298,23 +314,7 @@ impl Engine {
         arguments: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        #[derive(Serialize)]
-        struct ToolCallParams<'a, T: ?Sized> {
-            name: &'a str,
-            arguments: ToolArguments<'a, T>,
-        }
-        struct ToolArguments<'a, T: ?Sized>(&'a T);
-        impl<T: Serialize + ?Sized> Serialize for ToolArguments<'_, T> {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_newtype_struct(OBJECT_MARKER, self.0)
-            }
-        }
-        self.call(
-            now,
-            methods::TOOLS_CALL,
-            &ToolCallParams { name, arguments: ToolArguments(arguments) },
-            options,
-        )
+        self.call(now, methods::TOOLS_CALL, &ToolCallParams::new(name, arguments), options)
     }
 
     /// Requests a page of a list (PAGE-005, PAGE-008).
@@ -478,7 +478,8 @@ impl Engine {
                 CallPurpose::Listen(_)
                 | CallPurpose::Subscribe(_)
                 | CallPurpose::Internal
-                | CallPurpose::KeepAlive,
+                | CallPurpose::KeepAlive
+                | CallPurpose::Task(_),
                 Some(outcome),
             ) => {
                 self.common.endpoint.send_cancellation(key, Some("no answer in time"));

@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
-use crate::model::SubscriptionFilter;
+use crate::model::{SubscriptionFilter, Task};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::version::{Era, Version};
@@ -61,6 +61,15 @@ pub enum Event {
         call: CallKey,
         /// The progress report.
         progress: Progress,
+    },
+    /// A call follows a task from now on, or the status or the message of the task has changed.
+    ///
+    /// The call still ends with [`Done`](Self::Done).
+    Task {
+        /// The call.
+        call: CallKey,
+        /// The state of the task. Its id may be a secret ([`TaskHandle`](super::TaskHandle)).
+        task: Box<Task<'static>>,
     },
     /// An input request of the server.
     ///

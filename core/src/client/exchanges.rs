@@ -384,7 +384,13 @@ impl Engine {
     pub(crate) fn is_internal_request(&self, id: &RequestId) -> bool {
         let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
         call.is_some_and(|call| {
-            matches!(call.purpose, CallPurpose::Internal | CallPurpose::Subscribe(_) | CallPurpose::KeepAlive)
+            matches!(
+                call.purpose,
+                CallPurpose::Internal
+                    | CallPurpose::Subscribe(_)
+                    | CallPurpose::KeepAlive
+                    | CallPurpose::Task(_)
+            )
         })
     }
 

@@ -32,6 +32,8 @@ pub(super) enum InputSource {
     Request(Key),
     /// A retry of a modern call; the serial number is never reused.
     Round(u64),
+    /// A task of 2026-07-28; the serial number is never reused.
+    Task(u64),
 }
 
 /// An input request of a server.
@@ -43,9 +45,9 @@ pub(super) enum InputSource {
 pub struct Input {
     /// The key to answer with.
     pub id: InputId,
-    /// The call that needs the input; `None` in the legacy era, where it is unknown.
+    /// The call that needs the input; `None` in the legacy era, where it is unknown unless the call follows a task.
     pub call: Option<CallKey>,
-    /// The server's key for the input request, unique within the round of the call (modern).
+    /// The server's key for the input request, unique within the round of the call, or within its task (modern).
     pub key: Option<Box<str>>,
     /// The request; never `Other`.
     pub request: Box<InputRequest<'static>>,

@@ -7,14 +7,15 @@ use core::time::Duration;
 
 use crate::calls::outbound::OutboundCall;
 use crate::error::CallError;
+use crate::model::TaskId;
 use crate::slab::Key;
 use crate::time::Instant;
 
 /// Open input requests of a legacy server; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct LegacyInputs {
-    /// Keys and methods of the requests, by the slots of their calls.
-    requests: Vec<Option<(Key, &'static str)>>,
+    /// The requests, by the slots of their calls.
+    requests: Vec<Option<LegacyInput>>,
     /// Number of open requests.
     open: usize,
     /// Arrival of the first open request.
@@ -25,36 +26,59 @@ pub(super) struct LegacyInputs {
     previous_wait: Duration,
 }
 
+#[derive(Debug)]
+struct LegacyInput {
+    key: Key,
+    method: &'static str,
+    /// The task that the request belongs to (2025-11-25; TASK-023).
+    related_task: Option<TaskId>,
+}
+
 impl LegacyInputs {
     pub(super) const fn is_empty(&self) -> bool {
         self.open == 0
     }
 
     /// Adds a request.
-    pub(super) fn begin(&mut self, now: Instant, request: Key, method: &'static str) {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        request: Key,
+        method: &'static str,
+        related_task: Option<TaskId>,
+    ) {
         if self.open == 0 {
             self.waiting_since = now;
         }
         let slot = request.slot as usize;
         if slot >= self.requests.len() {
-            self.requests.resize(slot + 1, None);
+            self.requests.resize_with(slot + 1, || None);
         }
         if let Some(entry) = self.requests.get_mut(slot) {
-            *entry = Some((request, method));
+            *entry = Some(LegacyInput { key: request, method, related_task });
             self.open += 1;
         }
     }
 
     /// Returns the method of a request, or `None` if it is not an open input request.
     pub(super) fn method(&self, request: Key) -> Option<&'static str> {
-        let (key, method) = (*self.requests.get(request.slot as usize)?)?;
-        (key == request).then_some(method)
+        self.find(request).map(|input| input.method)
+    }
+
+    /// Returns the task that a request belongs to.
+    pub(super) fn related_task(&self, request: Key) -> Option<&TaskId> {
+        self.find(request)?.related_task.as_ref()
+    }
+
+    fn find(&self, request: Key) -> Option<&LegacyInput> {
+        let input = self.requests.get(request.slot as usize)?.as_ref()?;
+        (input.key == request).then_some(input)
     }
 
     /// Removes a request; returns false if it is not an input request.
     pub(super) fn end(&mut self, now: Instant, request: Key) -> bool {
         let Some(entry) = self.requests.get_mut(request.slot as usize) else { return false };
-        if entry.take_if(|(key, _)| *key == request).is_none() {
+        if entry.take_if(|input| input.key == request).is_none() {
             return false;
         }
         self.open -= 1;
@@ -108,8 +132,8 @@ mod tests {
     #[test]
     fn request_is_found_by_its_key_until_it_ends() {
         let mut inputs = LegacyInputs::default();
-        inputs.begin(at(1), key(4, 0), "a");
-        inputs.begin(at(2), key(1, 7), "b");
+        inputs.begin(at(1), key(4, 0), "a", None);
+        inputs.begin(at(2), key(1, 7), "b", None);
         assert_eq!((inputs.method(key(4, 0)), inputs.method(key(1, 7))), (Some("a"), Some("b")));
         assert_eq!(
             (inputs.method(key(4, 1)), inputs.method(key(0, 0)), inputs.method(key(9, 0))),
@@ -118,7 +142,7 @@ mod tests {
         assert!(
             !inputs.end(at(3), key(4, 1)) && inputs.end(at(3), key(4, 0)) && !inputs.end(at(3), key(4, 0))
         );
-        inputs.begin(at(4), key(4, 1), "c");
+        inputs.begin(at(4), key(4, 1), "c", None);
         assert_eq!((inputs.method(key(4, 0)), inputs.method(key(4, 1))), (None, Some("c")));
         assert!(!inputs.is_empty() && inputs.end(at(5), key(4, 1)) && inputs.end(at(5), key(1, 7)));
         assert!(inputs.is_empty());
@@ -129,13 +153,13 @@ mod tests {
     fn total_wait_is_the_time_with_at_least_one_open_request() {
         let mut inputs = LegacyInputs::default();
         assert_eq!(inputs.total_wait(at(9)), Duration::ZERO);
-        inputs.begin(at(10), key(0, 0), "a");
-        inputs.begin(at(12), key(1, 0), "a");
+        inputs.begin(at(10), key(0, 0), "a", None);
+        inputs.begin(at(12), key(1, 0), "a", None);
         assert!(inputs.end(at(15), key(0, 0)));
         assert_eq!(inputs.total_wait(at(16)), Duration::from_secs(6));
         assert!(inputs.end(at(20), key(1, 0)));
         assert_eq!(inputs.total_wait(at(99)), Duration::from_secs(10));
-        inputs.begin(at(100), key(0, 1), "a");
+        inputs.begin(at(100), key(0, 1), "a", None);
         assert_eq!(inputs.total_wait(at(103)), Duration::from_secs(13));
     }
 }

@@ -27,6 +27,11 @@ mod rounds;
 mod schemas;
 mod subscription_filter;
 mod subscriptions;
+mod task_calls;
+mod task_commands;
+mod task_use;
+mod tasks;
+mod tool_call;
 mod url_elicitations;
 mod waiting_calls;
 
@@ -45,6 +50,9 @@ pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;
 
 pub use schemas::{OutputMismatch, OutputSchemas};
+pub use tasks::{ParseTaskHandleError, StartedTask, TaskHandle, TaskPolling, ToolTasks};
+
+pub use crate::calls::task_request::TaskRequest;
 
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
 pub use crate::version::{KnownEra, ParseKnownEraError};

@@ -19,7 +19,9 @@ use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
+use crate::meta;
 use crate::methods;
+use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
@@ -191,6 +193,15 @@ impl Engine {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => match envelope.result_type.slice(frame) {
+                        // TASK-105, TASK-106
+                        Some(b"\"task\"" | b"\"complete\"") | None
+                            if self.calls.may_have_task(&self.common, key) =>
+                        {
+                            match self.calls.receive_task(&mut self.common, key, result) {
+                                Some(result) => Ok(result),
+                                None => return,
+                            }
+                        }
                         Some(b"\"input_required\"")
                             if self.common.is_modern() && self.calls.may_need_input(&self.common, key) =>
                         {
@@ -205,7 +216,12 @@ impl Engine {
                 };
                 self.finish_outbound(key, outcome);
             }
-            ResponseMatch::Late => self.common.diagnose(Diagnostic::LateResponse(id.clone())),
+            ResponseMatch::Late => {
+                if let (true, Ok(result)) = (self.common.config.has_tasks(), &outcome) {
+                    Calls::cancel_late_task(&mut self.common, result);
+                }
+                self.common.diagnose(Diagnostic::LateResponse(id.clone()));
+            }
             ResponseMatch::Unknown => self.common.diagnose(Diagnostic::UnknownResponse(id.clone())),
         }
     }
@@ -222,11 +238,15 @@ impl Engine {
                         self.calls.remember_elicitations(&mut self.common, &refusal.elicitations);
                     }
                 }
+                let outcome = outcome.map_err(|error| self.calls.wait_error(&self.common, key, error));
                 let call = match purpose {
                     CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
                     _ => key,
                 };
                 return self.calls.finish(&mut self.common, call, outcome);
+            }
+            CallPurpose::Task(call) => {
+                return self.calls.finish_task_request(&mut self.common, key, call, outcome);
             }
             CallPurpose::Listen(_) => {
                 if let Some(subscriptions) = &mut self.subscriptions {
@@ -329,7 +349,9 @@ impl Engine {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
                 if let Some(input) = input {
-                    return self.calls.receive_input_request(&mut self.common, key, input);
+                    let task = params.as_ref().filter(|_| version == Version::V2025_11_25);
+                    let task = task.and_then(related_task);
+                    return self.calls.receive_input_request(&mut self.common, key, input, task);
                 }
                 self.common.events.push_back(Event::Request(ServerRequest {
                     id: CallId(key),
@@ -382,6 +404,8 @@ impl Engine {
             methods::ELICITATION_COMPLETE => {
                 self.calls.receive_elicitation_complete(&mut self.common, params)
             }
+            methods::ACKNOWLEDGED
+                if self.calls.receive_task_acknowledged(&mut self.common, channel, params) => {}
             methods::ACKNOWLEDGED => {
                 self.with_subscriptions(|subscriptions, common| {
                     subscriptions.receive_acknowledged(common, channel, params);
@@ -395,10 +419,18 @@ impl Engine {
                     subscriptions.receive_change(common, channel, method, params);
                 });
             }
-            method => self.common.events.push_back(Event::Notification(Notification {
-                method: method.into(),
-                params: whole.map(|p| RawJson::trusted(frame.slice_ref(p))),
-            })),
+            method => {
+                let params = whole.map(|p| RawJson::trusted(frame.slice_ref(p)));
+                // A task that no call follows is the application's.
+                let is_followed = matches!(method, methods::TASK_STATUS | methods::TASK_CHANGED)
+                    && params
+                        .as_ref()
+                        .is_some_and(|params| self.calls.receive_task_notification(&mut self.common, params));
+                if !is_followed {
+                    let notification = Notification { method: method.into(), params };
+                    self.common.events.push_back(Event::Notification(notification));
+                }
+            }
         }
     }
 
@@ -421,7 +453,15 @@ impl Engine {
                 self.calls.end_server_request(&mut self.common, key);
             }
             None if self.with_subscriptions(|subs, common| subs.listen_cancelled(common, channel, &id)) => {}
+            None if self.calls.task_listen_cancelled(&mut self.common, channel, &id) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
     }
+}
+
+/// Returns the task that a request of the server belongs to (TASK-023).
+fn related_task(params: &RawJson) -> Option<TaskId> {
+    let task = params.member("_meta")?.member(meta::RELATED_TASK)?;
+    let id = task.member("taskId")?.string()?;
+    (id.len() <= super::tasks::MAX_TASK_ID).then(|| id.into())
 }

@@ -23,7 +23,6 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::{Serializer, object_members};
 use crate::limits::Limit;
-use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
 use crate::rpc::RequestId;
@@ -600,16 +599,7 @@ fn is_listen(common: &CommonState, key: Key) -> bool {
 
 /// Returns the open request of a notification, by the subscription id in its `_meta` (SUB-008, SUB-009).
 fn subscription_of(common: &mut CommonState, channel: Key, method: &str, params: &[u8]) -> Option<Key> {
-    let mut id = None;
-    object_members(params, |name, value| {
-        if name == b"_meta" {
-            object_members(value, |name, value| {
-                if name == meta::SUBSCRIPTION_ID.as_bytes() {
-                    id = RequestId::from_json(value, common.endpoint.limits.max_id);
-                }
-            });
-        }
-    });
+    let id = common.subscription_id(params);
     match id.map(|id| common.endpoint.match_response(channel, &id)) {
         Some(ResponseMatch::Live(key)) if is_listen(common, key) => return Some(key),
         // The notification was sent before the subscription ended.

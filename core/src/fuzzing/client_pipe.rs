@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::input::{Chunking, FuzzInput};
 use super::wire;
-use crate::client::{Config, Event, InputId, KnownEra, SubscriptionKey};
+use crate::client::{Config, Event, InputId, KnownEra, SubscriptionKey, TaskRequest};
 use crate::methods::EntryKind;
 use crate::model::{LoggingLevel, SubscriptionFilter};
 use crate::pipe::{Client, Pipe};
@@ -85,6 +85,7 @@ impl ClientPipeSetup {
             .versions(versions)
             .known_era(known_era)
             .custom_method("x/y")
+            .tasks()
             .limits(limits.clone());
         let behavior = choices.byte();
         Self { config: Arc::new(config), limits, behavior, eof_with_last_piece: behavior & 32 != 0 }
@@ -177,6 +178,13 @@ impl ClientPipeRun<'_> {
             engine.call(now, "x/z", &BTreeMap::from([("y", "z")]), &CallOptions::new().with_meta(meta)),
             engine.list(now, EntryKind::Resource, Some("c"), &CallOptions::new()),
             engine.ping(now, &options),
+            engine.call_tool_as_task(
+                now,
+                "t",
+                &BTreeMap::<&str, u8>::new(),
+                TaskRequest::followed(),
+                &options,
+            ),
         ];
         for made in &made {
             self.note_call(made);
@@ -216,7 +224,7 @@ impl ClientPipeRun<'_> {
                     "a stale key must be refused"
                 );
             }
-            Event::Progress { call, .. } => {
+            Event::Progress { call, .. } | Event::Task { call, .. } => {
                 assert_eq!(self.calls.get(&call), Some(&false), "the call is not open")
             }
             Event::Request(request) => {

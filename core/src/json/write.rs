@@ -120,6 +120,12 @@ impl TopLevelMembers {
         self.bits & bit != 0
     }
 
+    /// Returns the members except one, which the protocol allows here.
+    pub(crate) const fn without(mut self, bit: u8) -> Self {
+        self.bits &= !bit;
+        self
+    }
+
     fn record(&mut self, name: &[u8]) {
         self.bits |= match name {
             b"_meta" => Self::META,

@@ -3,11 +3,13 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::base::EmptyResult;
 use super::completion::{CompleteParams, CompleteResult};
 use super::into_static::IntoStatic;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
 use super::skills::{GetSkillParams, GetSkillResult, ReadDirectoryParams, ReadDirectoryResult, Skill};
+use super::tasks::{CancelTaskParams, GetTaskParams, GetTaskPayloadParams, Task, UpdateTaskParams};
 use super::tools::{CallToolParams, CallToolResult, Tool};
 use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
@@ -63,6 +65,10 @@ requests! {
     CompleteParams COMPLETE CompleteResult, CompleteResult;
     GetSkillParams SKILLS_GET GetSkillResult, GetSkillResult;
     ReadDirectoryParams DIRECTORY_READ ReadDirectoryResult, ReadDirectoryResult;
+    GetTaskParams TASKS_GET Task<'_>, Task<'static>;
+    GetTaskPayloadParams TASKS_RESULT CallToolResult<'_>, CallToolResult<'static>;
+    CancelTaskParams TASKS_CANCEL EmptyResult, EmptyResult;
+    UpdateTaskParams TASKS_UPDATE EmptyResult, EmptyResult;
 }
 
 /// Entry of a list.

@@ -395,6 +395,7 @@ impl ParkedCallTable for ParkedCalls {
                 method: method.into(),
                 params: VersionedParams::from_encoded(call.version, params),
                 meta: None,
+                task: None,
                 total_timeout: timeout,
             };
             queued_bytes += queued.cost();

@@ -60,8 +60,14 @@ impl PipeHarness<Server> {
     pub fn server(config: server::Config, chunker: Chunker) -> Self {
         let observer = MessageObserver::new(config.effective_versions());
         let pipe = Server::new(Arc::new(config), Instant::ZERO);
-        let describe = (describe::server_event as _, describe::deprecated_by_client as _);
-        Self::new(pipe, chunker, MessageDirection::ServerToClient, describe, observer)
+        Self::new(
+            pipe,
+            chunker,
+            MessageDirection::ServerToClient,
+            describe::server_event,
+            describe::deprecated_by_client,
+            observer,
+        )
     }
 }
 

@@ -16,7 +16,7 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
-    ListRootsResult,
+    ListRootsResult, Task,
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
@@ -158,6 +158,11 @@ pub trait AsyncClientHandler {
     /// Receives the progress of a call; see [`ClientHandler::progress`].
     fn progress(&self, call: CallKey, progress: &Progress) {
         let _ = (call, progress);
+    }
+
+    /// Receives a state of a task; see [`ClientHandler::task_changed`].
+    fn task_changed(&self, call: CallKey, task: &Task<'_>) {
+        let _ = (call, task);
     }
 
     /// Receives a tolerated deviation of the server; see [`ClientHandler::diagnostic`].
@@ -336,6 +341,10 @@ where
 
     fn subscription_ended(&self, subscription: SubscriptionKey, error: Option<&CallError>) {
         self.handler.subscription_ended(subscription, error);
+    }
+
+    fn task_changed(&self, call: CallKey, task: &Task<'_>) {
+        self.handler.task_changed(call, task);
     }
 
     fn elicitation_complete(&self, id: &str) {

@@ -11,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use async_io::Async;
 use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_proto::EntryKind;
-use mcp_proto::client::{self, InputId, SchemaValidator, SubscriptionKey};
+use mcp_proto::client::{self, InputId, SchemaValidator, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{
-    CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, ReadResourceResult,
-    RequestParams, Resource, ResourceTemplate, SubscriptionFilter, Tool,
+    CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, InputResponses,
+    ReadResourceResult, RequestParams, Resource, ResourceTemplate, SubscriptionFilter, Task, Tool,
 };
 use mcp_proto::{CallOptions, Progress, RawJson, RpcError, server};
 #[cfg(feature = "http")]
@@ -195,6 +195,11 @@ forward_blocking! {
     fn answer(&self, input: InputId, response: &InputResponse<'_>) -> ();
     fn refuse(&self, input: InputId, error: &RpcError) -> ();
     fn wait(&self, call: PendingCall) -> RawJson;
+    fn wait_task(&self, task: &TaskHandle) -> CallToolResult<'static>;
+    fn wait_task_with(&self, task: &TaskHandle, options: &CallOptions) -> CallToolResult<'static>;
+    fn get_task(&self, task: &TaskHandle) -> Task<'static>;
+    fn update_task(&self, task: &TaskHandle, responses: &InputResponses<'_>) -> ();
+    fn cancel_task(&self, task: &TaskHandle) -> ();
 }
 
 impl Client {
@@ -220,6 +225,29 @@ impl Client {
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
         block_on(self.0.call_tool_for_app(name, arguments))
+    }
+
+    pub(crate) fn call_tool_with<T: Serialize>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<CallToolResult<'static>, Error> {
+        block_on(self.0.call_tool_with(name, arguments, options, on_progress))
+    }
+
+    pub(crate) fn start_task<T: Serialize>(
+        &self,
+        name: &str,
+        arguments: &T,
+        ttl: Option<Duration>,
+    ) -> Result<StartedTask, Error> {
+        block_on(self.0.start_task(name, arguments, ttl))
+    }
+
+    pub(crate) fn resume_task(&self, text: &str) -> Result<TaskHandle, Error> {
+        self.0.resume_task(text)
     }
 
     pub(crate) fn get_prompt<T: Serialize>(

@@ -12,7 +12,7 @@ use mcp_proto::client::{
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
 use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
-use mcp_proto::model::InputResponse;
+use mcp_proto::model::{InputResponse, Task};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
 
@@ -44,6 +44,8 @@ pub enum Callback {
     Diagnostic(Diagnostic),
     /// Calls [`ClientHandler::progress`].
     Progress(CallKey, Progress),
+    /// Calls [`ClientHandler::task_changed`].
+    Task(CallKey, Box<Task<'static>>),
     /// Calls [`ClientHandler::unusable_schema`].
     UnusableSchema(String, SchemaError),
     /// Calls [`ClientHandler::tap`].
@@ -102,6 +104,7 @@ impl Callback {
             Self::Log(log) => catch(|| handler.log(&log)),
             Self::Diagnostic(diagnostic) => catch(|| handler.diagnostic(&diagnostic)),
             Self::Progress(call, progress) => catch(|| handler.progress(call, &progress)),
+            Self::Task(call, task) => catch(|| handler.task_changed(call, &task)),
             Self::UnusableSchema(tool, reason) => catch(|| handler.unusable_schema(&tool, &reason)),
             Self::Tap(record) => catch(|| handler.tap(&record)),
             #[cfg(feature = "http")]

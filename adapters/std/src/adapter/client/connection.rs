@@ -249,6 +249,7 @@ impl Connection {
         match event {
             Event::Done { call, outcome, retried } => self.complete_call(call, outcome, retried),
             Event::Progress { call, progress } => self.dispatch_progress(call, progress, watch),
+            Event::Task { call, task } => self.dispatch(Callback::Task(call, task)),
             Event::Request(request) => self.dispatch(Callback::Request(request)),
             Event::Input(input) => self.dispatch(Callback::Input(input)),
             Event::InputWithdrawn(input) => self.dispatch(Callback::InputWithdrawn(input)),

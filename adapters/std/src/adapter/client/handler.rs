@@ -9,7 +9,7 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
-    ListRootsResult,
+    ListRootsResult, Task,
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
@@ -121,6 +121,13 @@ pub trait ClientHandler {
     /// Reports progress of a call. Calls with a progress callback of their own are not reported here.
     fn progress(&self, call: CallKey, progress: &Progress) {
         let _ = (call, progress);
+    }
+
+    /// Reports that a call follows a task now, or that the status or the message of the task has changed.
+    ///
+    /// The id of the task may be a secret ([`TaskHandle`](mcp_proto::client::TaskHandle)).
+    fn task_changed(&self, call: CallKey, task: &Task<'_>) {
+        let _ = (call, task);
     }
 
     /// Reports a deviation of the server that was tolerated, for example a banner on its stdout, or an entry that was

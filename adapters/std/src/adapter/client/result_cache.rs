@@ -1,4 +1,4 @@
-//! Results of the server that a client remembers: cached results, and output schemas of tools.
+//! Results of the server that a client remembers: cached results, output schemas of tools, and which run as tasks.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -11,7 +11,8 @@ use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
 use mcp_proto::UseError;
 use mcp_proto::client::{
-    AppTools, CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer,
+    AppTools, CacheKey, CacheScope, CacheTicket, Config, OutputMismatch, OutputSchemas, Peer, TaskRequest,
+    ToolTasks,
 };
 
 /// Settings for the cache of results.
@@ -38,6 +39,8 @@ struct State {
     schemas: Option<OutputSchemas>,
     /// Tools that apps may call; `None` before an app has called one and after the list has changed.
     app_tools: Option<AppTools>,
+    /// The server, and its tools that run as tasks, if calls may become tasks.
+    tasks: Option<(Arc<Peer>, ToolTasks)>,
 }
 
 impl ResultCache {
@@ -48,7 +51,9 @@ impl ResultCache {
 
     /// Starts to cache results of `peer`, or disables caching if `caching` is `None`.
     pub fn open(&self, caching: Option<CacheOptions>, config: &Config, peer: &Peer) {
-        self.lock().cache = caching.map(|options| {
+        let mut state = self.lock();
+        state.tasks = config.has_tasks().then(|| (Arc::new(peer.clone()), ToolTasks::for_peer(peer)));
+        state.cache = caching.map(|options| {
             let CacheOptions { cache, server, principal, legacy_ttl } = options;
             let scope = CacheScope::new(config, peer, &server, &principal);
             (cache, legacy_ttl.into_iter().fold(scope, CacheScope::with_legacy_ttl))
@@ -92,6 +97,9 @@ impl ResultCache {
         if *change == Change::Tools {
             state.app_tools = None;
         }
+        if let Some((_, tools)) = &mut state.tasks {
+            tools.handle_change(change);
+        }
     }
 
     /// Removes all pages of one list.
@@ -108,8 +116,8 @@ impl ResultCache {
         }
     }
 
-    /// Remembers the output schemas of a complete list of tools, and the tools that apps may call, if an app has called
-    /// one. Lists of other kinds are ignored.
+    /// Remembers the output schemas of a complete list of tools, which of them run as tasks, and which ones apps may call,
+    /// if an app has called one. Lists of other kinds are ignored.
     pub fn set_tools(&self, kind: EntryKind, entries: &[RawJson]) {
         if kind != EntryKind::Tool {
             return;
@@ -117,6 +125,9 @@ impl ResultCache {
         let mut state = self.lock();
         if let Some(schemas) = &mut state.schemas {
             schemas.set_tools(entries);
+        }
+        if let Some((_, tools)) = &mut state.tasks {
+            tools.set_tools(entries);
         }
         if let Some(app_tools) = &mut state.app_tools {
             *app_tools = AppTools::new(entries);
@@ -134,6 +145,24 @@ impl ResultCache {
         let state = self.lock();
         let tools = state.app_tools.as_ref().filter(|tools| tools.contains(tool))?;
         Some(tools.check(tool))
+    }
+
+    /// Returns the server, if calls may become tasks.
+    #[must_use]
+    pub fn task_peer(&self) -> Option<Arc<Peer>> {
+        self.lock().tasks.as_ref().map(|(peer, _)| Arc::clone(peer))
+    }
+
+    /// Returns the request with which a call of a tool asks for a task, if it may; see [`ToolTasks::request`].
+    #[must_use]
+    pub fn task_request(&self, tool: &str, wanted: Option<TaskRequest>) -> Option<TaskRequest> {
+        self.lock().tasks.as_ref().and_then(|(_, tools)| tools.request(tool, wanted))
+    }
+
+    /// Returns whether the list of tools is needed to know which of them run as tasks.
+    #[must_use]
+    pub fn needs_tools(&self) -> bool {
+        self.lock().tasks.as_ref().is_some_and(|(_, tools)| tools.needs_list())
     }
 
     /// Checks the structured result of a tool against its output schema, if that schema is known.

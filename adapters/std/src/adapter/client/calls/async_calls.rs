@@ -114,6 +114,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
 
     /// Starts the call of a tool without waiting for its result; otherwise as [`start`](Self::start).
     ///
+    /// It may follow a task, as [`call_tool`](Self::call_tool) does. A tool of a server of 2025-11-25 that must run as a
+    /// task needs a list of tools before ([`list_tools`](Self::list_tools)).
+    ///
     /// # Errors
     ///
     /// As [`start`](Self::start).
@@ -123,7 +126,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
         arguments: &T,
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
-        self.backend.begin(false, ToolCall { name, arguments, options })
+        let task = self.backend.result_cache().task_request(name, None);
+        self.backend.begin(false, ToolCall { name, arguments, task, options })
     }
 }
 

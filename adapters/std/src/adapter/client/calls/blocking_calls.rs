@@ -24,7 +24,7 @@ use crate::error::Error;
 /// They are those of [`AsyncCalls`], whose futures are ready at once because the backend blocks.
 #[derive(Clone, Debug)]
 pub struct BlockingCalls<B> {
-    calls: AsyncCalls<B>,
+    pub(super) calls: AsyncCalls<B>,
 }
 
 impl<B> BlockingCalls<B> {
@@ -115,6 +115,9 @@ impl<B: ClientBackend> BlockingCalls<B> {
     }
 
     /// Starts the call of a tool without waiting for its result; otherwise as [`start`](Self::start).
+    ///
+    /// It may follow a task, as [`call_tool`](Self::call_tool) does. A tool of a server of 2025-11-25 that must run as a
+    /// task needs a list of tools before ([`list_tools`](Self::list_tools)).
     ///
     /// # Errors
     ///
@@ -211,6 +214,14 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// `arguments` must serialize to a JSON object. [`is_failure`](CallToolResult::is_failure) tells whether the tool
     /// failed. Read a structured result with [`parse_structured`](CallToolResult::parse_structured).
     ///
+    /// With [`Config::tasks`](mcp_proto::client::Config::tasks) the server may run the tool as a task, which the call
+    /// follows to its result: it polls, passes questions to
+    /// [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) and states to
+    /// [`task_changed`](crate::adapter::client::ClientHandler::task_changed). A server of 2025-11-25 is asked for a task
+    /// only for tools that require one; the list of tools tells which do, and is requested before the first call. A call that times out or is dropped cancels its task. Without a total timeout of its own
+    /// ([`CallOptions::total_timeout`](mcp_proto::CallOptions::total_timeout)) the call may take as long as
+    /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait) says, from the creation of the task on.
+    ///
     /// ```no_run
     /// # use mcp_std::adapter::client::{BlockingCalls, ClientBackend};
     /// #[derive(serde::Deserialize)]
@@ -272,6 +283,23 @@ impl<B: ClientBackend> BlockingCalls<B> {
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
         complete(self.calls.call_tool_for_app(name, arguments))
+    }
+
+    /// Calls a tool as [`call_tool_with`](Self::call_tool_with) does, and returns its result as it was received.
+    ///
+    /// It is not checked against the output schema.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub fn call_tool_raw<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        complete(self.calls.tool_result(name, arguments, &options.clone().with_progress(), Some(on_progress)))
     }
 
     /// Reads a resource.

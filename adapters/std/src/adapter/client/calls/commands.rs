@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 
-use mcp_proto::client::{Engine, InputId};
-use mcp_proto::model::InputResponse;
+use mcp_proto::client::{Engine, InputId, TaskHandle, TaskRequest};
+use mcp_proto::model::{InputResponse, InputResponses};
 use mcp_proto::server::PreparedResult;
 use mcp_proto::{CallKey, CallOptions, Instant, RawJson, UseError, Version};
 use serde::Serialize;
@@ -66,18 +66,52 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
 pub(super) struct ToolCall<'a, P: ?Sized> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a P,
+    /// Asks for a task.
+    pub(super) task: Option<TaskRequest>,
     pub(super) options: &'a CallOptions,
+}
+
+/// Calls a tool, as a task if that is asked for.
+fn call_tool<P: Serialize + ?Sized>(
+    engine: &mut Engine,
+    now: Instant,
+    name: &str,
+    arguments: &P,
+    task: Option<TaskRequest>,
+    options: &CallOptions,
+) -> Result<CallKey, UseError> {
+    match task {
+        Some(task) => engine.call_tool_as_task(now, name, arguments, task, options),
+        None => engine.call_tool(now, name, arguments, options),
+    }
 }
 
 impl<P: Serialize + ?Sized> EngineCommand<CallKey> for ToolCall<'_, P> {
     fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
-        engine.call_tool(now, self.name, self.arguments, self.options)
+        call_tool(engine, now, self.name, self.arguments, self.task, self.options)
     }
 
     fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
-        let (name, options) = (Box::<str>::from(self.name), self.options.clone());
+        let (name, task, options) = (Box::<str>::from(self.name), self.task, self.options.clone());
         let arguments = encode(version, self.arguments)?;
-        Ok(move |engine: &mut Engine, now| engine.call_tool(now, &name, &arguments, &options))
+        Ok(move |engine: &mut Engine, now| call_tool(engine, now, &name, &arguments, task, &options))
+    }
+}
+
+/// Answers input requests of a task.
+pub(super) struct TaskUpdate<'a> {
+    pub(super) task: &'a TaskHandle,
+    pub(super) responses: &'a InputResponses<'a>,
+}
+
+impl EngineCommand<CallKey> for TaskUpdate<'_> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
+        engine.update_task(now, self.task, self.responses, &CallOptions::new())
+    }
+
+    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let (task, responses) = (self.task.clone(), encode(version, self.responses)?);
+        Ok(move |engine: &mut Engine, now| engine.update_task(now, &task, &responses, &CallOptions::new()))
     }
 }
 

@@ -7,11 +7,13 @@ mod apps;
 mod async_calls;
 mod backend;
 mod blocking_calls;
+mod blocking_tasks;
 mod commands;
 mod lists;
 #[cfg(feature = "skills")]
 mod skill_files;
 mod skills;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod typed;

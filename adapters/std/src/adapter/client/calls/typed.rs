@@ -9,7 +9,7 @@ use mcp_proto::model::{
     CallToolParams, CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference,
     GetPromptParams, GetPromptResult, Map, ReadResourceParams, ReadResourceResult, RequestParams,
 };
-use mcp_proto::{CallOptions, EncodeError, Progress, RawJson, UseError};
+use mcp_proto::{CallOptions, EncodeError, EntryKind, Progress, RawJson, UseError};
 use serde::Serialize;
 
 use super::commands::ToolCall;
@@ -23,6 +23,14 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// `arguments` must serialize to a JSON object. [`is_failure`](CallToolResult::is_failure) tells whether the tool
     /// failed. Read a structured result with [`parse_structured`](CallToolResult::parse_structured).
+    ///
+    /// With [`Config::tasks`](mcp_proto::client::Config::tasks) the server may run the tool as a task, which the call
+    /// follows to its result: it polls, passes questions to
+    /// [`ClientHandler::input`](crate::adapter::client::ClientHandler::input) and states to
+    /// [`task_changed`](crate::adapter::client::ClientHandler::task_changed). A server of 2025-11-25 is asked for a task
+    /// only for tools that require one; the list of tools tells which do, and is requested before the first call. A call that times out or is dropped cancels its task. Without a total timeout of its own
+    /// ([`CallOptions::total_timeout`](mcp_proto::CallOptions::total_timeout)) the call may take as long as
+    /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait) says, from the creation of the task on.
     ///
     /// ```no_run
     /// # use mcp_std::adapter::client::{AsyncCalls, ClientBackend};
@@ -51,8 +59,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         name: &str,
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
-        let call = self.start_tool(name, arguments, &CallOptions::new())?;
-        let (result, _) = self.backend.result(call, |_| {}).await?;
+        let result = self.tool_result(name, arguments, &CallOptions::new(), None::<fn(&Progress)>).await?;
         self.read_tool_result(name, &result)
     }
 
@@ -71,6 +78,23 @@ impl<B: ClientBackend> AsyncCalls<B> {
         self.call_tool_reporting(name, arguments, options, on_progress).await
     }
 
+    /// Calls a tool as [`call_tool_with`](Self::call_tool_with) does, and returns its result as it was received.
+    ///
+    /// It is not checked against the output schema.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub async fn call_tool_raw<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<RawJson, Error> {
+        self.tool_result(name, arguments, &options.clone().with_progress(), Some(on_progress)).await
+    }
+
     pub(super) async fn call_tool_reporting<T: Serialize + ?Sized>(
         &self,
         name: &str,
@@ -79,13 +103,40 @@ impl<B: ClientBackend> AsyncCalls<B> {
         on_progress: impl FnMut(&Progress),
     ) -> Result<CallToolResult<'static>, Error> {
         let options = &options.clone().with_progress();
-        let call = self.backend.begin(true, ToolCall { name, arguments, options })?;
-        let (result, _) = self.backend.result(call, on_progress).await?;
+        let result = self.tool_result(name, arguments, options, Some(on_progress)).await?;
         self.read_tool_result(name, &result)
     }
 
+    /// Calls a tool, as a task if it requires one (TASK-007).
+    pub(super) async fn tool_result<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        mut on_progress: Option<impl FnMut(&Progress)>,
+    ) -> Result<RawJson, Error> {
+        let cache = self.backend.result_cache();
+        let wants_progress = on_progress.is_some();
+        let mut report = |progress: &Progress| {
+            if let Some(on_progress) = &mut on_progress {
+                on_progress(progress);
+            }
+        };
+        if cache.needs_tools() {
+            // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
+            let _ = self.list(EntryKind::Tool).await;
+        }
+        let task = cache.task_request(name, None);
+        let call = self.backend.begin(wants_progress, ToolCall { name, arguments, task, options })?;
+        self.backend.result(call, &mut report).await.map(|(result, _)| result)
+    }
+
     /// Reads the result of a tool and checks it against the output schema, if that is known.
-    fn read_tool_result(&self, name: &str, result: &RawJson) -> Result<CallToolResult<'static>, Error> {
+    pub(super) fn read_tool_result(
+        &self,
+        name: &str,
+        result: &RawJson,
+    ) -> Result<CallToolResult<'static>, Error> {
         let read = read::<CallToolParams<'_>>(result)?;
         match self.backend.result_cache().check_output(name, result) {
             Ok(()) => {}

@@ -1,0 +1,158 @@
+//! Tasks of a server: tools that run as tasks, and handles that another process can take up.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::client::{Engine, Peer, StartedTask, TaskHandle, TaskRequest};
+use mcp_proto::model::{CallToolResult, GetTaskParams, InputResponses, RequestParams, Task};
+use mcp_proto::{CallOptions, Capability, EntryKind, UseError};
+use serde::Serialize;
+
+use super::commands::{TaskUpdate, ToolCall};
+use super::{AsyncCalls, ClientBackend};
+use crate::error::Error;
+
+/// # Tasks
+///
+/// They need [`Config::tasks`](mcp_proto::client::Config::tasks).
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Calls a tool and returns as soon as it runs as a task.
+    ///
+    /// The handle can be written down ([`TaskHandle::to_text`]) and taken up by another process
+    /// ([`resume_task`](Self::resume_task)). `ttl` asks a server of 2025-11-25 to keep the task for this time.
+    ///
+    /// A server without tasks, or one that makes no task of this call, runs the tool as usual: the call waits for the
+    /// result, which is [`StartedTask::Done`]. In 2025-11-25 the list of tools tells whether a tool may run as a task; it
+    /// is requested if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), and [`Error::Use`] with [`UseError::NotDeclared`] without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub async fn start_task<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        ttl: Option<Duration>,
+    ) -> Result<StartedTask, Error> {
+        let peer = self.task_peer()?;
+        let cache = self.backend.result_cache();
+        if cache.needs_tools() {
+            self.list(EntryKind::Tool).await?;
+        }
+        let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
+        let task = cache.task_request(name, Some(wanted));
+        let options = &CallOptions::new();
+        let call = self.backend.begin(false, ToolCall { name, arguments, task, options })?;
+        let (result, _) = self.backend.result(call, |_| {}).await?;
+        match StartedTask::from_result(&peer, name, &result) {
+            Ok(StartedTask::Done(_)) => {
+                self.read_tool_result(name, &result).map(|result| StartedTask::Done(result.into()))
+            }
+            Ok(task) => Ok(task),
+            Err(reason) => Err(Error::UnexpectedResult(format!(
+                "the answer to the call of `{name}` cannot be read: {reason}"
+            ))),
+        }
+    }
+
+    /// Reads the handle of a task that [`TaskHandle::to_text`] has written, and checks that it is one of this server.
+    ///
+    /// Nothing is sent: [`get_task`](Self::get_task) tells whether the server still has the task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] with [`UseError::ForeignTask`], or [`UseError::NotDeclared`] without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub fn resume_task(&self, text: &str) -> Result<TaskHandle, Error> {
+        let peer = self.task_peer()?;
+        let task = TaskHandle::parse(text)
+            .map_err(|error| Error::Use(UseError::ForeignTask { reason: error.to_string() }))?;
+        task.check(&peer).map_err(Error::Use)?;
+        Ok(task)
+    }
+
+    /// Waits for the result of a task; otherwise as [`call_tool`](Self::call_tool).
+    ///
+    /// A wait that times out or is dropped does not cancel the task: it can be waited for again, and its result can be
+    /// read again while the server keeps it. The longest wait is
+    /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Call`] with [`CallError::TaskLost`](mcp_proto::CallError::TaskLost) if
+    /// the server does not know the task any more, [`TaskCancelled`](mcp_proto::CallError::TaskCancelled) if it was
+    /// cancelled, [`TaskExpired`](mcp_proto::CallError::TaskExpired) if its time has passed.
+    pub async fn wait_task(&self, task: &TaskHandle) -> Result<CallToolResult<'static>, Error> {
+        self.wait_task_with(task, &CallOptions::new()).await
+    }
+
+    /// Waits for the result of a task as [`wait_task`](Self::wait_task) does, with options: `total_timeout` bounds the
+    /// wait, `timeout` each request.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_task`](Self::wait_task).
+    pub async fn wait_task_with(
+        &self,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallToolResult<'static>, Error> {
+        let (handle, options) = (task.clone(), options.clone());
+        let call = self
+            .backend
+            .begin(false, move |engine: &mut Engine, now| engine.wait_task(now, &handle, &options))?;
+        let result = self.wait(call).await?;
+        self.read_tool_result(task.tool(), &result)
+    }
+
+    /// Returns the state of a task.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`] for a task of another server.
+    pub async fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
+        let task = task.clone();
+        let call = self
+            .backend
+            .begin(false, move |engine: &mut Engine, now| engine.get_task(now, &task, &CallOptions::new()))?;
+        let result = self.wait(call).await?;
+        GetTaskParams::read(&result)
+            .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))
+    }
+
+    /// Answers some or all input requests of a task (2026-07-28).
+    ///
+    /// Only for tasks that no call follows: [`call_tool`](Self::call_tool) and [`wait_task`](Self::wait_task) pass the
+    /// questions to the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task), and [`Error::Use`] in 2025-11-25, where questions are requests of the server.
+    pub async fn update_task(&self, task: &TaskHandle, responses: &InputResponses<'_>) -> Result<(), Error> {
+        let call = self.backend.begin(false, TaskUpdate { task, responses })?;
+        self.wait(call).await.map(drop)
+    }
+
+    /// Asks the server to cancel a task.
+    ///
+    /// A server of 2025-11-25 refuses that for a task that has ended. One of 2026-07-28 confirms the wish only.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task).
+    pub async fn cancel_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        let task = task.clone();
+        let call = self.backend.begin(false, move |engine: &mut Engine, now| {
+            engine.cancel_task(now, &task, &CallOptions::new())
+        })?;
+        self.wait(call).await.map(drop)
+    }
+
+    fn task_peer(&self) -> Result<Arc<Peer>, Error> {
+        let peer = self.backend.result_cache().task_peer();
+        peer.ok_or(Error::Use(UseError::NotDeclared(Capability::TasksExtension)))
+    }
+}

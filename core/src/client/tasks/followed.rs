@@ -1,0 +1,281 @@
+//! One task that a call follows: what is known of it, what is in flight for it, and its questions.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use super::polling::TaskPolling;
+use crate::error::{CallError, HttpError};
+use crate::json::write_str;
+use crate::model::{Task, TaskId, TaskStatus};
+use crate::rpc::{RpcError, code};
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// A task that a call follows.
+pub(super) struct FollowedTask {
+    pub(super) id: TaskId,
+    /// The call created the task: the task is cancelled if the call ends before it.
+    pub(super) is_owned: bool,
+    /// Time at which this client learned of the task.
+    since: Instant,
+    pub(super) status: TaskStatus,
+    message: Option<String>,
+    last_updated_at: String,
+    /// Time between two polls that the server proposes.
+    proposed_interval: Option<Duration>,
+    /// End of the time to live, as far as it can be known here.
+    expires_at: Option<Instant>,
+    /// Time of the next poll.
+    pub(super) next_poll: Instant,
+    /// Polls that have failed in a row.
+    failures: u32,
+    /// Failed requests for the result.
+    pub(super) result_failures: u32,
+    /// `tasks/get` in flight.
+    pub(super) poll: Option<Key>,
+    /// `tasks/result` in flight (2025-11-25).
+    pub(super) result: Option<Key>,
+    /// `tasks/update` in flight (2026-07-28).
+    pub(super) update: Option<Key>,
+    /// `subscriptions/listen` for the task (2026-07-28).
+    pub(super) listen: TaskListen,
+    /// Error that `tasks/result` gave before the task was known to have ended.
+    pub(super) early_error: Option<RpcError>,
+    /// Input requests of the task by their keys, which the server never reuses (TASK-120, TASK-121).
+    pub(super) questions: BTreeMap<Box<str>, Question>,
+    /// Number of states with new input requests.
+    pub(super) rounds: u32,
+    /// Time by which the open input requests must be answered.
+    pub(super) input_deadline: Option<Instant>,
+    /// Bytes that are charged for the keys of the input requests.
+    pub(super) charged_bytes: usize,
+}
+
+/// The request for notifications about a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TaskListen {
+    /// It was not sent, because polls are frequent.
+    Unneeded,
+    Open(Key),
+    /// The server refused it, or ended it.
+    Ended,
+}
+
+/// An input request of a task.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// The application has to answer; the serial number is in its [`InputId`](super::super::input::InputId).
+    Open { serial: u64, method: &'static str },
+    /// The server has not confirmed the answer.
+    Answered { text: Box<[u8]>, attempts: u32, in_flight: bool },
+    /// It was answered or withdrawn. Its key is never asked again.
+    Closed,
+}
+
+impl FollowedTask {
+    pub(super) fn new(now: Instant, task: &Task<'_>, is_owned: bool) -> Self {
+        Self {
+            id: task.task_id.clone(),
+            is_owned,
+            since: now,
+            status: TaskStatus::Working,
+            message: None,
+            last_updated_at: String::new(),
+            proposed_interval: None,
+            expires_at: None,
+            next_poll: now,
+            failures: 0,
+            result_failures: 0,
+            poll: None,
+            result: None,
+            update: None,
+            listen: TaskListen::Unneeded,
+            early_error: None,
+            questions: BTreeMap::new(),
+            rounds: 0,
+            input_deadline: None,
+            charged_bytes: 0,
+        }
+    }
+
+    /// Records a state. Returns whether its status or its message is new.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::InvalidTask`] for an unknown status. [`CallError::TaskExpired`] if the time to live has passed and
+    /// nothing has changed since the last state (TASK-116).
+    pub(super) fn record(
+        &mut self,
+        now: Instant,
+        task: &Task<'_>,
+        polling: &TaskPolling,
+    ) -> Result<bool, CallError> {
+        if let TaskStatus::Other(word) = &task.status {
+            let reason = alloc::format!("`{}` is no status of a task", crate::rpc::clip(word));
+            return Err(CallError::InvalidTask { reason });
+        }
+        let (status, message) = (task.status.clone(), task.status_message.as_deref().map(clip));
+        let is_new = status != self.status || message != self.message;
+        let has_progressed = is_new || self.last_updated_at != task.last_updated_at;
+        if let Some(ttl) = task.time_to_live() {
+            self.expires_at = ttl.duration().map(|ttl| self.since + ttl);
+        }
+        if !status.is_terminal() && !has_progressed && self.is_expired(now) {
+            return Err(CallError::TaskExpired);
+        }
+        (self.status, self.message) = (status, message);
+        self.last_updated_at = clip(&task.last_updated_at);
+        self.proposed_interval = task.suggested_interval();
+        self.failures = 0;
+        self.next_poll = now + polling.interval(self.proposed_interval, 0);
+        Ok(is_new)
+    }
+
+    fn is_expired(&self, now: Instant) -> bool {
+        self.expires_at.is_some_and(|at| now >= at)
+    }
+
+    /// Records a failed poll, or gives up.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call, after too many failures in a row.
+    pub(super) fn record_failure(
+        &mut self,
+        now: Instant,
+        error: CallError,
+        polling: &TaskPolling,
+    ) -> Result<(), CallError> {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= polling.max_failures.max(1) {
+            return Err(if self.is_expired(now) { CallError::TaskExpired } else { error });
+        }
+        let wait = polling.interval(self.proposed_interval, self.failures);
+        let longest = polling.max_interval;
+        self.next_poll = now + wait.max(retry_after(&error).unwrap_or_default().min(longest));
+        Ok(())
+    }
+
+    /// Returns whether polls are so rare that the server should be asked for notifications, too.
+    pub(super) fn should_listen(&self, polling: &TaskPolling) -> bool {
+        self.listen == TaskListen::Unneeded
+            && !self.status.is_terminal()
+            && polling.interval(self.proposed_interval, 0) >= polling.listen_from
+    }
+
+    /// Delays the next poll, for which there was no room.
+    pub(super) fn postpone(&mut self, now: Instant, polling: &TaskPolling) {
+        self.next_poll = now + polling.interval(self.proposed_interval, 0);
+    }
+
+    /// Returns when the task needs attention, apart from what is in flight.
+    pub(super) fn wakes_at(&self) -> Instant {
+        let is_polled = self.poll.is_none() && !(self.status.is_terminal() && self.result.is_some());
+        let poll = if is_polled { self.next_poll } else { Instant::FAR_FUTURE };
+        self.input_deadline.map_or(poll, |at| at.min(poll))
+    }
+
+    /// Returns whether an input request waits for the application.
+    pub(super) fn has_open_questions(&self) -> bool {
+        self.questions.values().any(|question| matches!(question, Question::Open { .. }))
+    }
+
+    /// Appends the members of `inputResponses` that the server has not confirmed, and marks them as in flight.
+    ///
+    /// Returns whether there are any.
+    pub(super) fn write_answers(&mut self, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        for (name, question) in &mut self.questions {
+            let Question::Answered { text, attempts, in_flight } = question else { continue };
+            if out.len() > start {
+                out.push(b',');
+            }
+            write_str(out, name);
+            out.push(b':');
+            out.extend_from_slice(text);
+            *attempts = attempts.saturating_add(1);
+            *in_flight = true;
+        }
+        out.len() > start
+    }
+
+    /// Records that the server has the answers that were in flight.
+    pub(super) fn confirm_answers(&mut self) {
+        for question in self.questions.values_mut() {
+            if matches!(question, Question::Answered { in_flight: true, .. }) {
+                *question = Question::Closed;
+            }
+        }
+    }
+
+    /// Records that the answers in flight may be lost. Returns how often they were sent.
+    pub(super) fn lose_answers(&mut self) -> u32 {
+        let mut most = 0;
+        for question in self.questions.values_mut() {
+            if let Question::Answered { attempts, in_flight, .. } = question {
+                *in_flight = false;
+                most = most.max(*attempts);
+            }
+        }
+        most
+    }
+
+    /// Returns whether an answer waits to be sent.
+    pub(super) fn has_unsent_answers(&self) -> bool {
+        self.questions
+            .values()
+            .any(|question| matches!(question, Question::Answered { in_flight: false, .. }))
+    }
+}
+
+/// Omits the id, and the answers of users.
+impl fmt::Debug for FollowedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowedTask")
+            .field("status", &self.status)
+            .field("questions", &self.questions.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Longest message and time in bytes that are kept of a state.
+const MAX_TEXT: usize = 1_024;
+
+fn clip(text: &str) -> String {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
+    String::from(text.get(..end.unwrap_or_default()).unwrap_or_default())
+}
+
+/// Returns whether a request may succeed later, although it failed now.
+pub(super) fn is_transient(error: &CallError) -> bool {
+    match error {
+        CallError::TimedOut | CallError::TotalTimedOut | CallError::Transport { .. } => true,
+        CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
+        CallError::Http(error) => match &**error {
+            HttpError::Response(response) => {
+                matches!(response.status, 408 | 425 | 429 | 500..=599)
+            }
+            HttpError::Unreachable { .. }
+            | HttpError::Lost { .. }
+            | HttpError::Unanswered { .. }
+            | HttpError::SessionLost => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Returns the time after which the server wants to be asked again.
+fn retry_after(error: &CallError) -> Option<Duration> {
+    match error {
+        CallError::Http(error) => match &**error {
+            HttpError::Response(response) => response.retry_after,
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! Input requests of a task in 2026-07-28: each is asked once, and each answer is sent until the server has it.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use super::followed::{Question, is_transient};
+use super::{FollowedTasks, TaskOutcome};
+use crate::calls::outbound::CallKey;
+use crate::client::common::CommonState;
+use crate::client::event::Event;
+use crate::client::input::{Input, InputId, InputSource, check_input_response};
+use crate::error::{CallError, UseError};
+use crate::json::Serializer;
+use crate::model::{InputRequest, InputRequests};
+use crate::slab::Key;
+
+/// Number of times that an answer is sent before the server's refusal of it ends the call.
+const MAX_ATTEMPTS: u32 = 3;
+
+impl FollowedTasks {
+    /// Reports the input requests that were not seen before, and withdraws those that the server does not list any more
+    /// (TASK-112, TASK-121).
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call: the requests are not valid, not declared or too many.
+    pub(super) fn ask(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        requests: InputRequests<'static>,
+    ) -> Result<(), CallError> {
+        let limits = alloc::sync::Arc::clone(&common.endpoint.limits);
+        let invalid = |reason: String| CallError::InvalidInputRequest { reason };
+        if requests.len() > limits.max_inputs {
+            return Err(invalid(alloc::format!("it has more than {} input requests", limits.max_inputs)));
+        }
+        let Some(version) = common.peer.as_ref().map(|peer| peer.version) else { return Ok(()) };
+        let requests: Vec<(String, InputRequest<'static>)> = requests.into_iter().collect();
+        let names: Vec<&str> = requests.iter().map(|(name, _)| &**name).collect();
+        self.withdraw(common, call, &names);
+        let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
+        let is_known = |name: &str| followed.questions.contains_key(name);
+        let mut new: Vec<(String, InputRequest<'static>)> =
+            requests.into_iter().filter(|(name, _)| !is_known(name)).collect();
+        for (_, request) in &mut new {
+            common.config.check_input_request(request, version)?;
+        }
+        if new.is_empty() {
+            // An answer that the server has not got is sent again.
+            self.send_answers(common, call);
+            return Ok(());
+        }
+        followed.rounds += 1;
+        if followed.rounds > limits.max_input_rounds {
+            return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
+        }
+        let added: usize = new.iter().map(|(name, _)| name.len()).sum();
+        if common.retained_bytes + added > limits.max_retained_bytes {
+            return Err(invalid("it exceeds the limit `max_retained_bytes`".into()));
+        }
+        common.retained_bytes += added;
+        followed.charged_bytes += added;
+        followed.input_deadline = Some(common.endpoint.now + limits.input_timeout);
+        for (name, request) in new {
+            let serial = common.next_serial();
+            let (name, method): (Box<str>, _) = (name.into(), request.method().unwrap_or_default());
+            followed.questions.insert(name.clone(), Question::Open { serial, method });
+            self.open_inputs.insert(serial, (call, name.clone()));
+            let id = InputId(InputSource::Task(serial));
+            let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
+            common.events.push_back(Event::Input(input));
+        }
+        self.send_answers(common, call);
+        Ok(())
+    }
+
+    /// Withdraws the open input requests that are not in `listed`. Answers to the others are not needed any more.
+    pub(super) fn withdraw(&mut self, common: &mut CommonState, call: Key, listed: &[&str]) {
+        let Some(followed) = self.tasks.get_mut(&call) else { return };
+        for (name, question) in &mut followed.questions {
+            if listed.contains(&&**name) {
+                continue;
+            }
+            match question {
+                Question::Open { serial, .. } => {
+                    self.open_inputs.remove(serial);
+                    withdraw_input(common, *serial);
+                }
+                // It waits for its confirmation.
+                Question::Answered { in_flight: true, .. } => continue,
+                _ => {}
+            }
+            *question = Question::Closed;
+        }
+        if !followed.has_open_questions() {
+            followed.input_deadline = None;
+        }
+    }
+
+    /// Records an answer and sends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](crate::client::Engine::answer).
+    pub(in crate::client) fn answer<T: Serialize + ?Sized>(
+        &mut self,
+        common: &mut CommonState,
+        serial: u64,
+        response: &T,
+    ) -> Result<(), UseError> {
+        let (call, name) = self.open_inputs.get(&serial).ok_or(UseError::Stale)?;
+        let call = *call;
+        let followed = self.tasks.get_mut(&call).ok_or(UseError::Stale)?;
+        let question = followed.questions.get_mut(name).ok_or(UseError::Stale)?;
+        let Question::Open { method, .. } = question else { return Err(UseError::Stale) };
+        let mut text = Vec::new();
+        let members =
+            Serializer::object(&mut text, response, common.shape_table()).map_err(UseError::from)?;
+        check_input_response(method, members, &text)?;
+        *question = Question::Answered { text: text.into(), attempts: 0, in_flight: false };
+        if !followed.has_open_questions() {
+            followed.input_deadline = None;
+        }
+        self.open_inputs.remove(&serial);
+        self.send_answers(common, call);
+        self.rearm(common, call);
+        Ok(())
+    }
+
+    /// Removes an input request that the application refuses. Returns its call.
+    pub(in crate::client) fn take_refused(&mut self, serial: u64) -> Option<Key> {
+        let (call, name) = self.open_inputs.remove(&serial)?;
+        if let Some(question) = self.tasks.get_mut(&call).and_then(|task| task.questions.get_mut(&name)) {
+            *question = Question::Closed;
+        }
+        Some(call)
+    }
+
+    /// Handles the answer to `tasks/update` (TASK-118).
+    pub(super) fn receive_update(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        outcome: Result<(), CallError>,
+    ) -> TaskOutcome {
+        let max_failures = common.config.polling().max_failures;
+        let followed = self.tasks.get_mut(&call)?;
+        let Err(error) = outcome else {
+            followed.confirm_answers();
+            self.send_answers(common, call);
+            return None;
+        };
+        let attempts = followed.lose_answers();
+        let max = if is_transient(&error) { max_failures.max(1) } else { MAX_ATTEMPTS };
+        if attempts >= max {
+            return Some(Err(error));
+        }
+        // The next state tells whether the answers arrived, or the task is gone.
+        if !is_transient(&error) {
+            self.poll(common, call);
+        }
+        None
+    }
+}
+
+/// Reports that an input request has ended.
+pub(super) fn withdraw_input(common: &mut CommonState, serial: u64) {
+    common.events.withdraw_input(InputId(InputSource::Task(serial)));
+}

@@ -1,0 +1,156 @@
+//! Requests about a task: for its state, for its result, with answers, and for its end.
+
+use alloc::vec::Vec;
+
+use super::FollowedTasks;
+use super::followed::{FollowedTask, TaskListen};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound_requests::OutboundRequest;
+use crate::client::common::{CommonState, request_meta};
+use crate::json::{TopLevelMembers, write_str};
+use crate::methods;
+use crate::model::TaskId;
+use crate::slab::Key;
+
+impl FollowedTasks {
+    /// Requests the state of a task, unless a request is in flight (TASK-018, TASK-111).
+    pub(super) fn poll(&mut self, common: &mut CommonState, call: Key) {
+        let polling = common.config.polling();
+        let Some(followed) = self.tasks.get_mut(&call).filter(|followed| followed.poll.is_none()) else {
+            return;
+        };
+        followed.poll = send(common, call, methods::TASKS_GET, &followed.id, |_| {});
+        if followed.poll.is_none() {
+            followed.postpone(common.endpoint.now, &polling);
+        }
+    }
+
+    /// Requests the result of a task, which the server holds back until there is one (2025-11-25; TASK-019, TASK-020).
+    ///
+    /// Before the end of the task it has no timeout. Meanwhile polls go on, so a lost request is noticed.
+    pub(super) fn request_result(&mut self, common: &mut CommonState, call: Key) {
+        let polling = common.config.polling();
+        let Some(followed) = self.tasks.get_mut(&call) else { return };
+        let is_terminal = followed.status.is_terminal();
+        let request = match followed.result {
+            Some(request) => request,
+            None => match send(common, call, methods::TASKS_RESULT, &followed.id, |_| {}) {
+                Some(request) => *followed.result.insert(request),
+                None => return followed.postpone(common.endpoint.now, &polling),
+            },
+        };
+        let (now, total) = (common.endpoint.now, common.endpoint.limits.call_total_timeout);
+        let Some(sent) = common.endpoint.outbound.calls.get_mut(request) else { return };
+        if is_terminal {
+            (sent.idle_deadline, sent.total_deadline) = (now + sent.timeout, now + total);
+            common.endpoint.deadlines.arm(sent.deadline(), EndpointTimer::Outbound(request));
+        } else {
+            sent.disable_timeouts();
+        }
+    }
+
+    /// Sends the answers that the server has not confirmed, unless some are in flight (TASK-117).
+    pub(super) fn send_answers(&mut self, common: &mut CommonState, call: Key) {
+        let Some(followed) = self.tasks.get_mut(&call).filter(|followed| followed.update.is_none()) else {
+            return;
+        };
+        if !followed.has_unsent_answers() || !has_room(common) {
+            // They are sent after the next poll.
+            return;
+        }
+        let mut answers = Vec::new();
+        followed.write_answers(&mut answers);
+        let FollowedTask { id, update, .. } = followed;
+        *update = send(common, call, methods::TASKS_UPDATE, id, |out| {
+            out.extend_from_slice(b",\"inputResponses\":{");
+            out.extend_from_slice(&answers);
+            out.push(b'}');
+        });
+        if update.is_none() {
+            followed.lose_answers();
+        }
+    }
+}
+
+impl FollowedTasks {
+    /// Asks for notifications about a task if polls are rare (2026-07-28; TASK-126). Nothing depends on them.
+    pub(super) fn listen_if_useful(&mut self, common: &mut CommonState, call: Key) {
+        let polling = common.config.polling();
+        let wanted = |followed: &&mut FollowedTask| common.is_modern() && followed.should_listen(&polling);
+        let Some(followed) = self.tasks.get_mut(&call).filter(wanted) else { return };
+        let id = followed.id.clone();
+        let request = send_params(common, call, methods::SUBSCRIPTIONS_LISTEN, |out| {
+            out.extend_from_slice(b"{\"notifications\":{\"taskIds\":[");
+            write_str(out, id.as_str());
+            out.extend_from_slice(b"]}}");
+        });
+        followed.listen = request.map_or(TaskListen::Ended, TaskListen::Open);
+    }
+
+    /// Returns whether a request is one for notifications about a task.
+    pub(in crate::client) fn is_listen(&self, common: &CommonState, request: Key) -> bool {
+        let purpose = common.endpoint.outbound.calls.get(request).map(|sent| sent.purpose);
+        let Some(CallPurpose::Task(call)) = purpose else { return false };
+        self.tasks.get(&call).is_some_and(|followed| followed.listen == TaskListen::Open(request))
+    }
+}
+
+/// Ends a task that nobody waits for any more (TASK-028, TASK-122). The answer is ignored.
+///
+/// It is sent for `call`, or for a call that ended before its task was created.
+pub(in crate::client) fn cancel_task(common: &mut CommonState, call: Option<Key>, id: &TaskId) {
+    // No call has this key, so the answer finds none.
+    let none = Key { slot: u32::MAX, generation: 0 };
+    send(common, call.unwrap_or(none), methods::TASKS_CANCEL, id, |_| {});
+}
+
+/// Returns whether a request about a task can be sent. As with retries, there is one for each call at least.
+fn has_room(common: &CommonState) -> bool {
+    let max = common.endpoint.limits.effective_max_pending_calls();
+    common.endpoint.outbound.calls.len() < max.saturating_mul(2) && !common.is_congested()
+}
+
+/// Sends a request with the id of a task. Returns `None` if there is no room.
+fn send(
+    common: &mut CommonState,
+    call: Key,
+    method: &str,
+    id: &TaskId,
+    members: impl FnOnce(&mut Vec<u8>),
+) -> Option<Key> {
+    send_params(common, call, method, |out| {
+        out.extend_from_slice(b"{\"taskId\":");
+        write_str(out, id.as_str());
+        members(out);
+        out.push(b'}');
+    })
+}
+
+/// Sends a request about the task of a call. Returns `None` if there is no room.
+fn send_params(
+    common: &mut CommonState,
+    call: Key,
+    method: &str,
+    params: impl FnOnce(&mut Vec<u8>),
+) -> Option<Key> {
+    let main = common.main_channel.filter(|_| has_room(common))?;
+    let timeout = common.endpoint.outbound.calls.get(call).map(|parked| parked.timeout);
+    let options = CallOptions { timeout, ..CallOptions::new() };
+    let (now, purpose) = (common.endpoint.now, CallPurpose::Task(call));
+    let request = OutboundCall::new(now, main, purpose, &options, &common.endpoint.limits);
+    let key = common.endpoint.outbound.calls.insert(request);
+    let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+    let request = OutboundRequest { method, base_meta, meta: None, wants_progress: false };
+    let sent = common.endpoint.send_request(key, &request, |out| {
+        params(out);
+        Ok(TopLevelMembers::default())
+    });
+    match sent {
+        Ok(()) => Some(key),
+        Err(_) => {
+            common.endpoint.outbound.calls.remove(key);
+            None
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Input requests of tasks of 2026-07-28.
+
+use mcp_proto::{CallError, CallKey, CallOptions, RpcError, UseError};
+use mcp_tests::harness::ClientHarness;
+use mcp_tests::harness::build::{error_response, result_response};
+use serde_json::{Value, json};
+
+use super::{
+    accepted, answer_poll, config, content, expect_task, followed_call, form, modern, modern_with, state,
+    text,
+};
+use crate::common::{limits, ms, secs};
+
+fn asking(requests: Value) -> Value {
+    let mut state = state("input_required", json!({}));
+    state["inputRequests"] = requests;
+    state
+}
+
+/// Starts a call whose task asks the questions `a` and `b`.
+fn call_with_questions(harness: &mut ClientHarness) -> (CallKey, Vec<mcp_proto::client::Input>) {
+    let (call, _) = followed_call(harness, &CallOptions::new());
+    harness.advance(ms(500));
+    answer_poll(harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+    expect_task(harness, call, "input_required");
+    let inputs = vec![harness.expect_input(), harness.expect_input()];
+    assert!(inputs.iter().all(|input| input.call == Some(call)));
+    harness.assert_idle();
+    (call, inputs)
+}
+
+// covers: TASK-117, TASK-118, TASK-120, TASK-121
+#[test]
+fn each_question_is_asked_once_and_answered_once() {
+    let mut harness = modern();
+    let (call, inputs) = call_with_questions(&mut harness);
+    // The server lists them again while the user thinks.
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+    harness.assert_idle();
+    harness.answer(inputs[0].id, &accepted("east"));
+    let update = harness.expect_request("tasks/update");
+    assert_eq!(update["params"]["taskId"], "t-9");
+    assert_eq!(update["params"]["inputResponses"], json!({"a": accepted("east")}));
+    let (now, engine) = (harness.now, harness.pipe.engine());
+    assert_eq!(engine.answer(now, inputs[0].id, &accepted("west")), Err(UseError::Stale));
+    harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+    // The server is eventually consistent: it still lists what it has.
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}, "c": form()})));
+    let third = harness.expect_input();
+    assert_eq!(third.key.as_deref(), Some("c"));
+    harness.assert_idle();
+    harness.answer(inputs[1].id, &json!({"roots": []}));
+    let update = harness.expect_request("tasks/update");
+    assert_eq!(update["params"]["inputResponses"], json!({"b": {"roots": []}}));
+    // Answers that come meanwhile follow together.
+    harness.answer(third.id, &accepted("north"));
+    harness.assert_nothing_sent();
+    harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+    let update = harness.expect_request("tasks/update");
+    assert_eq!(update["params"]["inputResponses"], json!({"c": accepted("north")}));
+    harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+    harness.advance(ms(500));
+    answer_poll(&mut harness, state("completed", json!({"result": content()})));
+    expect_task(&mut harness, call, "completed");
+    assert_eq!(text(&harness.expect_done(call).expect("a result")), content());
+    harness.advance(secs(7_200));
+    harness.assert_idle();
+}
+
+// covers: TASK-119, TASK-121
+#[test]
+fn lost_answer_is_sent_again_while_the_server_asks_for_it() {
+    let mut harness = modern();
+    let (call, inputs) = call_with_questions(&mut harness);
+    harness.answer(inputs[0].id, &accepted("east"));
+    let update = harness.expect_request("tasks/update");
+    harness.feed_message(&error_response(&update, -32603, "busy", json!(null)));
+    harness.assert_idle();
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+    let again = harness.expect_request("tasks/update");
+    assert_eq!(again["params"]["inputResponses"], update["params"]["inputResponses"]);
+    harness.feed_message(&error_response(&again, -32603, "busy", json!(null)));
+    harness.advance(ms(500));
+    // The answer has arrived nevertheless, and the other question was withdrawn.
+    answer_poll(&mut harness, state("working", json!({})));
+    expect_task(&mut harness, call, "working");
+    harness.expect_input_withdrawn(inputs[1].id);
+    harness.assert_idle();
+}
+
+#[test]
+fn answer_that_the_server_refuses_again_and_again_fails_the_call() {
+    let mut harness = modern();
+    let (call, inputs) = call_with_questions(&mut harness);
+    harness.answer(inputs[0].id, &accepted("east"));
+    let mut update = harness.expect_request("tasks/update");
+    for _ in 0..2 {
+        harness.feed_message(&error_response(&update, -32602, "unfit", json!(null)));
+        // Whether the task is gone, its state tells at once.
+        answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+        update = harness.expect_request("tasks/update");
+    }
+    harness.feed_message(&error_response(&update, -32602, "unfit", json!(null)));
+    harness.expect_input_withdrawn(inputs[1].id);
+    let error = harness.expect_done(call).expect_err("no result");
+    assert!(matches!(&error, CallError::Rpc(error) if error.message == "unfit"), "{error:?}");
+    harness.expect_request("tasks/cancel");
+}
+
+// covers: TASK-121, MRTR-031
+#[test]
+fn refused_question_fails_the_call_and_cancels_the_task() {
+    let mut harness = modern();
+    let (call, inputs) = call_with_questions(&mut harness);
+    harness.pipe.engine().refuse(harness.now, inputs[0].id, &RpcError::new(-1, "no")).expect("open");
+    harness.expect_input_withdrawn(inputs[1].id);
+    let error = harness.expect_done(call).expect_err("no result");
+    assert!(matches!(error, CallError::InputRefused(_)), "{error:?}");
+    assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-9");
+}
+
+#[test]
+fn question_that_is_not_answered_in_time_fails_the_call() {
+    let mut harness = modern_with(config().limits(limits(|limits| limits.input_timeout = secs(2))));
+    let (call, inputs) = call_with_questions(&mut harness);
+    for _ in 0..3 {
+        harness.advance(ms(500));
+        answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+    }
+    harness.advance(ms(500));
+    let sent = harness.take_sent();
+    assert_eq!(sent.last().expect("a request")["method"], "tasks/cancel");
+    for input in inputs {
+        harness.expect_input_withdrawn(input.id);
+    }
+    assert_eq!(harness.expect_done(call), Err(CallError::InputTimedOut));
+}
+
+#[test]
+fn question_withdrawn_by_the_server_is_withdrawn_here_and_not_asked_again() {
+    let mut harness = modern();
+    let (_, inputs) = call_with_questions(&mut harness);
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(json!({"b": {"method": "roots/list"}})));
+    harness.expect_input_withdrawn(inputs[0].id);
+    harness.advance(ms(500));
+    // The key is never reused, so this is an old state.
+    answer_poll(&mut harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
+    harness.assert_idle();
+}
+
+// covers: TASK-121, MRTR-008, MRTR-009
+#[test]
+fn questions_are_checked_and_bounded_as_those_of_rounds() {
+    let model = json!({"messages": [], "maxTokens": 30});
+    let many: serde_json::Map<_, _> = (0..65).map(|n| (n.to_string(), form())).collect();
+    for (requests, expected) in [
+        (json!({"a": {"method": "sampling/createMessage", "params": model}}), "Sampling"),
+        (json!({"a": {"method": "elicitation/create", "params": {}}}), "Invalid"),
+        (json!({"a": 1}), "Invalid"),
+        (json!([]), "Invalid"),
+        (Value::Object(many), "more than 64"),
+    ] {
+        let mut harness = modern();
+        let (call, _) = followed_call(&mut harness, &CallOptions::new());
+        harness.advance(ms(500));
+        answer_poll(&mut harness, asking(requests));
+        let mut events = harness.take_event_texts();
+        let done = events.pop().expect("the end of the call");
+        assert!(done.contains(expected), "{done}: {expected}");
+        assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-9");
+        let _ = call;
+    }
+    // Questions without end, one after the other.
+    let mut harness = modern_with(config().limits(limits(|limits| limits.max_input_rounds = 3)));
+    let (call, _) = followed_call(&mut harness, &CallOptions::new());
+    for n in 0..4 {
+        harness.advance(ms(500));
+        answer_poll(&mut harness, asking(json!({n.to_string(): {"method": "roots/list"}})));
+        if n == 0 {
+            expect_task(&mut harness, call, "input_required");
+        }
+        if n < 3 {
+            let input = harness.expect_input();
+            harness.answer(input.id, &json!({"roots": []}));
+            let update = harness.expect_request("tasks/update");
+            harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+        }
+    }
+    assert_eq!(harness.expect_done(call), Err(CallError::TooManyRounds { limit: 3 }));
+}
+
+#[test]
+fn answer_of_another_kind_is_refused_and_the_question_stays_open() {
+    let mut harness = modern();
+    let (_, inputs) = call_with_questions(&mut harness);
+    let (now, engine) = (harness.now, harness.pipe.engine());
+    let refused = engine.answer(now, inputs[0].id, &json!({"roots": []}));
+    assert!(matches!(refused, Err(UseError::InvalidInputResponse { .. })), "{refused:?}");
+    harness.assert_idle();
+    harness.answer(inputs[0].id, &accepted("east"));
+    harness.expect_request("tasks/update");
+}
