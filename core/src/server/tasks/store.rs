@@ -243,7 +243,8 @@ impl TaskTable {
                     task.state = TaskState::Queued;
                 }
                 let error = crate::rpc::RpcError::internal("the server was restarted while the task ran");
-                self.finish(now, key, super::table::error_outcome(&error));
+                let outcome = super::table::error_outcome(&error);
+                self.end(now, key, TaskState::Failed, Some(outcome));
             }
             _ => {}
         }

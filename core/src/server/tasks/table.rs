@@ -479,7 +479,7 @@ impl TaskTable {
     ///
     /// Returns whether clients see it.
     pub(in crate::server) fn finish(&mut self, now: Instant, key: Key, outcome: TaskOutcome) -> bool {
-        if self.tasks.get(key).is_none_or(|task| task.state.is_terminal()) {
+        if self.tasks.get(key).is_none_or(|task| task.state != TaskState::Running) {
             return false;
         }
         let bytes = match &outcome {
@@ -498,19 +498,28 @@ impl TaskTable {
 
     /// Cancels a task that has not ended. Returns whether clients see it.
     pub(in crate::server) fn cancel(&mut self, now: Instant, key: Key) -> bool {
-        if self.tasks.get(key).is_none_or(|task| task.state.is_terminal()) {
+        let is_over = |task: &TaskEntry| task.state.is_terminal() || task.state == TaskState::Creating;
+        if self.tasks.get(key).is_none_or(is_over) {
             return false;
         }
         self.end(now, key, TaskState::Cancelled, None)
     }
 
-    fn end(&mut self, now: Instant, key: Key, state: TaskState, outcome: Option<TaskOutcome>) -> bool {
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        key: Key,
+        state: TaskState,
+        outcome: Option<TaskOutcome>,
+    ) -> bool {
         let is_settled = self.store.is_none();
         self.touch(now, key);
         self.set_state(key, state);
         self.change(key, |task| {
             task.tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
             (task.outcome, task.request, task.run) = (outcome, None, None);
+            // What it worked at is over.
+            task.message = None;
             task.is_settled = is_settled;
         });
         if !is_settled {
