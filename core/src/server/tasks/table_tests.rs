@@ -249,7 +249,7 @@ fn status_is_that_of_the_document() {
         for (version, expected) in [(LEGACY, row[2]), (MODERN, row[3])] {
             let (table, key) = in_state(row[0], row[1], version);
             let status = table.get(key).and_then(|task| task.status());
-            let status = status.map_or("unknown".to_string(), |status| status.to_string());
+            let status = status.map_or_else(|| String::from("unknown"), |status| status.to_string());
             assert_eq!(status, expected, "{} {} in {version}", row[0], row[1]);
         }
     }
