@@ -161,7 +161,6 @@ impl ServerTasks {
     }
 
     /// Takes back the questions that were sent on a stream whose client is gone.
-    #[cfg(feature = "exchanges")]
     pub(super) fn take_back_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, stream: Key) {
         for request in self.asked(task, |other| other == stream, cx) {
             cx.endpoint.send_cancellation(request, Some("the stream of the question has ended"));

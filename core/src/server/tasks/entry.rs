@@ -122,8 +122,12 @@ pub(in crate::server) enum TaskOutcome {
 pub(in crate::server) struct TaskPeers {
     /// Progress token of the original request, which stays valid (TASK-033, PROG-014).
     pub(in crate::server) progress_token: Option<RequestId>,
+    /// The call that is told about the task when the store has it.
+    pub(in crate::server) creator: Option<Key>,
     /// Blocked requests for the result, in order of arrival.
     pub(in crate::server) collectors: Vec<Key>,
+    /// Cancellations that are answered when the store has them.
+    pub(in crate::server) cancellations: Vec<Key>,
 }
 
 /// A task.

@@ -9,7 +9,7 @@ use super::entry::{Owner, TaskState};
 use super::listeners::TaskListeners;
 use super::offer::TaskOffer;
 use super::store::{Milestone, StoreEffect};
-use super::table::TaskTable;
+use super::table::{TaskTable, error_outcome};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
@@ -86,6 +86,25 @@ impl ServerTasks {
         }
     }
 
+    /// Returns whether the server is shutting down, so that no task runs any more.
+    pub(super) fn is_closing(&self, cx: &TaskContext<'_>) -> bool {
+        cx.endpoint.channels.get(self.channel).is_none_or(|c| c.input_end.is_some())
+    }
+
+    /// Ends the task of a run that is aborted because the server shuts down.
+    ///
+    /// One in a store is left as it is: it is reported as interrupted after the restart.
+    fn end_aborted_run(&mut self, cx: &mut TaskContext<'_>, call: Key) {
+        let Some(task) = self.task_of_run(cx.endpoint, call) else { return };
+        self.runs = self.runs.saturating_sub(1);
+        if let Some(entry) = self.table.get_mut(task) {
+            entry.run = None;
+        }
+        if self.table.store.is_none() {
+            self.end_run(cx, task, error_outcome(&RpcError::internal("the server is shutting down")));
+        }
+    }
+
     /// Arms the timer for the next deadline.
     pub(super) fn arm(&mut self, cx: &mut TaskContext<'_>) {
         let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).min();
@@ -148,23 +167,23 @@ impl ServerTasks {
         });
     }
 
-    /// Returns the call that waits for the creation of a task.
-    fn creator(&self, task: Key) -> Option<Key> {
-        self.held.iter().find(|(_, held)| **held == Held::Creation(task)).map(|(call, _)| *call)
+    /// Takes the call that waits for the creation of a task.
+    fn take_creator(&mut self, task: Key) -> Option<Key> {
+        let call = self.table.get_mut(task)?.peers.as_mut()?.creator.take()?;
+        self.held.remove(&call);
+        Some(call)
     }
 
     fn handle_milestone(&mut self, cx: &mut TaskContext<'_>, milestone: Milestone) {
         match milestone {
             Milestone::Nothing => {}
             Milestone::Created(task) => {
-                if let Some(call) = self.creator(task) {
-                    self.held.remove(&call);
+                if let Some(call) = self.take_creator(task) {
                     self.announce(cx, call, task);
                 }
             }
             Milestone::NotCreated(task) => {
-                if let Some(call) = self.creator(task) {
-                    self.held.remove(&call);
+                if let Some(call) = self.take_creator(task) {
                     Self::refuse(cx, call, &RpcError::internal("the task cannot be stored"));
                 }
                 self.table.remove(task);
@@ -189,11 +208,8 @@ impl ServerTasks {
     }
 
     fn answer_cancellations(&mut self, cx: &mut TaskContext<'_>, task: Key) {
-        if self.held.is_empty() {
-            return;
-        }
-        let waiting = self.held.iter().filter(|(_, held)| **held == Held::Cancellation(task));
-        for call in waiting.map(|(call, _)| *call).collect::<Vec<_>>() {
+        let peers = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut());
+        for call in peers.map(|peers| core::mem::take(&mut peers.cancellations)).unwrap_or_default() {
             self.held.remove(&call);
             if let Some(entry) = self.table.get(task) {
                 Self::respond(cx, call, |out| {
@@ -209,8 +225,9 @@ impl ServerTasks {
     pub(super) fn expire(&mut self, cx: &mut TaskContext<'_>, task: Key) {
         self.withdraw_questions(cx, task, "the task has expired");
         self.stop_run(cx, task, CancelReason::Expired);
-        let waiting = self.held.iter().filter(|(_, held)| held.task() == task);
-        for call in waiting.map(|(call, _)| *call).collect::<Vec<_>>() {
+        let peers = self.table.get_mut(task).and_then(|entry| entry.peers.take()).unwrap_or_default();
+        let waiting = peers.creator.into_iter().chain(peers.collectors).chain(peers.cancellations);
+        for call in waiting {
             self.held.remove(&call);
             Self::refuse(cx, call, &unknown_task());
         }
@@ -224,6 +241,21 @@ impl ServerTasks {
         if let Some(run) = run.filter(|run| cx.endpoint.drop_call(*run).is_some()) {
             self.runs = self.runs.saturating_sub(1);
             cx.events.push_back(Event::Cancelled { call: CallId(run), reason });
+        }
+    }
+
+    /// Ends the requests for results on a stream whose client has left it.
+    pub(super) fn abandon_stream(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
+        let on_stream =
+            |call: &Key| cx.endpoint.inbound.calls.get(*call).is_some_and(|c| c.channel == stream);
+        let held = self.held.iter().filter(|(call, held)| matches!(held, Held::Result(_)) && on_stream(call));
+        for (call, held) in held.map(|(call, held)| (*call, *held)).collect::<Vec<_>>() {
+            self.release(cx, call);
+            cx.endpoint.drop_call(call);
+            cx.ended.push(stream);
+            // A question on this stream may not have left: the next request for the result gets it.
+            self.take_back_questions(cx, held.task(), stream);
+            self.ask(cx, held.task());
         }
     }
 
@@ -368,7 +400,10 @@ impl TaskHost for ServerTasks {
     }
 
     fn release(&mut self, cx: &mut TaskContext<'_>, call: Key) -> bool {
-        let Some(held) = self.held.remove(&call) else { return false };
+        let Some(held) = self.held.remove(&call) else {
+            self.end_aborted_run(cx, call);
+            return false;
+        };
         match held {
             // Its client never learns the id.
             Held::Creation(task) => {
@@ -379,7 +414,11 @@ impl TaskHost for ServerTasks {
                     peers.collectors.retain(|other| *other != call);
                 }
             }
-            Held::Cancellation(_) => {}
+            Held::Cancellation(task) => {
+                if let Some(peers) = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut()) {
+                    peers.cancellations.retain(|other| *other != call);
+                }
+            }
         }
         self.arm(cx);
         true
@@ -387,17 +426,7 @@ impl TaskHost for ServerTasks {
 
     #[cfg(feature = "exchanges")]
     fn abandon(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
-        let on_stream =
-            |call: &Key| cx.endpoint.inbound.calls.get(*call).is_some_and(|c| c.channel == stream);
-        let held = self.held.iter().filter(|(call, held)| matches!(held, Held::Result(_)) && on_stream(call));
-        for (call, held) in held.map(|(call, held)| (*call, *held)).collect::<Vec<_>>() {
-            self.release(cx, call);
-            cx.endpoint.drop_call(call);
-            cx.ended.push(stream);
-            // A question on this stream may not have left: the next request for the result gets it.
-            self.take_back_questions(cx, held.task(), stream);
-            self.ask(cx, held.task());
-        }
+        self.abandon_stream(cx, stream);
         self.arm(cx);
     }
 

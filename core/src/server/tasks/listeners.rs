@@ -39,8 +39,11 @@ impl TaskListeners {
         if self.by_channel.is_empty() {
             return;
         }
-        let of_channel = self.by_channel.keys().filter(|(other, _)| *other == channel);
-        let removed = of_channel.filter(|(_, other)| id.is_none_or(|id| other == id)).cloned();
+        // Integers are before texts.
+        let first = (channel, id.cloned().unwrap_or(RequestId::int(i64::MIN)));
+        let of_channel = self.by_channel.range(first..).map(|(key, _)| key);
+        let removed =
+            of_channel.take_while(|(other, at)| *other == channel && id.is_none_or(|id| at == id)).cloned();
         for key in removed.collect::<Vec<_>>() {
             for task in self.by_channel.remove(&key).unwrap_or_default() {
                 self.by_task.remove(&(task, key.0, key.1.clone()));

@@ -168,6 +168,7 @@ impl ServerTasks {
         task: Key,
         version: Version,
     ) -> Result<(), RpcError> {
+        self.forget_left_collectors(cx, task, request.source.root);
         let call = self.hold(cx, request, version)?;
         if self.table.get(task).is_some_and(TaskEntry::has_ended) {
             self.send_result(cx, call, task);
@@ -179,6 +180,19 @@ impl ServerTasks {
         }
         self.ask(cx, task);
         Ok(())
+    }
+
+    /// Ends the requests for the result of a task whose streams their client has left: it has sent another one.
+    fn forget_left_collectors(&mut self, cx: &mut TaskContext<'_>, task: Key, root: Key) {
+        let collectors =
+            self.table.get(task).and_then(|entry| entry.peers.as_ref()).map(|p| p.collectors.clone());
+        for call in collectors.unwrap_or_default() {
+            let Some(stream) = cx.endpoint.inbound.calls.get(call).map(|call| call.channel) else { continue };
+            let is_left = cx.endpoint.channels.get(stream).is_some_and(|c| c.role.stream.is_left());
+            if is_left && cx.endpoint.root_channel(stream) == root {
+                self.abandon_stream(cx, stream);
+            }
+        }
     }
 
     /// Adds a call that waits for a task. It ends with the task at the latest.
@@ -260,7 +274,8 @@ impl ServerTasks {
         if !is_over {
             self.withdraw_questions(cx, task, "the task was cancelled");
             self.stop_run(cx, task, CancelReason::Client(None));
-            if let Some(call) = held {
+            if let (Some(call), Some(entry)) = (held, self.table.get_mut(task)) {
+                entry.peers_mut().cancellations.push(call);
                 self.held.insert(call, Held::Cancellation(task));
             }
             if self.table.cancel(cx.endpoint.now, task) {

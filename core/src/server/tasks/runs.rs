@@ -86,6 +86,9 @@ impl ServerTasks {
                 record.expires_at = Instant::FAR_FUTURE;
             }
             self.held.insert(held, Held::Creation(task));
+            if let Some(entry) = self.table.get_mut(task) {
+                entry.peers_mut().creator = Some(held);
+            }
             return Ok(());
         }
         self.announce(cx, call.id.0, task);
@@ -108,13 +111,18 @@ impl ServerTasks {
 
     /// Runs the tasks that have their turn.
     pub(super) fn run_next(&mut self, cx: &mut TaskContext<'_>) {
-        while let Some(task) = self.table.take_turn() {
+        while !self.is_closing(cx) {
+            let Some(task) = self.table.take_turn() else { return };
             self.run_again(cx, task);
         }
     }
 
     /// Delivers the call of a task from what is kept for it.
     pub(super) fn run_again(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        if self.is_closing(cx) {
+            // It runs after the restart.
+            return self.table.postpone(task);
+        }
         let Some(request) = self.table.take_request(task) else { return };
         let TaskRequest { params, meta, attempt, state, answers, authorization, .. } = *request;
         let mut frame = Vec::with_capacity(HEAD.len() + params.len() + 1);
@@ -210,7 +218,7 @@ impl ServerTasks {
         self.end_run(cx, task, outcome);
     }
 
-    fn end_run(&mut self, cx: &mut TaskContext<'_>, task: Key, outcome: TaskOutcome) {
+    pub(super) fn end_run(&mut self, cx: &mut TaskContext<'_>, task: Key, outcome: TaskOutcome) {
         if self.table.finish(cx.endpoint.now, task, outcome) {
             self.show_end(cx, task);
         }

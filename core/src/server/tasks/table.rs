@@ -384,6 +384,15 @@ impl TaskTable {
         is_starting
     }
 
+    /// Puts back a task whose handler has not begun to run, although it had its turn.
+    pub(in crate::server) fn postpone(&mut self, key: Key) {
+        if self.tasks.get(key).is_some_and(|task| task.state == TaskState::Running) {
+            self.set_state(key, TaskState::Queued);
+            self.queue.push_back(key);
+            self.save(key);
+        }
+    }
+
     /// Takes what the handler of a task gets for its run.
     pub(in crate::server) fn take_request(&mut self, key: Key) -> Option<Box<TaskRequest>> {
         self.change(key, |task| task.request.take()).flatten()
