@@ -57,6 +57,7 @@ mod slow_start;
 mod subscriptions_client;
 mod subscriptions_server;
 mod tap;
+mod tasks;
 mod timeouts;
 mod tolerance;
 mod tool_arguments;

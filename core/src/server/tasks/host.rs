@@ -366,7 +366,7 @@ impl TaskHost for ServerTasks {
             // What happened before the client listened.
             if self.table.get(task).is_some_and(|entry| entry.has_ended() || entry.state == TaskState::Asking)
             {
-                self.notify_listeners(cx, task);
+                self.notify_listener(cx, task, channel, id.clone());
             }
         }
         self.arm(cx);

@@ -107,13 +107,19 @@ impl ServerTasks {
     }
 
     /// Sends the state of a task to its listeners.
-    pub(super) fn notify_listeners(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+    fn notify_listeners(&mut self, cx: &mut TaskContext<'_>, task: Key) {
         for (channel, id) in self.listeners.of_task(task) {
             self.notify_listener(cx, task, channel, id);
         }
     }
 
-    fn notify_listener(&mut self, cx: &mut TaskContext<'_>, task: Key, channel: Key, id: RequestId) {
+    pub(super) fn notify_listener(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        channel: Key,
+        id: RequestId,
+    ) {
         let Some(entry) = self.table.get(task) else { return };
         let high_water = cx.endpoint.limits.outbox_high_water;
         let Some(c) = cx.endpoint.channels.get(channel).filter(|c| !c.closed) else { return };
