@@ -147,7 +147,7 @@ mod validation_error;
 
 pub use base::{
     Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
-    PaginatedParams, ProgressToken, ResultType, Role,
+    PaginatedParams, ProgressToken, ResultType, Role, TaskMetadata,
 };
 pub use capabilities::{
     ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
@@ -200,8 +200,8 @@ pub use sampling::{
 };
 pub use tasks::{
     CancelTaskParams, CreateTaskResult, GetTaskParams, GetTaskPayloadParams, ListTasksResult,
-    RelatedTaskMetadata, Task, TaskId, TaskMetadata, TaskRequestsCapability, TaskStatus, TaskTtl,
-    TasksCapability, UpdateTaskParams,
+    RelatedTaskMetadata, Task, TaskId, TaskRequestsCapability, TaskStatus, TaskTtl, TasksCapability,
+    UpdateTaskParams,
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,

@@ -17,7 +17,7 @@ use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
-use super::tasks::{RunAnswer, TaskHost};
+use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -29,7 +29,7 @@ use crate::limits::Limit;
 use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, RpcError};
+use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
@@ -153,7 +153,7 @@ impl Engine {
             }
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
             self.events.extend(unsubscribed);
-            self.unlisten_tasks(channel, None);
+            unlisten(&mut self.tasks, channel, None);
             self.close_if_finished(channel);
         }
     }
@@ -472,13 +472,6 @@ impl Engine {
                 self.with_tasks(|tasks, cx| tasks.finish_question(cx, task, key, outcome));
             }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
-        }
-    }
-
-    /// Ends the listeners for tasks of a `subscriptions/listen`, or of a channel.
-    pub(super) fn unlisten_tasks(&mut self, channel: Key, id: Option<&RequestId>) {
-        if let Some(tasks) = &mut self.tasks {
-            tasks.unlisten(channel, id);
         }
     }
 

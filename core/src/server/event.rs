@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::authorization::Authorization;
 use super::retry::RetryContext;
-use super::tasks::CallTask;
+use super::tasks::offer::CallTask;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;

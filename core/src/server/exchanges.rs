@@ -10,6 +10,7 @@ use super::event::{CancelReason, Event};
 use super::header_check::HeaderCheck;
 use super::request_check::MessageSource;
 use super::stream::StreamState;
+use super::tasks::unlisten;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::CallId;
 use crate::error::{CallError, Fault};
@@ -406,7 +407,7 @@ impl Exchanges<'_> {
         }
         let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
         self.engine.events.extend(unsubscribed);
-        self.engine.unlisten_tasks(key, None);
+        unlisten(&mut self.engine.tasks, key, None);
         if let (Some(backlog), Some(c)) = (&mut self.engine.backlog, self.engine.endpoint.channels.get(key)) {
             backlog.remove_all(c.role.waiting);
         }

@@ -60,6 +60,14 @@ pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]
 pub(crate) use proven_key::is_nonce;
 pub use reply::PreparedResult;
-pub use tasks::TaskOffer;
 #[cfg(feature = "crypto")]
-pub use tasks::{StoreEffect, TaskLimits, TaskOptions, TaskTable, Tasks};
+pub use tasks::commands::Tasks;
+#[cfg(feature = "crypto")]
+pub use tasks::limits::TaskLimits;
+pub use tasks::offer::TaskOffer;
+#[cfg(feature = "crypto")]
+pub use tasks::options::TaskOptions;
+#[cfg(feature = "crypto")]
+pub use tasks::store_queue::StoreEffect;
+#[cfg(feature = "crypto")]
+pub use tasks::table::TaskTable;

@@ -8,6 +8,7 @@ use super::channel::{LegacySession, session};
 use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
+use super::tasks::unlisten;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::change::Change;
@@ -51,7 +52,7 @@ impl Engine {
         self.endpoint.tick(now);
         let unsubscribed = self.changes.end_gracefully(&mut self.endpoint, channel.0);
         self.events.extend(unsubscribed);
-        self.unlisten_tasks(channel.0, None);
+        unlisten(&mut self.tasks, channel.0, None);
     }
 
     /// Ends every `subscriptions/listen` of all channels gracefully.

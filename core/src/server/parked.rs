@@ -14,7 +14,7 @@ use super::authorization::Authorization;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::retry::{CarriedAnswer, RetryContext};
-use super::tasks::{CallTask, TaskOffer};
+use super::tasks::offer::{CallTask, TaskOffer};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};

@@ -12,7 +12,8 @@ use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
-use super::tasks::{CallTask, TaskOffer};
+use super::tasks::offer::{CallTask, TaskOffer};
+use super::tasks::unlisten;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
@@ -266,7 +267,7 @@ impl Engine {
         } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
             let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
             self.events.extend(unsubscribed);
-            self.unlisten_tasks(channel, Some(&id));
+            unlisten(&mut self.tasks, channel, Some(&id));
         } else {
             #[cfg(feature = "exchanges")]
             EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);

@@ -1,14 +1,12 @@
 //! Commands of the application about tasks.
 
-use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
-use core::time::Duration;
 
-use super::TaskContext;
-use super::host::{ServerTasks, boxed};
-use super::store::StoreEffect;
+use super::host::boxed;
+use super::options::TaskOptions;
+use super::store_queue::StoreEffect;
 use super::table::TaskTable;
+use super::{TaskContext, TaskHost};
 use crate::calls::inbound::CallId;
 use crate::error::UseError;
 use crate::methods::Capability;
@@ -20,48 +18,6 @@ use crate::time::Instant;
 
 /// Longest message of a task, in bytes; a longer one is cut.
 const MAX_MESSAGE: usize = 1 << 10;
-
-/// Settings of a new task.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TaskOptions {
-    /// Time from creation to expiry. The default is that which the client asks for, else
-    /// [`TaskLimits::default_ttl`](super::TaskLimits::default_ttl).
-    pub ttl: Option<Duration>,
-    /// Suggested time between two polls. The default is [`TaskLimits::poll_interval`](super::TaskLimits::poll_interval).
-    pub poll_interval: Option<Duration>,
-    /// Message for the client. The default is none.
-    pub message: Option<Box<str>>,
-}
-
-impl TaskOptions {
-    /// Creates the default settings.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets the time from creation to expiry.
-    #[must_use]
-    pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// Sets the suggested time between two polls.
-    #[must_use]
-    pub const fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll_interval = Some(interval);
-        self
-    }
-
-    /// Sets the message for the client.
-    #[must_use]
-    pub fn message(mut self, message: impl Into<String>) -> Self {
-        self.message = Some(message.into().into());
-        self
-    }
-}
 
 impl Engine {
     /// Offers tasks to clients (TASK-001, TASK-103).
@@ -135,14 +91,14 @@ pub struct Tasks<'e> {
 }
 
 impl Tasks<'_> {
-    fn with<R>(&mut self, act: impl FnOnce(&mut ServerTasks, &mut TaskContext<'_>) -> R) -> Option<R> {
-        self.engine.with_tasks(|tasks, cx| act(tasks.tasks(), cx))
+    fn with<R>(&mut self, act: impl FnOnce(&mut dyn TaskHost, &mut TaskContext<'_>) -> R) -> Option<R> {
+        self.engine.with_tasks(act)
     }
 
     /// Returns the number of tasks, including those that have ended and can still be read.
     #[must_use]
     pub fn len(&mut self) -> usize {
-        self.with(|tasks, _| tasks.table.len()).unwrap_or_default()
+        self.with(|tasks, _| tasks.len()).unwrap_or_default()
     }
 
     /// Returns whether there are no tasks.
@@ -163,12 +119,8 @@ impl Tasks<'_> {
     /// a task ([`Call::task_offer`]), [`UseError::Full`] at a limit ([`TaskLimits`](super::TaskLimits)),
     /// [`UseError::NotDeclared`] without tasks.
     pub fn begin(&mut self, call: &Call, options: TaskOptions) -> Result<(), UseError> {
-        self.with(|tasks, cx| {
-            tasks.begin(cx, call, options)?;
-            tasks.arm(cx);
-            Ok(())
-        })
-        .unwrap_or(Err(UseError::NotDeclared(Capability::Tasks)))
+        self.with(|tasks, cx| tasks.begin(cx, call, options))
+            .unwrap_or(Err(UseError::NotDeclared(Capability::Tasks)))
     }
 
     /// Sets the message of the task that a call runs, for example what it works at.
@@ -190,7 +142,7 @@ impl Tasks<'_> {
     /// Returns whether the store has everything. Effects that it has failed at are tried again later.
     #[must_use]
     pub fn is_saved(&mut self) -> bool {
-        self.with(|tasks, _| tasks.table.is_saved()).unwrap_or(true)
+        self.with(|tasks, _| tasks.is_saved()).unwrap_or(true)
     }
 
     /// Takes the outcome of [`StoreEffect::Save`].

@@ -8,7 +8,8 @@ use core::time::Duration;
 use super::entry::{Owner, TaskState};
 use super::listeners::TaskListeners;
 use super::offer::TaskOffer;
-use super::store::{Milestone, StoreEffect};
+use super::options::TaskOptions;
+use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
@@ -258,35 +259,6 @@ impl ServerTasks {
             self.ask(cx, held.task());
         }
     }
-
-    // ---- the store ----
-
-    pub(super) fn poll_store(&mut self) -> Option<StoreEffect> {
-        self.table.poll_store()
-    }
-
-    pub(super) fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
-        let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
-        self.handle_milestone(cx, milestone);
-    }
-
-    pub(super) fn handle_deleted(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        id: &TaskId,
-        version: u32,
-        is_ok: bool,
-    ) {
-        self.table.handle_deleted(cx.endpoint.now, id, version, is_ok);
-        self.arm(cx);
-    }
-
-    pub(super) fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool {
-        let loaded = self.table.load(cx.endpoint.now, record).is_some();
-        self.run_next(cx);
-        self.arm(cx);
-        loaded
-    }
 }
 
 /// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
@@ -460,8 +432,43 @@ impl TaskHost for ServerTasks {
         self.table.trim();
     }
 
-    fn tasks(&mut self) -> &mut ServerTasks {
-        self
+    fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    fn begin(&mut self, cx: &mut TaskContext<'_>, call: &Call, options: TaskOptions) -> Result<(), UseError> {
+        self.begin_task(cx, call, options)?;
+        self.arm(cx);
+        Ok(())
+    }
+
+    fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
+        self.change_message(cx, run, message)
+    }
+
+    fn poll_store(&mut self) -> Option<StoreEffect> {
+        self.table.poll_store()
+    }
+
+    fn is_saved(&self) -> bool {
+        self.table.is_saved()
+    }
+
+    fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
+        let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
+        self.handle_milestone(cx, milestone);
+    }
+
+    fn handle_deleted(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
+        self.table.handle_deleted(cx.endpoint.now, id, version, is_ok);
+        self.arm(cx);
+    }
+
+    fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool {
+        let loaded = self.table.load(cx.endpoint.now, record).is_some();
+        self.run_next(cx);
+        self.arm(cx);
+        loaded
     }
 
     #[cfg(any(fuzzing, test))]

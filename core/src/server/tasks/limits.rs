@@ -8,7 +8,7 @@ use core::time::Duration;
 pub struct TaskLimits {
     /// Number of tasks, including those that have ended and can still be read (default 10,000).
     ///
-    /// No task is created beyond it: [`Tasks::begin`](super::Tasks::begin) returns
+    /// No task is created beyond it: [`Tasks::begin`](super::super::Tasks::begin) returns
     /// [`UseError::Full`](crate::UseError::Full), and the call stays open.
     pub max_tasks: usize,
     /// Number of tasks of one owner: a principal or a session (default 1,000). As [`max_tasks`](Self::max_tasks).

@@ -3,19 +3,25 @@
 //! The engine knows them as a trait object, so that a server without tasks is linked without this code. The states are in
 //! the [table](table), which knows no connection. The rest connects it with calls, sessions and listeners.
 
+mod access;
+mod call;
 #[cfg(feature = "crypto")]
 mod collect;
 #[cfg(feature = "crypto")]
-mod commands;
+pub(super) mod commands;
 #[cfg(feature = "crypto")]
 mod entry;
 #[cfg(feature = "crypto")]
 mod host;
 #[cfg(feature = "crypto")]
-mod limits;
+pub(super) mod limits;
 #[cfg(feature = "crypto")]
 mod listeners;
-mod offer;
+#[cfg(feature = "crypto")]
+mod notify;
+pub(super) mod offer;
+#[cfg(feature = "crypto")]
+pub(super) mod options;
 #[cfg(feature = "crypto")]
 mod record;
 #[cfg(feature = "crypto")]
@@ -25,7 +31,9 @@ mod runs;
 #[cfg(feature = "crypto")]
 mod store;
 #[cfg(feature = "crypto")]
-mod table;
+pub(super) mod store_queue;
+#[cfg(feature = "crypto")]
+pub(super) mod table;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
 #[cfg(feature = "crypto")]
@@ -33,6 +41,7 @@ mod text;
 #[cfg(feature = "crypto")]
 mod write;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -40,19 +49,14 @@ use core::fmt;
 use bytes::Bytes;
 
 #[cfg(feature = "crypto")]
-pub use commands::{TaskOptions, Tasks};
+use options::TaskOptions;
 #[cfg(feature = "crypto")]
-pub use limits::TaskLimits;
-pub(super) use offer::CallTask;
-pub use offer::TaskOffer;
-#[cfg(feature = "crypto")]
-pub use store::StoreEffect;
-#[cfg(feature = "crypto")]
-pub use table::TaskTable;
+use store_queue::StoreEffect;
 
 use super::channel::ServerEndpoint;
 use super::config::Config;
-use super::engine::Engine;
+use offer::TaskOffer;
+
 use super::event::{Call, Event};
 use super::request_check::MessageSource;
 use super::retry::CarriedAnswer;
@@ -167,40 +171,45 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     /// Frees spare memory.
     fn trim(&mut self);
 
-    /// Returns the tasks themselves, for the commands of the application.
+    /// Returns the number of tasks.
+    fn len(&self) -> usize;
+
+    /// Makes a call a task: its client is told, and the call is delivered again as a run of the task.
+    ///
+    /// # Errors
+    ///
+    /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
+    /// offer.
     #[cfg(feature = "crypto")]
-    fn tasks(&mut self) -> &mut host::ServerTasks;
+    fn begin(&mut self, cx: &mut TaskContext<'_>, call: &Call, options: TaskOptions) -> Result<(), UseError>;
+
+    /// Sets the message of the task that a call runs. Returns whether it changed.
+    fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool;
+
+    /// Returns the next thing that the store has to do.
+    #[cfg(feature = "crypto")]
+    fn poll_store(&mut self) -> Option<StoreEffect>;
+
+    /// Returns whether the store has everything.
+    fn is_saved(&self) -> bool;
+
+    /// Takes the outcome of a save.
+    fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool);
+
+    /// Takes the outcome of a deletion.
+    fn handle_deleted(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool);
+
+    /// Restores a task from its record. Returns whether there is one.
+    fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool;
 
     /// Panics if a sum differs from what it sums.
     #[cfg(any(fuzzing, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 
-impl Engine {
-    /// Returns whether a call runs a task.
-    #[inline]
-    pub(super) fn is_run(&self, call: Key) -> bool {
-        self.tasks.as_deref().is_some_and(|tasks| {
-            self.endpoint.inbound.calls.get(call).is_some_and(|record| record.channel == tasks.channel())
-        })
-    }
-
-    /// Does something with the tasks, if there are any, and closes the channels on which it ended the last call.
-    pub(super) fn with_tasks<R>(
-        &mut self,
-        act: impl FnOnce(&mut dyn TaskHost, &mut TaskContext<'_>) -> R,
-    ) -> Option<R> {
-        let tasks = self.tasks.as_deref_mut()?;
-        let mut cx = TaskContext {
-            endpoint: &mut self.endpoint,
-            config: &self.config,
-            events: &mut self.events,
-            ended: Vec::new(),
-        };
-        let result = act(tasks, &mut cx);
-        for channel in cx.ended {
-            self.close_if_finished(channel);
-        }
-        Some(result)
+/// Ends the listeners for tasks of a `subscriptions/listen`, or of a channel.
+pub(super) fn unlisten(tasks: &mut Option<Box<dyn TaskHost>>, channel: Key, id: Option<&RequestId>) {
+    if let Some(tasks) = tasks {
+        tasks.unlisten(channel, id);
     }
 }

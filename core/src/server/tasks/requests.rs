@@ -3,9 +3,9 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
 use super::host::{Held, ServerTasks, unknown_task, write_str_member};
-use super::offer::extension_required_error;
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
 use crate::calls::inbound::InboundCall;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::entry::{Question, TaskOutcome, TaskPeers, TaskRequest, TaskState};
 use super::host::{Held, ServerTasks, requested_ttl};
 use super::offer::{CallTask, RunId, TaskOffer};
+use super::options::TaskOptions;
 use super::table::{NewTask, error_outcome};
 use super::write::write_related_task;
 use super::{RunAnswer, TaskContext};
@@ -22,7 +23,6 @@ use crate::server::event::{Call, Event};
 use crate::server::log;
 use crate::server::parked::encode_requests;
 use crate::server::retry::{CarriedAnswer, RetryContext};
-use crate::server::tasks::commands::TaskOptions;
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
@@ -42,7 +42,7 @@ impl ServerTasks {
     ///
     /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
     /// offer.
-    pub(super) fn begin(
+    pub(super) fn begin_task(
         &mut self,
         cx: &mut TaskContext<'_>,
         call: &Call,
@@ -270,7 +270,7 @@ impl ServerTasks {
     }
 
     /// Sets the message of the task that a call runs, and tells those who want to know, at most once a second.
-    pub(super) fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
+    pub(super) fn change_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
         let Some(task) = self.task_of_run(cx.endpoint, run) else { return false };
         let now = cx.endpoint.now;
         if !self.table.set_message(now, task, message) {

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::limits::TaskLimits;
-use super::store::StoreQueue;
+use super::store_queue::StoreQueue;
 use super::text::TaskBits;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
@@ -22,7 +22,7 @@ use crate::slab::{Key, Slab};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
-/// The tasks of a server, for [`Engine::set_tasks`](super::Engine::set_tasks).
+/// The tasks of a server, for [`Engine::set_tasks`](super::super::Engine::set_tasks).
 ///
 /// They are kept in memory, and in a store if there is [one](Self::stored).
 #[derive(Debug)]
@@ -96,9 +96,9 @@ impl TaskTable {
         self
     }
 
-    /// Keeps the tasks in a store: [`Tasks::poll_store`](super::Tasks::poll_store) returns what it has to do.
+    /// Keeps the tasks in a store: [`Tasks::poll_store`](super::super::Tasks::poll_store) returns what it has to do.
     ///
-    /// Load what it has ([`Tasks::load`](super::Tasks::load)) before the first request arrives.
+    /// Load what it has ([`Tasks::load`](super::super::Tasks::load)) before the first request arrives.
     #[must_use]
     pub fn stored(mut self) -> Self {
         self.store.get_or_insert_default();

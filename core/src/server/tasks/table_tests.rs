@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use super::entry::{Owner, Question, TaskOutcome, TaskRequest, TaskState};
 use super::limits::TaskLimits;
-use super::store::{Milestone, StoreEffect};
+use super::store_queue::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskTable, error_outcome};
 use super::text::TaskBits;
 use crate::entropy::Entropy;
