@@ -165,10 +165,6 @@ impl Server {
         self.overloaded = overloaded;
     }
 
-    fn is_overloaded(&self) -> bool {
-        self.overloaded || self.engine.is_full()
-    }
-
     /// Returns the shard of the session that a request names, if it is not this one.
     #[must_use]
     pub fn other_shard(&self, head: &RequestHead<'_>) -> Option<u8> {

@@ -1,7 +1,7 @@
 //! What a call says about tasks: whether it may become one, and which one it runs.
 
 use super::super::event::Call;
-use super::offer::{CallTask, RunId, TaskOffer};
+use super::offer::{CallTask, TaskOffer};
 use crate::identity::Capabilities;
 use crate::methods::Capability;
 use crate::model::ClientCapabilities;
@@ -30,8 +30,8 @@ impl Call {
     pub fn task_id(&self) -> Option<TaskId> {
         match self.task {
             CallTask::Offer(_) => None,
-            CallTask::Run(RunId(bits)) => {
-                let text = super::text::TaskBits(bits).text();
+            CallTask::Run(run) => {
+                let text = super::text::TaskBits(run.0).text();
                 Some(TaskId::new(core::str::from_utf8(&text).unwrap_or_default()))
             }
         }
