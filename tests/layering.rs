@@ -51,8 +51,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("validate", "raw"),
     // Names of the protocol, as data.
     ("version", "json"),
-    ("methods", "version"),
     ("meta", "version"),
+    ("methods", "meta version"),
     ("change", ""),
     ("deprecation", ""),
     // JSON-RPC: it knows MCP only through the tables above.
@@ -95,7 +95,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change deprecation diagnostic error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
+const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
 const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.

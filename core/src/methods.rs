@@ -141,7 +141,7 @@ impl core::fmt::Display for Capability {
             Self::TaskList => "tasks.list",
             Self::TaskCancellation => "tasks.cancel",
             Self::ToolTasks => "tasks.requests.tools.call",
-            Self::TasksExtension => "extensions.io.modelcontextprotocol/tasks",
+            Self::TasksExtension => crate::meta::TASKS_EXTENSION,
         })
     }
 }

@@ -58,6 +58,7 @@ mod slow_start;
 mod subscriptions_client;
 mod subscriptions_server;
 mod tap;
+mod tasks;
 mod tasks_client;
 mod timeouts;
 mod tolerance;

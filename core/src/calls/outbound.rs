@@ -125,6 +125,9 @@ pub(crate) enum CallPurpose {
     Input(Key),
     /// A request of the engine about the task that this call follows. The call may have ended.
     Task(Key),
+    /// A question of a task, sent on this stream.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+    TaskInput { task: Key, stream: Key },
 }
 
 /// The part that tasks have in a call of the application.

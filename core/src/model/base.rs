@@ -114,6 +114,12 @@ message! {
         opt meta: RawJson as Object = "_meta",
     }
 
+    /// Member `task` of a request that is to become a task (2025-11-25 only; TASK-008).
+    TaskMetadata {} {
+        /// Requested time from creation to expiry, in milliseconds; the receiver may choose another (TASK-016).
+        opt ttl: u64 as Integer = "ttl",
+    }
+
     /// A result without content.
     EmptyResult {} {
         /// Kind of the result (since 2026-07-28). If a handler leaves it unset, the server's engine adds it.

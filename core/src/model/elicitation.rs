@@ -7,13 +7,13 @@ use core::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
+use super::base::TaskMetadata;
 use super::codec::{Encode, Number, exact_integer};
 use super::form::PrimitiveSchemaDefinition;
 use super::into_static::IntoStatic;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;
-use super::tasks::TaskMetadata;
 use crate::json::object_members;
 use crate::raw::{RawJson, deserialize_borrowed};
 

@@ -157,7 +157,7 @@ pub use apps::{
 pub(crate) use apps::{complete_contents, has_tool_ui, raw_ui};
 pub use base::{
     Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
-    PaginatedParams, ProgressToken, ResultType, Role,
+    PaginatedParams, ProgressToken, ResultType, Role, TaskMetadata,
 };
 pub use capabilities::{
     ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
@@ -214,8 +214,8 @@ pub use skills::{
 };
 pub use tasks::{
     CancelTaskParams, CreateTaskResult, GetTaskParams, GetTaskPayloadParams, ListTasksResult,
-    RelatedTaskMetadata, Task, TaskId, TaskMetadata, TaskRequestsCapability, TaskStatus, TaskTtl,
-    TasksCapability, UpdateTaskParams,
+    RelatedTaskMetadata, Task, TaskId, TaskRequestsCapability, TaskStatus, TaskTtl, TasksCapability,
+    UpdateTaskParams,
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,

@@ -7,12 +7,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::base::Role;
+use super::base::{Role, TaskMetadata};
 use super::content::{AudioContent, Content, ContentBlocks, ImageContent, TextContent};
 use super::into_static::IntoStatic;
 use super::message::message;
 use super::string_enum::string_enum;
-use super::tasks::TaskMetadata;
 use super::tools::Tool;
 use super::union::union;
 use crate::raw::RawJson;

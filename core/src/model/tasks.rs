@@ -225,12 +225,6 @@ message! {
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// Member `task` of a request that is to become a task (2025-11-25 only; TASK-008).
-    TaskMetadata {} {
-        /// Requested time from creation to expiry, in milliseconds; the receiver may choose another (TASK-016).
-        opt ttl: u64 as Integer = "ttl",
-    }
-
     /// Value of `io.modelcontextprotocol/related-task` in `_meta` (2025-11-25 only; TASK-023).
     RelatedTaskMetadata {
         /// Task that the message belongs to.

@@ -7,12 +7,11 @@ use alloc::vec::Vec;
 
 use serde::de::{self, Deserialize};
 
-use super::base::{CacheScope, Cursor, Icon, ResultType};
+use super::base::{CacheScope, Cursor, Icon, ResultType, TaskMetadata};
 use super::content::{Content, ContentBlocks};
 use super::input::InputResponses;
 use super::message::message;
 use super::string_enum::string_enum;
-use super::tasks::TaskMetadata;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 

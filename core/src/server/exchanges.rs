@@ -10,6 +10,7 @@ use super::event::{CancelReason, Event};
 use super::header_check::HeaderCheck;
 use super::request_check::MessageSource;
 use super::stream::StreamState;
+use super::tasks::unlisten;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::CallId;
 use crate::error::{CallError, Fault};
@@ -377,6 +378,7 @@ impl Exchanges<'_> {
         self.engine.endpoint.tick(now);
         let Some(c) = self.engine.endpoint.channels.get_mut(key) else { return };
         c.role.stream.mark_unreachable();
+        self.engine.with_tasks(|tasks, cx| tasks.abandon(cx, key));
         // Input requests that wait for `notifications/initialized` have not been sent either.
         if asks_unsent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
             self.engine.fail_parked(key, "the client went away before it was asked");
@@ -405,6 +407,7 @@ impl Exchanges<'_> {
         }
         let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
         self.engine.events.extend(unsubscribed);
+        unlisten(&mut self.engine.tasks, key, None);
         if let (Some(backlog), Some(c)) = (&mut self.engine.backlog, self.engine.endpoint.channels.get(key)) {
             backlog.remove_all(c.role.waiting);
         }

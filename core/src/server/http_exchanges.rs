@@ -37,6 +37,13 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Records that the client of an exchange has left it and can resume it.
+    pub(crate) fn mark_left(&mut self, key: Key) {
+        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+            c.role.stream.mark_left();
+        }
+    }
+
     /// Takes the scopes for whose lack the request of an exchange was refused.
     pub(crate) fn take_required_scopes(&mut self, key: Key) -> Option<Box<str>> {
         self.engine.endpoint.channels.get_mut(key)?.role.stream.take_required_scopes()

@@ -40,6 +40,8 @@ mod stream;
 mod subscriptions;
 #[cfg(all(test, feature = "exchanges"))]
 mod sums_tests;
+#[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+mod tasks;
 
 pub use crate::scope::Scopes;
 pub(crate) use arguments::read_arguments;
@@ -61,3 +63,14 @@ pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]
 pub(crate) use proven_key::is_nonce;
 pub use reply::PreparedResult;
+#[cfg(feature = "crypto")]
+pub use tasks::commands::Tasks;
+#[cfg(feature = "crypto")]
+pub use tasks::limits::TaskLimits;
+pub use tasks::offer::TaskOffer;
+#[cfg(feature = "crypto")]
+pub use tasks::options::TaskOptions;
+#[cfg(feature = "crypto")]
+pub use tasks::store_queue::StoreEffect;
+#[cfg(feature = "crypto")]
+pub use tasks::table::TaskTable;

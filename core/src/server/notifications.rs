@@ -8,6 +8,7 @@ use super::channel::{LegacySession, session};
 use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
+use super::tasks::unlisten;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::change::Change;
@@ -51,6 +52,7 @@ impl Engine {
         self.endpoint.tick(now);
         let unsubscribed = self.changes.end_gracefully(&mut self.endpoint, channel.0);
         self.events.extend(unsubscribed);
+        unlisten(&mut self.tasks, channel.0, None);
     }
 
     /// Ends every `subscriptions/listen` of all channels gracefully.
@@ -88,8 +90,8 @@ impl Engine {
             Era::Modern => record.log_threshold,
             Era::Legacy => threshold(session(&self.endpoint, record.channel)),
         };
-        if severity < threshold {
-            return Ok(SendStatus::Dropped);
+        if severity < threshold || self.is_run(call.0) {
+            return Ok(SendStatus::Dropped); // TASK-127
         }
         let mut message = Vec::new();
         log::write_log_message(&mut message, level, logger, data)?;
@@ -181,6 +183,10 @@ impl Engine {
         progress: Progress,
     ) -> Result<SendStatus, UseError> {
         self.endpoint.tick(now);
+        if self.is_run(call.0) {
+            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, &progress));
+            return Ok(reported.unwrap_or(SendStatus::Dropped));
+        }
         self.endpoint.report_progress(call.0, progress)
     }
 
@@ -198,6 +204,10 @@ impl Engine {
         params: Option<&T>,
     ) -> Result<(), UseError> {
         self.endpoint.tick(now);
+        if self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel.0) {
+            // No connection belongs to the runs of tasks.
+            return Err(UseError::Closed);
+        }
         let session = self.endpoint.channels.get(channel.0).and_then(|c| c.role.session.as_ref());
         let table = session.and_then(|s| shape::table(s.version));
         self.endpoint.notify(channel.0, method, params, table)

@@ -33,6 +33,8 @@ pub(super) struct StreamState {
     is_queued: bool,
     /// Messages that are sent from now on cannot reach the client.
     unreachable: bool,
+    /// The client has left the stream, which it can resume.
+    left: bool,
     /// The request was refused before it was delivered.
     request_refused: bool,
     /// An early cancellation ended the request.
@@ -123,6 +125,17 @@ impl StreamState {
 
     pub(super) const fn mark_unreachable(&mut self) {
         self.unreachable = true;
+    }
+
+    /// Returns whether the client has left the stream since it was opened, which it can resume.
+    pub(super) const fn is_left(&self) -> bool {
+        self.left
+    }
+
+    /// Records that the client has left the stream, which it can resume.
+    #[cfg(feature = "http")]
+    pub(super) const fn mark_left(&mut self) {
+        self.left = true;
     }
 
     /// Records that the request was refused before it was delivered.

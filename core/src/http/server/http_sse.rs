@@ -73,7 +73,7 @@ impl Server {
             // Notifications and responses are for the calls that still run.
             return self.exchanges.refuse(key, &unknown_session());
         }
-        if (is_request && self.is_overloaded()) || self.engine.is_stalled(channel) {
+        if (is_request && (self.overloaded || self.engine.is_full())) || self.engine.is_stalled(channel) {
             return self.exchanges.refuse(key, &overloaded("too many requests are in work"));
         }
         // Errors without an id cannot be reported on the stream, so they are refused here.

@@ -167,10 +167,6 @@ impl Server {
         self.overloaded = overloaded;
     }
 
-    fn is_overloaded(&self) -> bool {
-        self.overloaded || self.engine.is_full()
-    }
-
     /// Returns the shard of the session that a request names, if it is not this one.
     #[must_use]
     pub fn other_shard(&self, head: &RequestHead<'_>) -> Option<u8> {
@@ -192,6 +188,17 @@ impl Server {
     /// Returns the engine, for answers and other commands.
     pub const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// Offers tasks to clients ([`Engine::set_tasks`]).
+    ///
+    /// Without sessions, and without principals, nothing tells the tasks of one client from those of others: `tasks/list`
+    /// is not offered then (TASK-035). A server with tasks is one shard: the tasks of others are unknown to it.
+    pub fn set_tasks(&mut self, now: Instant, table: server::TaskTable) {
+        self.engine.set_tasks(now, table);
+        if !self.config.sessions && self.config.protected.is_none() {
+            self.engine.hide_task_list();
+        }
     }
 
     /// Returns the configuration.

@@ -239,7 +239,11 @@ impl Server {
                 return Err(overloaded("too many calls of this session are under way"));
             }
         }
-        if self.is_overloaded() { Err(overloaded("too many requests are in work")) } else { Ok(()) }
+        if self.overloaded || self.engine.is_full() {
+            Err(overloaded("too many requests are in work"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Checks the version field of a request against its session (HTTP-077).

@@ -233,9 +233,13 @@ impl Server {
             let primed =
                 || session.and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
             let can_resume = numbered && begun && (events > 0 || primed());
-            if let Some(stream) = stream.filter(|_| !can_resume) {
-                let discard = !begun || (numbered && events == 0);
-                self.engine.exchanges().set_unreachable(self.now, stream, discard);
+            if let Some(stream) = stream {
+                if can_resume {
+                    self.engine.exchanges().mark_left(stream);
+                } else {
+                    let discard = !begun || (numbered && events == 0);
+                    self.engine.exchanges().set_unreachable(self.now, stream, discard);
+                }
             }
             return self.fill_response(key);
         }

@@ -1,5 +1,6 @@
 use alloc::format;
 
+use super::super::TaskMetadata;
 use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
 use super::super::{
     CallToolParams, CallToolResult, CreateMessageParams, ElicitFormParams, ElicitParams, ElicitSchema,

@@ -1,0 +1,94 @@
+//! What a store of tasks has to do next, and what it has done.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::text::TaskBits;
+use crate::deadlines::Deadlines;
+use crate::model::TaskId;
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// Something that the store of tasks has to do.
+///
+/// The effects of one task are to be carried out in the order in which they are returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreEffect {
+    /// Write the record of a task, durably. Answer with [`Tasks::handle_saved`](super::super::Tasks::handle_saved).
+    Save {
+        /// The task.
+        id: TaskId,
+        /// Number of the record, larger than that of an earlier one of the task.
+        version: u32,
+        /// The record, opaque to the store.
+        record: Vec<u8>,
+    },
+    /// Delete the record of a task. Answer with [`Tasks::handle_deleted`](super::super::Tasks::handle_deleted).
+    Delete {
+        /// The task.
+        id: TaskId,
+        /// Number of the deletion, larger than that of all records of the task.
+        version: u32,
+    },
+}
+
+/// What the store has to do next.
+#[derive(Debug)]
+pub(super) struct StoreQueue {
+    /// Tasks with something to save, and some that have none any more.
+    pub(super) unsaved: VecDeque<Key>,
+    pub(super) deletes: VecDeque<(TaskBits, u32)>,
+    /// Deletions that the store is carrying out.
+    pub(super) deleting: Vec<(TaskBits, u32)>,
+    /// Tasks whose save failed, by the time of the next attempt.
+    pub(super) retries: Deadlines<Key>,
+    /// Deletions that failed, and the time of the next attempt.
+    pub(super) failed_deletes: VecDeque<(Instant, TaskBits, u32)>,
+    /// Number of failures in a row.
+    pub(super) failures: u32,
+}
+
+impl Default for StoreQueue {
+    fn default() -> Self {
+        Self {
+            unsaved: VecDeque::new(),
+            deletes: VecDeque::new(),
+            deleting: Vec::new(),
+            retries: Deadlines::new(),
+            failed_deletes: VecDeque::new(),
+            failures: 0,
+        }
+    }
+}
+
+impl StoreQueue {
+    pub(super) fn delete(&mut self, id: TaskBits, version: u32) {
+        self.deletes.push_back((id, version));
+    }
+
+    pub(super) fn next_retry(&mut self) -> Option<Instant> {
+        let delete = self.failed_deletes.front().map(|(at, ..)| *at);
+        self.retries.next(|_, _| true).into_iter().chain(delete).min()
+    }
+}
+
+/// Time until a failed operation is tried again: from half a second to 32 seconds.
+pub(super) fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(500 << failures.min(6))
+}
+
+/// What a task reaches because the store has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::server) enum Milestone {
+    Nothing,
+    /// Its requestor can be told about it.
+    Created(Key),
+    /// Its handler runs.
+    Started(Key),
+    /// Clients see its end.
+    Ended(Key),
+    /// It could not be created and is to be removed.
+    NotCreated(Key),
+}

@@ -1,0 +1,198 @@
+//! Tasks over HTTP: owners, streams, header fields.
+
+use alloc::sync::Arc;
+
+use mcp_proto::http::server::Config;
+use mcp_proto::server::{Authorization, Event, Identity, TaskOptions};
+use mcp_proto::{Anchor, Entropy, Instant};
+use mcp_tests::harness::HttpServerHarness;
+use serde_json::{Value, json};
+
+use super::{config, dredged, form, table};
+use crate::common::secs;
+
+fn harness(http: Config) -> HttpServerHarness {
+    let mut web = HttpServerHarness::new(config(), http);
+    let now = web.now;
+    web.server.set_tasks(now, table());
+    web
+}
+
+fn open_session(web: &mut HttpServerHarness) -> String {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "x", "version": "1"}});
+    let x = web
+        .post(&[], &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    web.post(&[("Mcp-Session-Id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert!(matches!(web.poll_event(), Some(Event::SessionOpened { .. })));
+    id
+}
+
+fn post(web: &mut HttpServerHarness, session: &str, body: &Value) -> mcp_proto::http::server::ExchangeId {
+    web.post(&[("Mcp-Session-Id", session)], &body.to_string())
+}
+
+/// Makes a call of a session a task.
+fn begin(web: &mut HttpServerHarness, session: &str) -> (String, mcp_proto::server::Call) {
+    let x = post(web, session, &super::legacy_call(2));
+    let call = web.expect_call();
+    let now = web.now;
+    web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    web.transmit_all();
+    assert!(web.response(x).is_complete);
+    let id = web.response(x).message()["result"]["task"]["taskId"].as_str().expect("an id").to_owned();
+    (id, web.expect_call())
+}
+
+fn modern_fields<'a>(method: &'a str, name: &'a str) -> [(&'a str, &'a str); 3] {
+    [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)]
+}
+
+fn answer(web: &mut HttpServerHarness, run: &mcp_proto::server::Call) {
+    let now = web.now;
+    web.server.engine().complete(now, run.id(), &dredged()).expect("open");
+    web.transmit_all();
+}
+
+// covers: TASK-034, TASK-035, TASK-037
+#[test]
+fn task_of_a_session_is_unknown_to_another_one() {
+    let mut web = harness(Config::new());
+    let (mine, other) = (open_session(&mut web), open_session(&mut web));
+    let (id, run) = begin(&mut web, &mine);
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let x = post(&mut web, &other, &super::task_request(3, method, &id));
+        assert_eq!(
+            web.response(x).message()["error"],
+            json!({"code": -32_602, "message": "the task does not exist"})
+        );
+    }
+    let list = json!({"jsonrpc": "2.0", "id": 4, "method": "tasks/list"});
+    let x = post(&mut web, &other, &list);
+    assert_eq!(web.response(x).message()["result"], json!({"tasks": []}));
+    let x = post(&mut web, &mine, &list);
+    assert_eq!(web.response(x).message()["result"]["tasks"][0]["taskId"], id.as_str());
+    let x = post(&mut web, &mine, &super::task_request(5, "tasks/get", &id));
+    assert_eq!(web.response(x).field("content-type"), Some("application/json"), "no stream for tasks/get");
+    answer(&mut web, &run);
+    // Its session ends, the task goes on, and nobody else can read it.
+    web.send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &mine)], "");
+    let x = post(&mut web, &other, &super::task_request(6, "tasks/get", &id));
+    assert_eq!(web.response(x).message()["error"]["code"], -32_602);
+}
+
+// covers: TASK-021, TASK-023, TASK-038
+#[test]
+fn question_goes_to_the_next_result_request_when_a_stream_is_gone() {
+    let mut web = harness(Config::new());
+    let session = open_session(&mut web);
+    let (id, run) = begin(&mut web, &session);
+    let first = post(&mut web, &session, &super::task_request(3, "tasks/result", &id));
+    let now = web.now;
+    web.server.engine().need_input(now, &run, &form("basin"), b"").expect("possible");
+    web.transmit_all();
+    web.advance(secs(1));
+    assert!(web.response(first).is_event_stream());
+    let asked = web.response(first).messages();
+    assert_eq!(asked[0]["params"]["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id.as_str());
+    web.close_exchange(first);
+    let second = post(&mut web, &session, &super::task_request(4, "tasks/result", &id));
+    web.advance(secs(1));
+    let again = web.response(second).messages();
+    assert_eq!(
+        (&again[0]["method"], again[0]["id"] == asked[0]["id"]),
+        (&json!("elicitation/create"), false)
+    );
+    let reply = json!({"jsonrpc": "2.0", "id": again[0]["id"], "result": {"action": "decline"}});
+    post(&mut web, &session, &reply);
+    let run = web.expect_call();
+    assert!(run.answer("basin").is_some());
+    answer(&mut web, &run);
+    let messages = web.response(second).messages();
+    assert_eq!(messages.last().expect("an answer")["id"], 4);
+    assert!(web.response(second).is_complete);
+}
+
+// covers: TASK-034
+#[test]
+fn task_of_a_principal_is_bound_to_it() {
+    let mut engine = mcp_proto::server::Engine::new(Arc::new(config()));
+    let now = Instant::ZERO;
+    engine.set_tasks(now, mcp_proto::server::TaskTable::new(Entropy::new([1; 32], 0), Anchor::new(now, 0)));
+    let ask = |engine: &mut mcp_proto::server::Engine, who: Option<&str>, message: &Value| {
+        let channel = engine.open_channel(now);
+        engine.set_authorization(channel, who.map(|name| Authorization::new(Identity::new(name))));
+        engine.handle_message(now, channel, message.to_string().into());
+        channel
+    };
+    let channel = ask(&mut engine, Some("alice"), &super::modern_call(1));
+    let Some(Event::Call(call)) = engine.poll_event(now) else { panic!("a call") };
+    engine.tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    let created = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+    let id = serde_json::from_slice::<Value>(&created).expect("JSON")["result"]["taskId"].clone();
+    for (who, sees) in [(Some("alice"), true), (Some("bob"), false), (None, false)] {
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let request = super::modern(2, method, json!({"taskId": id, "inputResponses": {}}));
+            let channel = ask(&mut engine, who, &request);
+            let answer = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+            let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+            assert_eq!(answer.get("result").is_some(), sees, "{who:?} {method}: {answer}");
+        }
+        let filter = json!({"notifications": {"taskIds": [id]}});
+        let channel = ask(&mut engine, who, &super::modern(3, "subscriptions/listen", filter));
+        let answer = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        let accepted = answer["params"]["notifications"]["taskIds"].as_array().map_or(0, Vec::len);
+        assert_eq!(accepted, usize::from(sees), "{who:?}: {answer}");
+    }
+}
+
+// covers: TASK-124, TASK-128
+#[test]
+fn header_names_the_task() {
+    let mut web = harness(Config::new());
+    let body = super::modern_call(1).to_string();
+    let x = web.post(&modern_fields("tools/call", "dredge"), &body);
+    let call = web.expect_call();
+    let now = web.now;
+    web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    web.transmit_all();
+    let id = web.response(x).message()["result"]["taskId"].as_str().expect("an id").to_owned();
+    let body = super::modern(2, "tasks/get", json!({"taskId": id})).to_string();
+    let x = web.post(&modern_fields("tasks/get", &id), &body);
+    assert_eq!(
+        (web.response(x).status, &web.response(x).message()["result"]["status"]),
+        (200, &json!("working"))
+    );
+    let x = web.post(&modern_fields("tasks/get", "other"), &body);
+    assert_eq!((web.response(x).status, &web.response(x).message()["error"]["code"]), (400, &json!(-32_020)));
+    // A client that goes away does not end its task.
+    let x = web.post(&modern_fields("tasks/get", &id), &body);
+    web.close_exchange(x);
+    let x = web.post(&modern_fields("tasks/get", &id), &body);
+    assert_eq!(web.response(x).message()["result"]["status"], "working");
+}
+
+// covers: TASK-035
+#[test]
+fn server_without_sessions_offers_no_list() {
+    let mut web = harness(Config::new().sessions(false));
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let x = web
+        .post(&[], &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
+    let tasks = web.response(x).message()["result"]["capabilities"]["tasks"].clone();
+    assert_eq!(tasks, json!({"cancel": {}, "requests": {"tools": {"call": {}}}}));
+    let fields = [("MCP-Protocol-Version", "2025-11-25")];
+    let x = web.post(&fields, r#"{"jsonrpc":"2.0","id":2,"method":"tasks/list"}"#);
+    assert_eq!(web.response(x).message()["error"]["code"], -32_601);
+    // Whoever knows the id can read the task.
+    let x = web.post(&fields, &super::legacy_call(3).to_string());
+    let call = web.expect_call();
+    let now = web.now;
+    web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    web.transmit_all();
+    let id = web.response(x).message()["result"]["task"]["taskId"].as_str().expect("an id").to_owned();
+    let x = web.post(&fields, &super::task_request(4, "tasks/get", &id).to_string());
+    assert_eq!(web.response(x).message()["result"]["status"], "working");
+}
