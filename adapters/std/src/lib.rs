@@ -11,6 +11,7 @@
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
+//! | [`task_store`] | tasks of a server that outlive its process |
 //! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
@@ -62,6 +63,7 @@ pub mod auth;
 mod cache;
 mod catch;
 mod clock;
+mod durable_file;
 pub mod entropy;
 mod error;
 #[cfg(all(test, any(feature = "auth-server", feature = "validate")))]
@@ -70,6 +72,7 @@ pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]
 pub mod schema;
+pub mod task_store;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]
