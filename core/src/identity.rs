@@ -69,12 +69,31 @@ impl CapabilityDeclaration {
     /// Returns whether a member within the member declares it: a flag that is true, or any object.
     fn is_declared_by(&self, name: &[u8], value: &[u8]) -> bool {
         let Some((inner, expected)) = self.inner else { return false };
-        inner.as_bytes() == name && value.starts_with(if expected == "true" { b"true" } else { b"{" })
+        inner.as_bytes() == name
+            && match expected {
+                "true" => value == b"true",
+                TOOL_TASKS => declares_tool_tasks(value),
+                _ => value.starts_with(b"{"),
+            }
     }
 }
 
+/// Value of `tasks.requests` of a server (TASK-002).
+const TOOL_TASKS: &str = r#"{"tools":{"call":{}}}"#;
+
+/// Returns whether `tasks.requests` names `tools/call`.
+fn declares_tool_tasks(requests: &[u8]) -> bool {
+    let mut declared = false;
+    object_members(requests, |name, value| {
+        if name == b"tools" {
+            object_members(value, |name, value| declared |= name == b"call" && value.starts_with(b"{"));
+        }
+    });
+    declared
+}
+
 /// All capabilities that gate a feature; a part follows the capability that contains it.
-static DECLARATIONS: [CapabilityDeclaration; 17] = {
+static DECLARATIONS: [CapabilityDeclaration; 22] = {
     use Capability as C;
     use Version as V;
     [
@@ -95,6 +114,13 @@ static DECLARATIONS: [CapabilityDeclaration; 17] = {
         declaration(C::Elicitation, "elicitation", V::V2025_06_18),
         declaration(C::ElicitationForm, "elicitation", V::V2025_11_25).with_inner("form", "{}"),
         declaration(C::ElicitationUrl, "elicitation", V::V2025_11_25).with_inner("url", "{}"),
+        declaration(C::Tasks, "tasks", V::V2025_11_25),
+        declaration(C::TaskList, "tasks", V::V2025_11_25).with_inner("list", "{}"),
+        declaration(C::TaskCancellation, "tasks", V::V2025_11_25).with_inner("cancel", "{}"),
+        declaration(C::ToolTasks, "tasks", V::V2025_11_25).with_inner("requests", TOOL_TASKS),
+        // Written with the other extensions.
+        declaration(C::TasksExtension, extensions::MEMBER, V::V2026_07_28)
+            .with_inner(crate::meta::TASKS_EXTENSION, "{}"),
     ]
 };
 
@@ -118,6 +144,14 @@ impl Capabilities {
             Capability::SamplingTools | Capability::SamplingContext => Capability::Sampling,
             Capability::ElicitationForm | Capability::ElicitationUrl => Capability::Elicitation,
             Capability::Elicitation => Capability::ElicitationForm,
+            Capability::TaskList | Capability::TaskCancellation | Capability::ToolTasks => Capability::Tasks,
+            Capability::TasksExtension => {
+                let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
+                self.change_named(|named| {
+                    named.extensions.insert_if_absent(crate::meta::TASKS_EXTENSION, settings)
+                });
+                capability
+            }
             other => other,
         };
         self.flags |= capability_bit(capability) | capability_bit(whole);
@@ -146,6 +180,11 @@ impl Capabilities {
     fn change_named<R>(&mut self, change: impl FnOnce(&mut NamedCapabilities) -> R) -> R {
         let mut named = self.named.take().unwrap_or_default();
         let result = change(&mut named);
+        let tasks = capability_bit(Capability::TasksExtension);
+        match named.extensions.iter().any(|(id, _)| id == crate::meta::TASKS_EXTENSION) {
+            true => self.flags |= tasks,
+            false => self.flags &= !tasks,
+        }
         self.named = Some(named).filter(|named| **named != NamedCapabilities::default());
         result
     }
@@ -260,7 +299,11 @@ impl Capabilities {
                 }
                 // Forms alone are written as `{}`, which every revision understands.
                 Capability::ElicitationForm => url,
-                Capability::RootsListChanged => version < Version::V2026_07_28,
+                Capability::Tasks
+                | Capability::TaskList
+                | Capability::TaskCancellation
+                | Capability::ToolTasks
+                | Capability::RootsListChanged => version < Version::V2026_07_28,
                 _ => true,
             }
     }

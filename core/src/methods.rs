@@ -32,6 +32,15 @@ pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 pub(crate) const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+pub(crate) const TASKS_GET: &str = "tasks/get";
+pub(crate) const TASKS_RESULT: &str = "tasks/result";
+pub(crate) const TASKS_LIST: &str = "tasks/list";
+pub(crate) const TASKS_CANCEL: &str = "tasks/cancel";
+pub(crate) const TASKS_UPDATE: &str = "tasks/update";
+/// Notification of 2025-11-25 (TASK-025).
+pub(crate) const TASK_STATUS: &str = "notifications/tasks/status";
+/// Notification of the extension (TASK-126).
+pub(crate) const TASK_CHANGED: &str = "notifications/tasks";
 pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// The roles that may send a method.
@@ -80,6 +89,16 @@ pub enum Capability {
     ResourcesListChanged,
     /// Client: `roots.listChanged` (up to and including 2025-11-25).
     RootsListChanged,
+    /// `tasks` (2025-11-25 only; TASK-001).
+    Tasks,
+    /// `tasks.list` (2025-11-25 only).
+    TaskList,
+    /// `tasks.cancel` (2025-11-25 only).
+    TaskCancellation,
+    /// Server: `tasks.requests.tools.call` (2025-11-25 only).
+    ToolTasks,
+    /// The extension `io.modelcontextprotocol/tasks` (since 2026-07-28).
+    TasksExtension,
 }
 
 impl core::fmt::Display for Capability {
@@ -102,6 +121,11 @@ impl core::fmt::Display for Capability {
             Self::ResourcesListChanged => "resources.listChanged",
             Self::RootsListChanged => "roots.listChanged",
             Self::ElicitationUrl => "elicitation.url",
+            Self::Tasks => "tasks",
+            Self::TaskList => "tasks.list",
+            Self::TaskCancellation => "tasks.cancel",
+            Self::ToolTasks => "tasks.requests.tools.call",
+            Self::TasksExtension => "extensions.io.modelcontextprotocol/tasks",
         })
     }
 }
@@ -249,6 +273,14 @@ pub(crate) const REQUESTS: &[MethodRule] = &[
     )
     .handled_by_engine(),
     client_request(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false).handled_by_engine(),
+    client_request(TASKS_GET, LAST_LEGACY, NEWEST, Some(Capability::Tasks), false).handled_by_engine(),
+    client_request(TASKS_UPDATE, NEWEST, NEWEST, Some(Capability::Tasks), false).handled_by_engine(),
+    client_request(TASKS_CANCEL, LAST_LEGACY, NEWEST, Some(Capability::TaskCancellation), false)
+        .handled_by_engine(),
+    client_request(TASKS_RESULT, LAST_LEGACY, LAST_LEGACY, Some(Capability::Tasks), false)
+        .handled_by_engine(),
+    client_request(TASKS_LIST, LAST_LEGACY, LAST_LEGACY, Some(Capability::TaskList), false)
+        .handled_by_engine(),
     server_request(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
     server_request(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
     server_request(ELICIT, Version::V2025_06_18, Some(Capability::Elicitation)),
@@ -266,7 +298,8 @@ const NOTIFICATIONS: &[&str] = &[
     RESOURCE_UPDATED,
     ROOTS_CHANGED,
     ELICITATION_COMPLETE,
-    "notifications/tasks/status",
+    TASK_STATUS,
+    TASK_CHANGED,
     ACKNOWLEDGED,
 ];
 
@@ -285,7 +318,7 @@ pub(crate) fn subject_member(method: &str) -> Option<&'static str> {
     match method {
         TOOLS_CALL | PROMPTS_GET => Some("name"),
         RESOURCES_READ => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        TASKS_GET | TASKS_UPDATE | TASKS_CANCEL => Some("taskId"),
         _ => None,
     }
 }
@@ -304,8 +337,15 @@ impl MethodRule {
 
     /// Returns the capability that the receiver must have declared in `version`.
     pub(crate) fn required_capability_in(&self, version: Version) -> Option<Capability> {
-        // 2024-11-05 has no capability for completions.
-        self.required_capability.filter(|g| !(*g == Capability::Completions && version == OLDEST))
+        match self.required_capability {
+            // 2024-11-05 has no capability for completions.
+            Some(Capability::Completions) if version == OLDEST => None,
+            // Tasks are an extension there, without parts.
+            Some(Capability::Tasks | Capability::TaskCancellation) if version == NEWEST => {
+                Some(Capability::TasksExtension)
+            }
+            required => required,
+        }
     }
 
     pub(crate) const fn is_sent_by_client(&self) -> bool {

@@ -35,6 +35,7 @@ macro_rules! any {
     (@required count $generator:ident) => { $generator.count() };
     (@required texts $generator:ident) => { $generator.list(ValueGenerator::text) };
     (@required fields $generator:ident) => { $generator.map(PrimitiveSchemaDefinition::any) };
+    (@required responses $generator:ident) => { $generator.map(Arbitrary::any) };
     (@required listen_meta $generator:ident) => { $generator.listen_meta() };
     (@required $drawn:ident $generator:ident) => { $generator.$drawn() };
     (@optional text $generator:ident) => { $generator.maybe(|d| d.text().into()) };
@@ -49,6 +50,13 @@ macro_rules! any {
     (@optional object $generator:ident) => { $generator.maybe(ValueGenerator::object) };
     (@optional settings $generator:ident) => { $generator.maybe(|d| d.map(ValueGenerator::object)) };
     (@optional json_map $generator:ident) => { $generator.maybe(|d| d.map(ValueGenerator::json)) };
+    (@optional millis $generator:ident) => { $generator.maybe(|d| d.pick(&[0u64, 1, 86_400_000])) };
+    (@optional task_ttl $generator:ident) => {
+        Some($generator.pick(&[TaskTtl::Unlimited, TaskTtl::Millis(0), TaskTtl::Millis(86_400_000)]))
+    };
+    (@optional task_ids $generator:ident) => {
+        $generator.maybe(|d| d.list(ValueGenerator::text).into_iter().map(TaskId::from).collect())
+    };
     (@optional request_meta $generator:ident) => { Some($generator.request_meta()) };
     (@optional ttl $generator:ident) => { Some($generator.pick(&[0, 1, 86_400_000])) };
     (@optional must $generator:ident) => { Some($generator.draw()) };
@@ -76,6 +84,7 @@ words! {
     CacheScope [Public Private]
     IconTheme [Light Dark]
     TaskSupport [Forbidden Optional Required]
+    TaskStatus [Working InputRequired Completed Failed Cancelled]
     LoggingLevel [Debug Info Notice Warning Error Critical Alert Emergency]
     IncludeContext [None ThisServer AllServers]
     ToolChoiceMode [Auto Required None]
@@ -112,6 +121,7 @@ drawn! {
     client_capabilities: ClientCapabilities  server_capabilities: ServerCapabilities
     implementation: Implementation  completion: Completion  filter: SubscriptionFilter
     elicit_schema: ElicitSchema  untitled: UntitledEnumItems  titled: TitledEnumItems
+    task_status: TaskStatus  task: Task<'static>
     reference: CompletionReference<'static>  argument: CompletionArgument<'static>
     content: Content<'static>  contents: ResourceContents<'static>  sampling: SamplingBlocks<'static>
 }
@@ -127,6 +137,7 @@ macro_rules! lists {
 lists! {
     tools: Tool  resources: Resource  templates: ResourceTemplate  prompts: Prompt  roots: Root
     options: EnumOption  blocks: Content<'static>  contents_list: ResourceContents<'static>
+    task_list: Task<'static>
     prompt_messages: PromptMessage<'static>  messages: SamplingMessage<'static>
 }
 
@@ -157,14 +168,15 @@ any! {
     EmptyResult() { result_type: must, meta: object }
 
     ClientCapabilities() {
-        experimental: settings, roots: drawn, sampling: drawn, elicitation: drawn, extensions: settings,
+        experimental: settings, roots: drawn, sampling: drawn, elicitation: drawn, tasks: drawn,
+        extensions: settings,
     }
     RootsCapability() { list_changed: flag }
     SamplingCapability() { context: json_map, tools: json_map }
     ElicitationCapability() { form: json_map, url: json_map }
     ServerCapabilities() {
         experimental: settings, logging: json_map, completions: json_map, prompts: drawn, resources: drawn,
-        tools: drawn, extensions: settings,
+        tools: drawn, tasks: drawn, extensions: settings,
     }
     ListCapability() { list_changed: flag }
     ResourcesCapability() { subscribe: flag, list_changed: flag }
@@ -183,6 +195,10 @@ any! {
         title: text, read_only_hint: flag, destructive_hint: flag, idempotent_hint: flag, open_world_hint: flag,
     }
     ToolExecution() { task_support: drawn }
+    TasksCapability() { list: object, cancel: object, requests: drawn }
+    TaskRequestsCapability() { tools: object, sampling: object, elicitation: object }
+    TaskMetadata() { ttl: millis }
+    RelatedTaskMetadata(text) {}
     ListToolsResult(tools) { next_cursor: text, ttl_ms: ttl, cache_scope: must, result_type: must, meta: object }
 
     Resource(uri, name) {
@@ -215,7 +231,7 @@ any! {
     SubscriptionsListenParams(filter) { meta: request_meta }
     SubscriptionFilter() {
         tools_list_changed: flag, prompts_list_changed: flag, resources_list_changed: flag,
-        resource_subscriptions: texts,
+        resource_subscriptions: texts, task_ids: task_ids,
     }
     SubscriptionsAcknowledgedParams(filter) { meta: object }
     SubscriptionsListenResult(listen_meta) { result_type: must }
@@ -227,8 +243,8 @@ any! {
     ModelHint() { name: text }
     ToolChoice() { mode: drawn }
 
-    ElicitFormParams(text, elicit_schema) { meta: object }
-    ElicitUrlParams(text, uri) { elicitation_id: text, meta: object }
+    ElicitFormParams(text, elicit_schema) { task: drawn, meta: object }
+    ElicitUrlParams(text, uri) { elicitation_id: text, task: drawn, meta: object }
     ElicitSchema(fields) { schema: text, required: texts }
     ElicitResult(action) { content: map, meta: object }
     ElicitationCompleteParams(text) {}
@@ -280,7 +296,9 @@ any_static! {
     TextResourceContents(uri, text) { mime_type: text, meta: object }
     BlobResourceContents(uri, base64) { mime_type: text, meta: object }
 
-    CallToolParams(name) { arguments: object, input_responses: map, request_state: text, meta: request_meta }
+    CallToolParams(name) {
+        arguments: object, input_responses: map, request_state: text, task: drawn, meta: request_meta,
+    }
     CallToolResult(blocks) { structured_content: structured, is_error: flag, result_type: must, meta: object }
     ReadResourceParams(uri) { input_responses: map, request_state: text, meta: request_meta }
     ReadResourceResult(contents_list) { ttl_ms: ttl, cache_scope: must, result_type: must, meta: object }
@@ -295,13 +313,23 @@ any_static! {
 
     CreateMessageParams(messages, count) {
         model_preferences: drawn, system_prompt: text, include_context: drawn, temperature: number,
-        stop_sequences: texts, metadata: object, meta: object,
+        stop_sequences: texts, metadata: object, task: drawn, meta: object,
     }
     SamplingMessage(role, sampling_in_list) { meta: object }
     CreateMessageResult(role, sampling, model) { stop_reason: drawn, meta: object }
     ToolUseContent(text, name, object) { meta: object }
     ToolResultContent(text, blocks) { structured_content: structured, is_error: flag, meta: object }
     InputRequiredResult() { input_requests: map, request_state: text, meta: object }
+    Task(text, task_status, text, text) {
+        ttl: task_ttl, ttl_ms: task_ttl, poll_interval: millis, poll_interval_ms: millis, status_message: text,
+        input_requests: map, result: object, error: object, result_type: must, meta: object,
+    }
+    CreateTaskResult(task) { meta: object }
+    ListTasksResult(task_list) { next_cursor: text, meta: object }
+    GetTaskParams(text) { meta: request_meta }
+    GetTaskPayloadParams(text) { meta: request_meta }
+    CancelTaskParams(text) { meta: request_meta }
+    UpdateTaskParams(text, responses) { meta: request_meta }
 }
 
 macro_rules! one_of {

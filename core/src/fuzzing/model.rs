@@ -49,6 +49,8 @@ readers! {
     ReadResourceParams<'_> ReadResourceResult<'_> ResourceContents<'_> ResourceUpdatedParams SubscribeParams
     ListRootsResult Root CreateMessageParams<'_> CreateMessageResult<'_> SamplingMessage<'_> ToolResultContent<'_>
     ToolUseContent<'_> CallToolParams<'_> CallToolResult<'_> ListToolsResult Tool ToolAnnotations
+    Task<'_> CreateTaskResult<'_> ListTasksResult<'_> TaskMetadata RelatedTaskMetadata GetTaskParams<'_>
+    GetTaskPayloadParams<'_> CancelTaskParams<'_> UpdateTaskParams<'_> TasksCapability TaskRequestsCapability
 }
 
 /// Returns whether serde_json decodes each number to the nearest float, which it guarantees for short numbers only.

@@ -47,6 +47,13 @@ impl Extensions {
         Ok(())
     }
 
+    /// Adds an extension with a valid identifier and valid settings, unless it is declared.
+    pub(super) fn insert_if_absent(&mut self, id: &str, settings: RawJson) {
+        if self.iter().all(|(known, _)| known != id) {
+            self.0.push((id.into(), settings));
+        }
+    }
+
     /// Adds the extensions of a member `extensions`, up to [`MAX_EXTENSIONS`]. Entries that are not valid are left out.
     pub(super) fn merge(&mut self, member: &RawJson) {
         object_members(member.as_bytes(), |id, settings| {

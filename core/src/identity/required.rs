@@ -1,11 +1,13 @@
 //! Client capabilities that an input request needs (MRTR-009, ELIC-005, SAMP-002, SAMP-008, SAMP-010, ROOT-010).
 
 use super::{Capabilities, capability_bit};
+use crate::meta;
 use crate::methods::Capability;
 use crate::model::{
     ClientCapabilities, CreateMessageParams, ElicitParams, ElicitationCapability, IncludeContext,
     InputRequest, Map, RootsCapability, SamplingCapability,
 };
+use crate::raw::RawJson;
 use crate::version::Version;
 
 impl InputRequest<'_> {
@@ -77,6 +79,10 @@ impl From<&Capabilities> for ClientCapabilities {
             (elicitation.form, elicitation.url) = (form, url);
             object.elicitation = Some(elicitation);
         }
+        if capabilities.has(Capability::TasksExtension) {
+            let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
+            object.extensions = Some([(meta::TASKS_EXTENSION, settings)].into_iter().collect());
+        }
         for (name, value, _) in capabilities.members() {
             object.extra.insert(name, value.clone());
         }
@@ -89,7 +95,6 @@ mod tests {
     use super::*;
     use crate::RpcError;
     use crate::model::{ElicitSchema, SamplingMessage, Tool, ToolChoice};
-    use crate::raw::RawJson;
     use alloc::string::String;
     use alloc::vec::Vec;
 

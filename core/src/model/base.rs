@@ -32,6 +32,8 @@ string_enum! {
         Complete = "complete",
         /// The server has input requests ([`InputRequiredResult`](super::InputRequiredResult); MRTR-004).
         InputRequired = "input_required",
+        /// The request has become a task ([`Task`](super::Task); TASK-107).
+        Task = "task",
     }
 
     /// Parties that may receive a cached result (since 2026-07-28; CACHE-003).

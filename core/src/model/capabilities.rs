@@ -5,6 +5,7 @@
 
 use super::map::Map;
 use super::message::message;
+use super::tasks::TasksCapability;
 use crate::raw::RawJson;
 
 message! {
@@ -18,8 +19,8 @@ message! {
         opt sampling: SamplingCapability = "sampling",
         /// It can ask its user (since 2025-06-18; ELIC-001).
         opt elicitation: ElicitationCapability = "elicitation",
-        /// It supports tasks (2025-11-25 only).
-        opt tasks: RawJson as Object = "tasks",
+        /// It runs requests of the server as tasks (2025-11-25 only; TASK-001).
+        opt tasks: TasksCapability = "tasks",
         /// Extensions with their settings, by identifier (EXT-001).
         ///
         /// `io.modelcontextprotocol/tasks` has no meaning before 2026-07-28 (TASK-130).
@@ -64,8 +65,8 @@ message! {
         opt resources: ResourcesCapability = "resources",
         /// It has tools (TOOL-001).
         opt tools: ListCapability = "tools",
-        /// It supports tasks (2025-11-25 only).
-        opt tasks: RawJson as Object = "tasks",
+        /// It runs requests of the client as tasks (2025-11-25 only; TASK-001).
+        opt tasks: TasksCapability = "tasks",
         /// Extensions with their settings, by identifier (EXT-001).
         ///
         /// `io.modelcontextprotocol/tasks` has no meaning before 2026-07-28 (TASK-130).
@@ -126,7 +127,7 @@ mod tests {
             .roots(RootsCapability::new().list_changed(true))
             .sampling(SamplingCapability::new().context(Map::new()).tools(Map::new()))
             .elicitation(ElicitationCapability::new().form(Map::new()).url(Map::new()))
-            .tasks(RawJson::new("{}").expect("JSON"))
+            .tasks(TasksCapability::new())
             .extensions(settings());
         assert_round_trip(&all);
         assert_eq!(assert_round_trip(&ClientCapabilities::new()), "{}");
@@ -148,7 +149,7 @@ mod tests {
             .prompts(ListCapability::new().list_changed(false))
             .resources(ResourcesCapability::new().subscribe(true).list_changed(true))
             .tools(ListCapability::new())
-            .tasks(RawJson::new("{}").expect("JSON"))
+            .tasks(TasksCapability::new())
             .extensions(settings());
         assert_round_trip(&all);
         assert_round_trip(&all.prompts.expect("prompts"));

@@ -13,6 +13,7 @@ use super::into_static::IntoStatic;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;
+use super::tasks::TaskMetadata;
 use crate::json::object_members;
 use crate::raw::{RawJson, deserialize_borrowed};
 
@@ -48,6 +49,8 @@ message! {
     } {
         /// `form`, or absent (since 2025-11-25; ELIC-011).
         opt mode: ElicitMode = "mode",
+        /// Request to run it as a task (2025-11-25 only; TASK-008).
+        opt task: TaskMetadata = "task",
         /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
@@ -62,6 +65,8 @@ message! {
         /// Id that `notifications/elicitation/complete` refers to (2025-11-25 only, required there; ELIC-025,
         /// ELIC-032).
         opt elicitation_id: String = "elicitationId",
+        /// Request to run it as a task (2025-11-25 only; TASK-008).
+        opt task: TaskMetadata = "task",
         /// Metadata (2025-11-25 only).
         opt meta: RawJson as Object = "_meta",
     }

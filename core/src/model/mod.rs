@@ -34,7 +34,7 @@
 //! | `server/discover` | [`EmptyParams`] | [`DiscoverResult`] |
 //! | `ping` | [`EmptyParams`] | [`EmptyResult`] |
 //! | `tools/list` | [`PaginatedParams`] | [`ListToolsResult`] |
-//! | `tools/call` | [`CallToolParams`] | [`CallToolResult`], [`InputRequiredResult`] |
+//! | `tools/call` | [`CallToolParams`] | [`CallToolResult`], [`InputRequiredResult`], [`CreateTaskResult`] or [`Task`] |
 //! | `resources/list` | [`PaginatedParams`] | [`ListResourcesResult`] |
 //! | `resources/templates/list` | [`PaginatedParams`] | [`ListResourceTemplatesResult`] |
 //! | `resources/read` | [`ReadResourceParams`] | [`ReadResourceResult`], [`InputRequiredResult`] |
@@ -47,6 +47,11 @@
 //! | `roots/list` | [`EmptyParams`] | [`ListRootsResult`] |
 //! | `sampling/createMessage` | [`CreateMessageParams`] | [`CreateMessageResult`] |
 //! | `elicitation/create` | [`ElicitParams`] | [`ElicitResult`] |
+//! | `tasks/get` | [`GetTaskParams`] | [`Task`] |
+//! | `tasks/result` | [`GetTaskPayloadParams`] | [`CallToolResult`] |
+//! | `tasks/list` | [`PaginatedParams`] | [`ListTasksResult`] |
+//! | `tasks/update` | [`UpdateTaskParams`] | [`EmptyResult`] |
+//! | `tasks/cancel` | [`CancelTaskParams`] | [`Task`] in 2025-11-25, else [`EmptyResult`] |
 //!
 //! | Notification | Parameters |
 //! |---|---|
@@ -57,8 +62,7 @@
 //! | `notifications/resources/updated` | [`ResourceUpdatedParams`] |
 //! | `notifications/elicitation/complete` | [`ElicitationCompleteParams`] |
 //! | `notifications/subscriptions/acknowledged` | [`SubscriptionsAcknowledgedParams`] |
-//!
-//! Tasks are not typed: `task` and its related members are in `extra`.
+//! | `notifications/tasks/status`, `notifications/tasks` | [`Task`] |
 //!
 //! # Input requests and input responses
 //!
@@ -134,6 +138,7 @@ mod resources;
 mod roots;
 mod sampling;
 pub(crate) mod string_enum;
+mod tasks;
 #[cfg(test)]
 mod test_support;
 mod tools;
@@ -192,6 +197,11 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlocks,
     SamplingContent, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
     ToolUseContent,
+};
+pub use tasks::{
+    CancelTaskParams, CreateTaskResult, GetTaskParams, GetTaskPayloadParams, ListTasksResult,
+    RelatedTaskMetadata, Task, TaskId, TaskMetadata, TaskRequestsCapability, TaskStatus, TaskTtl,
+    TasksCapability, UpdateTaskParams,
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,

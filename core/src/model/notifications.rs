@@ -7,6 +7,7 @@ use core::cmp::Ordering;
 use super::base::{ProgressToken, ResultType};
 use super::message::message;
 use super::string_enum::string_enum;
+use super::tasks::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 
@@ -128,6 +129,8 @@ message! {
         opt resources_list_changed: bool = "resourcesListChanged",
         /// `notifications/resources/updated` for these URIs.
         opt resource_subscriptions: Vec<String> = "resourceSubscriptions",
+        /// `notifications/tasks` for these tasks (extension; TASK-126).
+        opt task_ids: Vec<TaskId> = "taskIds",
     }
 
     /// Parameters of `notifications/subscriptions/acknowledged` (since 2026-07-28; SUB-004).
@@ -205,7 +208,8 @@ mod tests {
             .tools_list_changed(true)
             .prompts_list_changed(false)
             .resources_list_changed(true)
-            .resource_subscriptions(["a:b".into()]);
+            .resource_subscriptions(["a:b".into()])
+            .task_ids(["t-9".into()]);
         assert_round_trip(&filter);
         assert_round_trip(&SubscriptionsListenParams::new(filter.clone()).meta(raw("{}")));
         assert_round_trip(&SubscriptionsAcknowledgedParams::new(filter).meta(raw("{}")));

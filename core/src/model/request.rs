@@ -3,10 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::base::EmptyResult;
 use super::completion::{CompleteParams, CompleteResult};
 use super::into_static::IntoStatic;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
+use super::tasks::{CancelTaskParams, GetTaskParams, GetTaskPayloadParams, Task, UpdateTaskParams};
 use super::tools::{CallToolParams, CallToolResult, Tool};
 use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
@@ -60,6 +62,10 @@ requests! {
     ReadResourceParams RESOURCES_READ ReadResourceResult<'_>, ReadResourceResult<'static>;
     GetPromptParams PROMPTS_GET GetPromptResult<'_>, GetPromptResult<'static>;
     CompleteParams COMPLETE CompleteResult, CompleteResult;
+    GetTaskParams TASKS_GET Task<'_>, Task<'static>;
+    GetTaskPayloadParams TASKS_RESULT CallToolResult<'_>, CallToolResult<'static>;
+    CancelTaskParams TASKS_CANCEL EmptyResult, EmptyResult;
+    UpdateTaskParams TASKS_UPDATE EmptyResult, EmptyResult;
 }
 
 /// Entry of a list.

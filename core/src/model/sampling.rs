@@ -12,6 +12,7 @@ use super::content::{AudioContent, Content, ContentBlocks, ImageContent, TextCon
 use super::into_static::IntoStatic;
 use super::message::message;
 use super::string_enum::string_enum;
+use super::tasks::TaskMetadata;
 use super::tools::Tool;
 use super::union::union;
 use crate::raw::RawJson;
@@ -79,6 +80,8 @@ message! {
         opt tools: Vec<Tool> = "tools",
         /// Use of the tools (since 2025-11-25).
         opt tool_choice: ToolChoice = "toolChoice",
+        /// Request to run it as a task (2025-11-25 only; TASK-008).
+        opt task: TaskMetadata = "task",
         /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }

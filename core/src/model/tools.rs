@@ -12,6 +12,7 @@ use super::content::{Content, ContentBlocks};
 use super::input::InputResponses;
 use super::message::message;
 use super::string_enum::string_enum;
+use super::tasks::TaskMetadata;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 
@@ -103,6 +104,8 @@ message! {
         opt input_responses: InputResponses<'a> = "inputResponses",
         /// `requestState` that came with the input requests (since 2026-07-28; TOOL-012).
         opt request_state: Cow<'a, str> as CowStr = "requestState",
+        /// Request to run the call as a task (2025-11-25 only; TASK-008, TOOL-011).
+        opt task: TaskMetadata = "task",
         /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }

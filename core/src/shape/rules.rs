@@ -63,6 +63,18 @@ const LIST_ENTRY: MemberRules =
 const DEFAULT: MemberRules = &[("default", SINCE_2025_11_25)];
 const SAMPLING: MemberRules = &[("_meta", LEGACY), ("task", ONLY_2025_11_25)];
 const URL_MODE: &str = "elicitation by a web page";
+const TASKS: &str = "tasks";
+const TASKS_2025_11_25: &str = "tasks in the form of 2025-11-25";
+const TASK: MemberRules = &[
+    ("ttl", ONLY_2025_11_25),
+    ("ttlMs", MODERN),
+    ("pollInterval", ONLY_2025_11_25),
+    ("pollIntervalMs", MODERN),
+    ("inputRequests", MODERN),
+    ("result", MODERN),
+    ("error", MODERN),
+    ("resultType", MODERN),
+];
 const MULTI_SELECT: &str = "a field with several choices";
 
 /// All types that some revision does not have in full, ordered by name.
@@ -77,6 +89,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("CallToolResult", RESULT),
     substituted("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured_as_text)]),
     substituted("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured_as_text)]),
+    limited_to("CancelTaskParams", SINCE_2025_11_25, TASKS, &[]),
     rule("ClientCapabilities", &[("elicitation", SINCE_2025_06_18), ("tasks", ONLY_2025_11_25)]),
     rule("ClientCapabilities+url", &[("elicitation", SINCE_2025_11_25), ("tasks", ONLY_2025_11_25)]),
     rule("CompleteParams", &[("context", SINCE_2025_06_18)]),
@@ -85,6 +98,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     substituted("CreateMessageParams+many", SINCE_2025_11_25, SAMPLING, &[(ALL, by::split_messages)]),
     limited_to("CreateMessageParams+tools", SINCE_2025_11_25, "sampling with tools", SAMPLING),
     substituted("CreateMessageResult+many", SINCE_2025_11_25, &[], &[(ALL, by::merge_blocks)]),
+    limited_to("CreateTaskResult", ONLY_2025_11_25, TASKS_2025_11_25, &[]),
     limited_to("DiscoverResult", MODERN, methods::DISCOVER, &[]),
     limited_to("ElicitChoices", SINCE_2025_11_25, MULTI_SELECT, &[]),
     limited_to(
@@ -118,6 +132,8 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("EmptyResult", RESULT),
     rule("GetPromptParams", RETRYABLE),
     rule("GetPromptResult", RESULT),
+    limited_to("GetTaskParams", SINCE_2025_11_25, TASKS, &[]),
+    limited_to("GetTaskPayloadParams", ONLY_2025_11_25, methods::TASKS_RESULT, &[]),
     rule("ImageContent", META),
     rule(
         "Implementation",
@@ -136,6 +152,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("ListResourceTemplatesResult", CACHEABLE),
     rule("ListResourcesResult", CACHEABLE),
     rule("ListRootsResult", &[("_meta", LEGACY)]),
+    limited_to("ListTasksResult", ONLY_2025_11_25, methods::TASKS_LIST, &[]),
     rule("ListToolsResult", CACHEABLE),
     limited_to("NumberSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
     rule("ProgressParams", &[("message", SINCE_2025_03_26)]),
@@ -164,6 +181,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     limited_to("SubscriptionsAcknowledgedParams", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
     limited_to("SubscriptionsListenParams", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
     limited_to("SubscriptionsListenResult", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
+    limited_to("Task", SINCE_2025_11_25, TASKS, TASK),
     rule("TextContent", META),
     rule("TextResourceContents", META),
     limited_to("TitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
@@ -186,6 +204,7 @@ pub(super) const RULES: &[ShapeRule] = &[
     substituted("ToolUseContent", SINCE_2025_11_25, &[], &[(ALL, by::block_as_text)]),
     limited_to("UntitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
     limited_to("UntitledSingleSelectEnumSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
+    limited_to("UpdateTaskParams", MODERN, methods::TASKS_UPDATE, &[]),
 ];
 
 const TOOL: MemberRules = &[

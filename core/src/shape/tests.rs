@@ -233,7 +233,7 @@ fn capabilities_are_shaped_for_each_revision() {
         .roots(RootsCapability::new().list_changed(true))
         .sampling(SamplingCapability::new().tools(Map::new()))
         .elicitation(ElicitationCapability::new().form(Map::new()).url(Map::new()))
-        .tasks(raw("{}"))
+        .tasks(TasksCapability::new())
         .extensions([("a/b", raw("{}"))]);
     let old = r#"{"roots":{"listChanged":true},"sampling":{},"extensions":{"a/b":{}}}"#;
     assert_eq!(shaped(&client, V1), old);
@@ -249,7 +249,8 @@ fn capabilities_are_shaped_for_each_revision() {
     client.elicitation = Some(ElicitationCapability::new().url(Map::new()));
     assert_eq!(shaped(&client, V3), old, "there it would mean forms");
     assert!(shaped(&client, V4).contains(r#""elicitation":{"url":{}}"#));
-    let server = ServerCapabilities::new().completions(Map::new()).logging(Map::new()).tasks(raw("{}"));
+    let server =
+        ServerCapabilities::new().completions(Map::new()).logging(Map::new()).tasks(TasksCapability::new());
     assert_eq!(shaped(&server, V1), r#"{"logging":{}}"#);
     assert_eq!(shaped(&server, V2), r#"{"logging":{},"completions":{}}"#);
 }
@@ -264,7 +265,7 @@ fn members_of_other_era_are_omitted() {
     assert_eq!(shaped(&page, V4), r#"{"tools":[]}"#);
     assert_eq!(shaped(&page, V5), r#"{"tools":[],"ttlMs":5,"cacheScope":"public","resultType":"complete"}"#);
     let mut call = CallToolParams::new("t").request_state("s").input_responses(Map::new());
-    call.extra.insert("task", raw("{}"));
+    call.task = Some(TaskMetadata::new());
     call.extra.insert("x", raw("1"));
     assert_eq!(shaped(&call, V3), r#"{"name":"t","x":1}"#);
     assert_eq!(shaped(&call, V4), r#"{"name":"t","task":{},"x":1}"#);

@@ -15,6 +15,7 @@ pub(super) fn part_type(of: &str, member: &str) -> Option<&'static str> {
         ("SamplingMessage" | "CreateMessageResult", "content") => "Content",
         ("GetPromptResult", "messages") => "PromptMessage",
         ("CreateMessageParams", "messages") => "SamplingMessage",
+        ("CreateTaskResult", "task") | ("ListTasksResult", "tasks") => "Task",
         ("ReadResourceResult", "contents") | ("EmbeddedResource", "resource") => "ResourceContents",
         (
             "TextContent" | "ImageContent" | "AudioContent" | "ResourceLink" | "EmbeddedResource"
@@ -37,8 +38,11 @@ pub(super) fn part_type(of: &str, member: &str) -> Option<&'static str> {
         ("SubscriptionsListenParams" | "SubscriptionsAcknowledgedParams", "notifications") => {
             "SubscriptionFilter"
         }
-        ("InputRequiredResult", "inputRequests") => "InputRequest{}",
-        ("CallToolParams" | "GetPromptParams" | "ReadResourceParams", "inputResponses") => "InputResponse{}",
+        ("InputRequiredResult" | "Task", "inputRequests") => "InputRequest{}",
+        (
+            "CallToolParams" | "GetPromptParams" | "ReadResourceParams" | "UpdateTaskParams",
+            "inputResponses",
+        ) => "InputResponse{}",
         ("CreateMessageRequest", "params") => "CreateMessageParams",
         ("ElicitRequest", "params") => "ElicitParams",
         _ => return None,
