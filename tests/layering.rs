@@ -84,7 +84,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
+const ENGINES: &str = "budget calls change diagnostic entropy error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
 const HTTP: &str = "ascii auth calls client deadlines diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.

@@ -158,6 +158,13 @@ impl Capabilities {
         self
     }
 
+    /// Withdraws a capability, and nothing else.
+    #[cfg(feature = "http")]
+    pub(crate) fn without(mut self, capability: Capability) -> Self {
+        self.flags &= !capability_bit(capability);
+        self
+    }
+
     /// Adds a member to the capability object, or replaces it.
     ///
     /// The member holds features that client and server have agreed on (`experimental`), for example. `since` is the

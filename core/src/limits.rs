@@ -299,6 +299,10 @@ pub enum Limit {
     SubscribedResources,
     /// [`Limits::max_subscriptions`].
     Subscriptions,
+    /// Bytes that are kept for tasks ([`TaskLimits::max_bytes`](crate::server::TaskLimits)).
+    TaskBytes,
+    /// Number of tasks, of all owners or of one ([`TaskLimits`](crate::server::TaskLimits)).
+    Tasks,
     /// [`Limits::max_uri`].
     UriLength,
 }
@@ -318,6 +322,8 @@ impl Limit {
             Self::RetainedBytes => "max_retained_bytes",
             Self::SubscribedResources => "max_subscribed_resources",
             Self::Subscriptions => "max_subscriptions",
+            Self::TaskBytes => "max_bytes of tasks",
+            Self::Tasks => "max_tasks or max_tasks_per_owner",
             Self::UriLength => "max_uri",
         }
     }

@@ -51,6 +51,9 @@ pub(crate) enum EndpointTimer {
     Grace(Key),
     /// A keep-alive ping of a channel may be due.
     KeepAlive(Key),
+    /// A task may have expired, or something about tasks is tried again.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+    Tasks,
     /// The handshake or the probe has timed out.
     Negotiation(u32),
     /// The engine has been idle, so its buffers are freed.
@@ -514,6 +517,6 @@ fn may_be_current<R>(
             is_due && c.input_end.is_none() && !c.closed
         }),
         EndpointTimer::Negotiation(which) => which == generation,
-        EndpointTimer::Trim => true,
+        EndpointTimer::Tasks | EndpointTimer::Trim => true,
     }
 }

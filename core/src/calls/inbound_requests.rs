@@ -27,7 +27,9 @@ impl<R: Role> Endpoint<R> {
         if let Some(c) = self.channels.get_mut(stream) {
             c.role.request_started();
         }
-        self.deadlines.arm(expires, EndpointTimer::CallAge(key));
+        if expires < Instant::FAR_FUTURE {
+            self.deadlines.arm(expires, EndpointTimer::CallAge(key));
+        }
         if let Some(batch) = batch {
             self.join_batch(batch);
         }

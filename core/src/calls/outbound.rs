@@ -122,6 +122,9 @@ pub(crate) enum CallPurpose {
     KeepAlive,
     /// An input request of this inbound call.
     Input(Key),
+    /// A question of a task, sent on this stream.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+    TaskInput { task: Key, stream: Key },
 }
 
 #[derive(Debug)]

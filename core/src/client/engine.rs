@@ -130,7 +130,10 @@ impl Engine {
                         self.calls.trim(&self.common);
                     }
                 }
-                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
+                EndpointTimer::Changes(_)
+                | EndpointTimer::SessionLog(_)
+                | EndpointTimer::Grace(_)
+                | EndpointTimer::Tasks => {}
             }
         }
     }

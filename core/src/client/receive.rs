@@ -240,7 +240,10 @@ impl Engine {
                 let health = self.common.endpoint.finish_ping(key, &outcome);
                 return self.report_health(health);
             }
-            CallPurpose::Probe | CallPurpose::Handshake | CallPurpose::Input(_) => {}
+            CallPurpose::Probe
+            | CallPurpose::Handshake
+            | CallPurpose::Input(_)
+            | CallPurpose::TaskInput { .. } => {}
         }
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,

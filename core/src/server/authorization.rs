@@ -78,7 +78,7 @@ impl Identity {
         &self.principal
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "crypto"))]
     pub(crate) const fn shared_principal(&self) -> &Arc<str> {
         &self.principal
     }

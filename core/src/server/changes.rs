@@ -9,13 +9,14 @@ use super::channel::{ServerEndpoint, authorization, is_exchange, mark_stream_fin
 use super::config::Config;
 use super::event::Event;
 use super::subscriptions::{ChangeTarget, Interest, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
+use super::tasks::TaskContext;
 use crate::calls::endpoint::EndpointTimer;
 use crate::change::Change;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
 use crate::meta;
 use crate::methods::{self, Capability};
-use crate::model::{SubscribeParams, SubscriptionFilter, SubscriptionsListenParams};
+use crate::model::{SubscribeParams, SubscriptionFilter, SubscriptionsListenParams, TaskId};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
 
@@ -78,20 +79,26 @@ impl Changes {
 
     /// Handles `subscriptions/listen`: acknowledges it now, answers it at its end (SUB-001, SUB-004, SUB-006, DEC-032).
     ///
+    /// `accept_tasks` returns the tasks of the filter that are honoured.
+    ///
     /// # Errors
     ///
     /// The error response to send.
     pub(super) fn listen(
         &mut self,
-        endpoint: &mut ServerEndpoint,
-        config: &Config,
+        cx: &mut TaskContext<'_>,
         channel: Key,
         id: &RequestId,
         params: &[u8],
+        accept_tasks: impl FnOnce(&mut TaskContext<'_>, &[TaskId]) -> Result<Option<Vec<TaskId>>, RpcError>,
     ) -> Result<Vec<Event>, RpcError> {
         let request: SubscriptionsListenParams = serde_json::from_slice(params)
             .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
-        let (lists, mut filter) = honoured_filter(&config.settings.capabilities, &request.notifications);
+        let (lists, mut filter) = honoured_filter(&cx.config.settings.capabilities, &request.notifications);
+        if let Some(ids) = &request.notifications.task_ids {
+            filter.task_ids = accept_tasks(cx, ids)?;
+        }
+        let TaskContext { endpoint, config, .. } = cx;
         let uris = filter.resource_subscriptions.iter().flatten().map(|uri| &**uri);
         config.check_subscription(authorization(endpoint, channel), uris)?; // AUTH-054
         let limits = &endpoint.limits;

@@ -17,6 +17,7 @@ use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
+use super::tasks::{RunAnswer, TaskHost};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -28,7 +29,7 @@ use crate::limits::Limit;
 use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
+use crate::rpc::{RequestId, RpcError};
 use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
@@ -53,6 +54,7 @@ pub struct Engine {
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
     pub(super) parked: Option<Box<dyn ParkedCallTable>>,
+    pub(super) tasks: Option<Box<dyn TaskHost>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "exchanges")]
@@ -74,6 +76,7 @@ impl Engine {
             backlog: None,
             shutting_down: false,
             parked: None,
+            tasks: None,
             #[cfg(feature = "exchanges")]
             early_cancels: None,
             changes: Changes::default(),
@@ -150,6 +153,7 @@ impl Engine {
             }
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
             self.events.extend(unsubscribed);
+            self.unlisten_tasks(channel, None);
             self.close_if_finished(channel);
         }
     }
@@ -171,6 +175,7 @@ impl Engine {
                     self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
                 }
                 EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::Tasks => _ = self.with_tasks(|tasks, cx| tasks.handle_timeout(cx)),
                 EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
                 EndpointTimer::KeepAlive(channel) => {
                     let health = self.endpoint.handle_keep_alive(channel);
@@ -253,7 +258,9 @@ impl Engine {
     #[must_use]
     pub fn live_calls(&self) -> usize {
         let parked = self.parked.as_ref().map_or(0, |parked| parked.len());
-        self.endpoint.inbound.calls.len().saturating_sub(parked)
+        // Runs of tasks have a bound of their own.
+        let of_tasks = self.tasks.as_ref().map_or(0, |tasks| tasks.held_calls());
+        self.endpoint.inbound.calls.len().saturating_sub(parked + of_tasks)
     }
 
     /// Returns the outbox of a channel: messages to send, each ended by a newline.
@@ -304,7 +311,9 @@ impl Engine {
                 capabilities: call.slice(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let session = session(&self.endpoint, call.channel.0);
+        let run = self.tasks.as_deref().filter(|_| call.is_task_run());
+        let channel = run.and_then(|tasks| tasks.session_of_run(&self.endpoint, call.id.0));
+        let session = session(&self.endpoint, channel.unwrap_or(call.channel.0));
         Peer {
             version: call.version,
             info: session.and_then(LegacySession::info),
@@ -350,6 +359,11 @@ impl Engine {
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let version = record.version;
+        if self.is_run(call.0) {
+            let error = shape::error_in_revision(error, version);
+            self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Error(&error)));
+            return Ok(());
+        }
         if let (Some(scopes), None) = (&error.required_scopes, record.batch) {
             if let Some(c) = self.endpoint.channels.get_mut(record.channel) {
                 c.role.stream.set_required_scopes(scopes);
@@ -454,7 +468,17 @@ impl Engine {
                 let Some(parked) = &mut self.parked else { return };
                 self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
             }
+            CallPurpose::TaskInput { task, .. } => {
+                self.with_tasks(|tasks, cx| tasks.finish_question(cx, task, key, outcome));
+            }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
+        }
+    }
+
+    /// Ends the listeners for tasks of a `subscriptions/listen`, or of a channel.
+    pub(super) fn unlisten_tasks(&mut self, channel: Key, id: Option<&RequestId>) {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.unlisten(channel, id);
         }
     }
 
@@ -512,7 +536,8 @@ impl Engine {
             c.closed = true;
             let fault = Fault::clone(fault);
             mark_stream_finished(&mut self.endpoint, channel);
-            if !is_exchange(&self.endpoint, channel) {
+            let is_of_tasks = self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel);
+            if !is_exchange(&self.endpoint, channel) && !is_of_tasks {
                 self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
             }
         }
@@ -539,6 +564,9 @@ impl Engine {
         if let Some(parked) = &self.parked {
             parked.check_sums(&self.endpoint);
         }
+        if let Some(tasks) = &self.tasks {
+            tasks.check_sums(&self.endpoint);
+        }
     }
 
     fn trim(&mut self) {
@@ -550,6 +578,9 @@ impl Engine {
             }
             self.parked = self.parked.take().filter(|parked| parked.len() != 0);
             self.changes.trim();
+            if let Some(tasks) = &mut self.tasks {
+                tasks.trim();
+            }
             #[cfg(feature = "exchanges")]
             if self.early_cancels.as_mut().is_some_and(|early| early.remove_expired(self.endpoint.now)) {
                 self.early_cancels = None;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::authorization::Authorization;
 use super::retry::RetryContext;
+use super::tasks::CallTask;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
@@ -116,6 +117,7 @@ pub struct Call {
     pub(super) retry: Option<Box<RetryContext>>,
     /// The party for which the request acts, as it was when the request arrived.
     pub(super) authorization: Option<Authorization>,
+    pub(super) task: CallTask,
 }
 
 impl Call {

@@ -377,6 +377,7 @@ impl Exchanges<'_> {
         self.engine.endpoint.tick(now);
         let Some(c) = self.engine.endpoint.channels.get_mut(key) else { return };
         c.role.stream.mark_unreachable();
+        self.engine.with_tasks(|tasks, cx| tasks.abandon(cx, key));
         // Input requests that wait for `notifications/initialized` have not been sent either.
         if asks_unsent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
             self.engine.fail_parked(key, "the client went away before it was asked");
@@ -405,6 +406,7 @@ impl Exchanges<'_> {
         }
         let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
         self.engine.events.extend(unsubscribed);
+        self.engine.unlisten_tasks(key, None);
         if let (Some(backlog), Some(c)) = (&mut self.engine.backlog, self.engine.endpoint.channels.get(key)) {
             backlog.remove_all(c.role.waiting);
         }

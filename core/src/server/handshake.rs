@@ -10,9 +10,10 @@ use super::channel::{LegacySession, ServerEndpoint, session};
 use super::config::Config;
 use super::engine::Engine;
 use super::request_check::MessageSource;
+use super::tasks::{TaskContext, TaskRequestFrame};
 use crate::json::{object_members, string, write_str};
 use crate::methods;
-use crate::model::SetLevelParams;
+use crate::model::{SetLevelParams, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code, encode};
@@ -39,10 +40,43 @@ impl Engine {
                 Ok(())
             }
             methods::SUBSCRIPTIONS_LISTEN => {
-                match self.changes.listen(&mut self.endpoint, &self.config, channel, id, text) {
+                let request = TaskRequestFrame { source, id, method, frame, params };
+                let mut tasks = Vec::new();
+                let mut host = self.tasks.as_deref_mut();
+                let mut cx = TaskContext {
+                    endpoint: &mut self.endpoint,
+                    config: &self.config,
+                    events: &mut self.events,
+                    ended: Vec::new(),
+                };
+                let accept = |cx: &mut TaskContext<'_>, ids: &[TaskId]| match &mut host {
+                    Some(host) => host.accept_listener(cx, &request, ids).map(|accepted| {
+                        tasks.clone_from(&accepted);
+                        Some(accepted)
+                    }),
+                    None => Ok(None),
+                };
+                match self.changes.listen(&mut cx, channel, id, text, accept) {
                     // Answered when the subscription ends.
-                    Ok(subscribed) => return self.events.extend(subscribed),
+                    Ok(subscribed) => {
+                        self.events.extend(subscribed);
+                        if !tasks.is_empty() {
+                            self.with_tasks(|host, cx| host.listen(cx, channel, id, &tasks));
+                        }
+                        return;
+                    }
                     Err(error) => Err(error),
+                }
+            }
+            methods::TASKS_GET
+            | methods::TASKS_RESULT
+            | methods::TASKS_LIST
+            | methods::TASKS_UPDATE
+            | methods::TASKS_CANCEL => {
+                let request = TaskRequestFrame { source, id, method, frame, params };
+                match self.with_tasks(|tasks, cx| tasks.answer(cx, &request)) {
+                    Some(()) => return,
+                    None => Err(RpcError::method_not_found(method)),
                 }
             }
             methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE

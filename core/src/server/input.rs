@@ -78,10 +78,13 @@ impl Engine {
         is_found
     }
 
-    /// Cancels the input requests of a parked call that is over.
+    /// Cancels the input requests of a parked call that is over, or ends what a call waits for at a task.
     ///
-    /// Returns false if the call is not parked.
+    /// Returns false if the call is not parked and waits for no task.
     pub(super) fn unpark(&mut self, call: Key, reason: &str) -> bool {
+        if self.with_tasks(|tasks, cx| tasks.release(cx, call)) == Some(true) {
+            return true;
+        }
         let parked = self.parked.as_deref_mut();
         let Some(dropped) = parked.and_then(|parked| parked.unpark(&mut self.endpoint, call, reason)) else {
             return false;
@@ -161,9 +164,20 @@ pub(super) fn begin_round(
     if requests.len() + answers.len() > engine.endpoint.limits.max_inputs {
         return Err(UseError::Full(Limit::Inputs));
     }
+    let is_run = engine.is_run(call.id.0);
     let declared = Capabilities::read(engine.peer(call).capabilities.as_bytes());
     for (key, request) in requests.iter() {
-        check_input_request(key, request, &declared, call.version)?;
+        if is_run && call.version.era() == Era::Legacy {
+            // The client that collects the result is asked, which may be another one.
+            let needed = request.required_capabilities(call.version);
+            check_input_request(key, request, &needed, call.version)?;
+        } else {
+            check_input_request(key, request, &declared, call.version)?;
+        }
+    }
+    if is_run {
+        let asked = engine.with_tasks(|tasks, cx| tasks.need_input(cx, call, requests, state, &answers));
+        return asked.unwrap_or(Err(UseError::Stale));
     }
     match call.version.era() {
         Era::Modern => engine.answer_input_required(call, requests, state, &answers),

@@ -39,6 +39,8 @@ mod stream;
 mod subscriptions;
 #[cfg(all(test, feature = "exchanges"))]
 mod sums_tests;
+#[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+mod tasks;
 
 pub use crate::scope::Scopes;
 pub(crate) use arguments::read_arguments;
@@ -58,3 +60,6 @@ pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]
 pub(crate) use proven_key::is_nonce;
 pub use reply::PreparedResult;
+pub use tasks::TaskOffer;
+#[cfg(feature = "crypto")]
+pub use tasks::{StoreEffect, TaskLimits, TaskOptions, TaskTable, Tasks};

@@ -51,6 +51,7 @@ impl Engine {
         self.endpoint.tick(now);
         let unsubscribed = self.changes.end_gracefully(&mut self.endpoint, channel.0);
         self.events.extend(unsubscribed);
+        self.unlisten_tasks(channel.0, None);
     }
 
     /// Ends every `subscriptions/listen` of all channels gracefully.
@@ -87,8 +88,8 @@ impl Engine {
             Era::Modern => record.log_threshold,
             Era::Legacy => threshold(session(&self.endpoint, record.channel)),
         };
-        if severity < threshold {
-            return Ok(SendStatus::Dropped);
+        if severity < threshold || self.is_run(call.0) {
+            return Ok(SendStatus::Dropped); // TASK-127
         }
         let mut message = Vec::new();
         log::write_log_message(&mut message, level, logger, data)?;
@@ -178,6 +179,10 @@ impl Engine {
         progress: Progress,
     ) -> Result<SendStatus, UseError> {
         self.endpoint.tick(now);
+        if self.is_run(call.0) {
+            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, &progress));
+            return Ok(reported.unwrap_or(SendStatus::Dropped));
+        }
         self.endpoint.report_progress(call.0, progress)
     }
 
@@ -195,6 +200,10 @@ impl Engine {
         params: Option<&T>,
     ) -> Result<(), UseError> {
         self.endpoint.tick(now);
+        if self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel.0) {
+            // No connection belongs to the runs of tasks.
+            return Err(UseError::Closed);
+        }
         let session = self.endpoint.channels.get(channel.0).and_then(|c| c.role.session.as_ref());
         let table = session.and_then(|s| shape::table(s.version));
         self.endpoint.notify(channel.0, method, params, table)

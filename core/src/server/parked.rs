@@ -14,6 +14,7 @@ use super::authorization::Authorization;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::retry::{CarriedAnswer, RetryContext};
+use super::tasks::{CallTask, TaskOffer};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};
@@ -170,11 +171,11 @@ fn position(endpoint: &ServerEndpoint, call: Key) -> Option<Position> {
 }
 
 /// An input request in the form of its revision.
-struct EncodedRequest {
+pub(super) struct EncodedRequest {
     /// The key by which the handler finds the response.
-    name: Box<str>,
-    method: &'static str,
-    params: Bytes,
+    pub(super) name: Box<str>,
+    pub(super) method: &'static str,
+    pub(super) params: Bytes,
 }
 
 fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
@@ -283,7 +284,8 @@ impl ParkedCalls {
         let params = envelope.params;
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
-        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, authorization }))
+        let task = CallTask::Offer(TaskOffer::None);
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, authorization, task }))
     }
 
     fn find(&mut self, endpoint: &ServerEndpoint, call: Key) -> Option<Key> {
@@ -543,7 +545,10 @@ fn session_bytes(endpoint: &mut ServerEndpoint, at: Option<Position>) -> Option<
 /// # Errors
 ///
 /// [`UseError::ReservedKey`] or an encoding error.
-fn encode_requests(requests: &InputRequests<'_>, version: Version) -> Result<Vec<EncodedRequest>, UseError> {
+pub(super) fn encode_requests(
+    requests: &InputRequests<'_>,
+    version: Version,
+) -> Result<Vec<EncodedRequest>, UseError> {
     let table = shape::table(version);
     let encode = |(name, request): (&str, &InputRequest<'_>)| {
         let mut params = Vec::new();

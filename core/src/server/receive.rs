@@ -12,6 +12,7 @@ use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
+use super::tasks::{CallTask, TaskOffer};
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
@@ -202,7 +203,17 @@ impl Engine {
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
         let authorization = authorization(&self.endpoint, source.channel).cloned();
-        let mut call = Call { id, channel, version, method, frame, params, retry: None, authorization };
+        let task = CallTask::Offer(TaskOffer::None);
+        let mut call = Call { id, channel, version, method, frame, params, retry: None, authorization, task };
+        if let Some(tasks) = self.tasks.as_deref() {
+            match tasks.offer(version, &call) {
+                Ok(offer) => call.task = CallTask::Offer(offer),
+                Err(error) => {
+                    self.endpoint.fail(key, &error);
+                    return;
+                }
+            }
+        }
         if version.era() == Era::Modern {
             match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
                 Ok(round) => call.retry = round,
@@ -255,6 +266,7 @@ impl Engine {
         } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
             let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
             self.events.extend(unsubscribed);
+            self.unlisten_tasks(channel, Some(&id));
         } else {
             #[cfg(feature = "exchanges")]
             EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);

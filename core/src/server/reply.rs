@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::engine::Engine;
+use super::tasks::RunAnswer;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
@@ -38,6 +39,7 @@ impl Engine {
     ) -> Result<(), UseError> {
         let endpoint = &mut self.endpoint;
         endpoint.tick(now);
+        let run_channel = self.tasks.as_deref().map(|tasks| tasks.channel());
         let record = endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let (channel, mark) = (record.channel, c.outbox.mark());
@@ -50,13 +52,34 @@ impl Engine {
             }
             if record.version.era() == Era::Modern {
                 let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
-                add_standard_members(out, members, record.cacheable && !needs_input, &self.config);
+                if run_channel != Some(record.channel) {
+                    add_standard_members(out, members, record.cacheable && !needs_input, &self.config);
+                } else if needs_input {
+                    // The answer to a run is kept; what it needs is asked with `need_input`.
+                    return Err(UseError::Encode(EncodeError::NeverSent("`resultType`")));
+                } else if !members.contains(TopLevelMembers::RESULT_TYPE) {
+                    out.pop();
+                    append_standard_members(
+                        out,
+                        members,
+                        false,
+                        b"\"resultType\":\"complete\"",
+                        out.len() == start + 1,
+                    );
+                    out.push(b'}');
+                }
             }
             Ok(())
         });
         if let Err(e) = written {
             c.outbox.rollback(mark);
             return Err(e);
+        }
+        if run_channel == Some(channel) {
+            let result: Vec<u8> = out.split_off(start);
+            c.outbox.rollback(mark);
+            self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Result(&result)));
+            return Ok(());
         }
         encode::end(out);
         endpoint.commit_answer(call.0, mark);
@@ -98,6 +121,7 @@ impl Engine {
             || in_batch
             || self.endpoint.has_tap()
             || members.contains(TopLevelMembers::META)
+            || self.is_run(call.0)
         {
             return self.answer(now, call, &mut |out, _| {
                 let at = out.len();

@@ -192,6 +192,17 @@ impl Server {
         &mut self.engine
     }
 
+    /// Offers tasks to clients ([`Engine::set_tasks`]).
+    ///
+    /// Without sessions, and without principals, nothing tells the tasks of one client from those of others: `tasks/list`
+    /// is not offered then (TASK-035). A server with tasks is one shard: the tasks of others are unknown to it.
+    pub fn set_tasks(&mut self, now: Instant, table: server::TaskTable) {
+        self.engine.set_tasks(now, table);
+        if !self.config.sessions && self.config.protected.is_none() {
+            self.engine.hide_task_list();
+        }
+    }
+
     /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {

@@ -1,0 +1,182 @@
+//! Questions of tasks in 2025-11-25: requests to the client on the stream of a blocked `tasks/result`.
+
+use alloc::vec::Vec;
+
+use super::TaskContext;
+use super::entry::TaskState;
+use super::host::{RETRY_DELAY, ServerTasks};
+use super::write::write_with_related_task;
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::inbound::InputOutcome;
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
+use crate::error::{CallError, UseError};
+use crate::identity::Capabilities;
+use crate::model::InputRequest;
+use crate::rpc::encode;
+use crate::server::channel::session;
+use crate::slab::Key;
+use crate::version::Version;
+
+impl ServerTasks {
+    /// Asks the questions of a task that are not asked yet, if a client waits for its result (TASK-021, TASK-022).
+    pub(super) fn ask(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        let Some(entry) = self.table.get(task) else { return };
+        if entry.state != TaskState::Asking || entry.version >= Version::V2026_07_28 {
+            return;
+        }
+        let Some((stream, root)) = self.reachable_collector(cx, task) else { return };
+        let capabilities =
+            session(cx.endpoint, root).map(|s| Capabilities::read(s.capabilities().as_bytes()));
+        let capabilities = capabilities.unwrap_or_default();
+        let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
+        for at in 0..count {
+            let Some(entry) = self.table.get(task) else { return };
+            let Some(question) = entry.questions().get(at) else { return };
+            if question.answer.is_some() || question.asked.is_some() {
+                continue;
+            }
+            // The client that collects the result is asked, so its capabilities count.
+            let text =
+                [b"{\"method\":\"", question.method.as_bytes(), b"\",\"params\":", &*question.params, b"}"]
+                    .concat();
+            let needed = serde_json::from_slice::<InputRequest<'_>>(&text)
+                .map(|request| request.required_capabilities(entry.version))
+                .unwrap_or_default();
+            if let Some(missing) = capabilities.missing(&needed).iter().last() {
+                let refused = Err(CallError::Refused(UseError::MissingPeerCapability(missing)));
+                self.record_answer(cx, task, at, refused);
+                continue;
+            }
+            let is_full = cx.endpoint.outbound.calls.len()
+                >= cx.endpoint.limits.effective_max_pending_calls()
+                || cx
+                    .endpoint
+                    .channels
+                    .get(stream)
+                    .is_none_or(|c| c.outbox.len() >= cx.endpoint.limits.outbox_high_water);
+            if is_full {
+                if !self.unasked.contains(&task) {
+                    self.unasked.push(task);
+                }
+                self.retry_at.get_or_insert(cx.endpoint.now + RETRY_DELAY);
+                return;
+            }
+            self.send_question(cx, task, at, stream, root);
+        }
+    }
+
+    /// Returns the stream and the session of a request for the result of a task that can carry questions.
+    fn reachable_collector(&self, cx: &TaskContext<'_>, task: Key) -> Option<(Key, Key)> {
+        let collectors = &self.table.get(task)?.peers.as_ref()?.collectors;
+        collectors.iter().find_map(|call| {
+            let stream = cx.endpoint.inbound.calls.get(*call)?.channel;
+            let root = cx.endpoint.root_channel(stream);
+            let session = session(cx.endpoint, root)?;
+            let c = cx.endpoint.channels.get(stream)?;
+            let can_answer = session.initialized && !session.is_stateless && c.input_end.is_none();
+            (can_answer && !c.role.stream.is_unreachable()).then_some((stream, root))
+        })
+    }
+
+    fn send_question(&mut self, cx: &mut TaskContext<'_>, task: Key, at: usize, stream: Key, root: Key) {
+        let timeout = cx.endpoint.limits.input_timeout;
+        let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
+        // The request belongs to the session, so its answer counts also after the stream has ended.
+        let limits = cx.endpoint.limits.clone();
+        let call = OutboundCall::new(
+            cx.endpoint.now,
+            root,
+            CallPurpose::TaskInput { task, stream },
+            &options,
+            &limits,
+        );
+        let deadline = call.deadline();
+        let Some(key) = cx.endpoint.begin_request(call) else { return };
+        let Some(entry) = self.table.get(task) else { return };
+        let Some(question) = entry.questions().get(at) else { return };
+        cx.endpoint.send(stream, |out| {
+            encode::request_head(out, OutboundCalls::wire_id(key), question.method);
+            out.extend_from_slice(b",\"params\":");
+            write_with_related_task(out, &question.params, entry); // TASK-023
+            encode::end(out);
+        });
+        cx.endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+        if let Some(question) = self.table.get_mut(task).and_then(|entry| entry.questions_mut().get_mut(at)) {
+            question.asked = Some(key);
+        }
+    }
+
+    /// Takes the outcome of a request that asked a question.
+    pub(super) fn take_answer(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        request: Key,
+        outcome: InputOutcome,
+    ) {
+        let Some(entry) = self.table.get_mut(task) else { return };
+        let Some(at) = entry.questions().iter().position(|question| question.asked == Some(request)) else {
+            return;
+        };
+        if let Some(question) = entry.questions_mut().get_mut(at) {
+            question.asked = None;
+        }
+        match outcome {
+            // Its session has ended: the next request for the result gets the question.
+            Err(CallError::Closed(_)) => self.ask(cx, task),
+            Ok(value) => self.record_answer(cx, task, at, Ok(value.compact())),
+            outcome => self.record_answer(cx, task, at, outcome),
+        }
+    }
+
+    /// Records the answer to a question; the task runs again after the last one.
+    pub(super) fn record_answer(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        at: usize,
+        outcome: InputOutcome,
+    ) {
+        let now = cx.endpoint.now;
+        let is_complete = match self.table.answer(now, task, at, outcome) {
+            Ok(is_complete) => is_complete,
+            Err(UseError::Full(_)) => {
+                let limit = self.table.limits.max_bytes;
+                self.table.answer(now, task, at, Err(CallError::TooLarge { limit })).unwrap_or(false)
+            }
+            Err(_) => false,
+        };
+        if is_complete {
+            self.notify(cx, task);
+            self.run_next(cx);
+        }
+    }
+
+    /// Cancels the requests that ask questions of a task, which are not needed any more.
+    pub(super) fn withdraw_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: &str) {
+        for request in self.asked(task, |_| true, cx) {
+            cx.endpoint.send_cancellation(request, Some(reason));
+            cx.endpoint.end_request(request);
+        }
+    }
+
+    /// Takes back the questions that were sent on a stream whose client is gone.
+    #[cfg(feature = "exchanges")]
+    pub(super) fn take_back_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, stream: Key) {
+        for request in self.asked(task, |other| other == stream, cx) {
+            cx.endpoint.send_cancellation(request, Some("the stream of the question has ended"));
+            cx.endpoint.end_request(request);
+        }
+    }
+
+    /// Returns the requests that ask questions of a task on certain streams, and marks the questions as not asked.
+    fn asked(&mut self, task: Key, on: impl Fn(Key) -> bool, cx: &TaskContext<'_>) -> Vec<Key> {
+        let Some(entry) = self.table.get_mut(task) else { return Vec::new() };
+        let is_on = |request: &Key| match cx.endpoint.outbound.calls.get(*request).map(|call| call.purpose) {
+            Some(CallPurpose::TaskInput { stream, .. }) => on(stream),
+            _ => false,
+        };
+        let questions = entry.questions_mut().iter_mut();
+        questions.filter_map(|q| q.asked.take_if(|request| is_on(request))).collect()
+    }
+}

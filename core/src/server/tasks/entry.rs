@@ -1,0 +1,265 @@
+//! A task: its state, and what is kept for it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::text::TaskBits;
+use crate::calls::inbound::InputOutcome;
+use crate::model::TaskStatus;
+use crate::rpc::RequestId;
+use crate::server::authorization::Authorization;
+use crate::slab::Key;
+use crate::slab::list::{ListLinks, ListNode};
+use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::time::Instant;
+use crate::version::Version;
+
+/// State of a task. `core/docs/tasks.md` shows the transitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::server) enum TaskState {
+    /// The store does not have it yet, and its requestor does not know it.
+    Creating,
+    /// It waits for its turn to run.
+    Queued,
+    /// The store does not know yet that it runs.
+    Starting,
+    /// Its handler runs.
+    Running,
+    /// It waits for input.
+    Asking,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl TaskState {
+    pub(super) const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// Returns whether the task has one of the places for running tasks.
+    pub(super) const fn holds_place(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+}
+
+/// The party that a task belongs to (TASK-034).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::server) enum Owner {
+    /// Whoever knows the id.
+    Holder,
+    /// The legacy session of this channel.
+    Session(Key),
+    /// A principal, in any session and era.
+    Principal(Arc<str>),
+}
+
+/// An input request of a task, in the form of its revision.
+#[derive(Debug)]
+pub(in crate::server) struct Question {
+    /// The key by which the handler finds the answer.
+    pub(in crate::server) name: Box<str>,
+    /// The key on the wire, where it differs (TASK-120).
+    pub(in crate::server) key: Option<Box<str>>,
+    pub(in crate::server) method: &'static str,
+    pub(in crate::server) params: Box<[u8]>,
+    pub(in crate::server) answer: Option<InputOutcome>,
+    /// The outbound request that asks it (2025-11-25).
+    pub(in crate::server) asked: Option<Key>,
+}
+
+impl Question {
+    /// Returns the key on the wire.
+    pub(in crate::server) fn wire_key(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// What a handler needs to run again.
+#[derive(Debug, Default)]
+pub(in crate::server) struct TaskRequest {
+    /// Text of the parameters, without the value of `_meta`.
+    pub(in crate::server) params: Box<[u8]>,
+    /// Position of `_meta` in `params`, and its value, which tasks of one client share.
+    pub(in crate::server) meta: Option<(u32, Arc<[u8]>)>,
+    /// Number of earlier deliveries.
+    pub(in crate::server) attempt: u32,
+    pub(in crate::server) state: Box<[u8]>,
+    pub(in crate::server) answers: Vec<(Box<str>, InputOutcome)>,
+    /// Open and answered input requests of the last round.
+    pub(in crate::server) questions: Vec<Question>,
+    pub(in crate::server) authorization: Option<Authorization>,
+}
+
+impl TaskRequest {
+    /// Returns the bytes that are kept.
+    pub(super) fn len(&self) -> usize {
+        let answer = |outcome: &InputOutcome| outcome.as_ref().map_or(0, |value| value.as_bytes().len());
+        let answers: usize = self.answers.iter().map(|(key, outcome)| key.len() + answer(outcome)).sum();
+        let question = |q: &Question| q.name.len() + q.params.len() + q.answer.as_ref().map_or(0, answer);
+        // Metadata that is shared counts for each task: the last one keeps it.
+        let meta = self.meta.as_ref().map_or(0, |(_, meta)| meta.len());
+        self.params.len()
+            + self.state.len()
+            + meta
+            + answers
+            + self.questions.iter().map(question).sum::<usize>()
+    }
+}
+
+/// Outcome of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::server) enum TaskOutcome {
+    /// A result object, and whether it reports a tool failure.
+    Result(Box<[u8]>, bool),
+    /// An error object.
+    Error(Box<[u8]>),
+}
+
+/// What is kept for a requestor that is connected.
+#[derive(Debug, Default)]
+pub(in crate::server) struct TaskPeers {
+    /// Progress token of the original request, which stays valid (TASK-033, PROG-014).
+    pub(in crate::server) progress_token: Option<RequestId>,
+    /// Blocked requests for the result, in order of arrival.
+    pub(in crate::server) collectors: Vec<Key>,
+}
+
+/// A task.
+#[derive(Debug)]
+pub(in crate::server) struct TaskEntry {
+    pub(in crate::server) id: TaskBits,
+    pub(in crate::server) state: TaskState,
+    /// Revision of the request.
+    pub(in crate::server) version: Version,
+    /// A terminal state is visible only after the store has it.
+    pub(super) is_settled: bool,
+    /// The result reports a tool failure.
+    pub(super) tool_failed: bool,
+    /// A save of it failed, and it waits for its turn.
+    pub(super) failed_saves: u8,
+    /// Number of rounds of input requests.
+    pub(in crate::server) rounds: u32,
+    pub(super) poll_millis: u32,
+    pub(super) created: u64,
+    pub(super) updated: u64,
+    pub(super) ttl_millis: u64,
+    pub(super) expires_at: Instant,
+    /// Number of the current state for the store, of the last state that it has, and of the one that it is writing.
+    pub(super) revision: u32,
+    pub(super) saved: u32,
+    pub(super) saving: u32,
+    /// The state that has to be saved before the task goes on.
+    pub(super) milestone: u32,
+    /// Position among the tasks of its owner.
+    pub(super) number: u32,
+    pub(super) owner: Key,
+    /// Channel of the session that created it (2025-11-25).
+    pub(in crate::server) session: Option<Key>,
+    /// The inbound call of the handler.
+    pub(in crate::server) run: Option<Key>,
+    pub(super) request: Option<Box<TaskRequest>>,
+    pub(super) message: Option<Box<str>>,
+    pub(super) outcome: Option<TaskOutcome>,
+    pub(in crate::server) peers: Option<Box<TaskPeers>>,
+    pub(super) links: TreeLinks,
+    pub(super) owned: ListLinks,
+}
+
+impl TaskEntry {
+    /// Returns the status that clients see; `None` before the task is created.
+    pub(in crate::server) fn status(&self) -> Option<TaskStatus> {
+        Some(match self.state {
+            TaskState::Creating => return None,
+            TaskState::Asking => TaskStatus::InputRequired,
+            state if !state.is_terminal() || !self.is_settled => TaskStatus::Working,
+            // TASK-032, TASK-113
+            TaskState::Completed if self.tool_failed && self.version < Version::V2026_07_28 => {
+                TaskStatus::Failed
+            }
+            TaskState::Completed => TaskStatus::Completed,
+            TaskState::Failed => TaskStatus::Failed,
+            _ => TaskStatus::Cancelled,
+        })
+    }
+
+    /// Returns whether clients see that the task has ended.
+    pub(in crate::server) const fn has_ended(&self) -> bool {
+        self.state.is_terminal() && self.is_settled
+    }
+
+    /// Returns the questions of the current round.
+    pub(in crate::server) fn questions(&self) -> &[Question] {
+        self.request.as_ref().filter(|_| self.state == TaskState::Asking).map_or(&[], |r| &r.questions)
+    }
+
+    /// Returns the questions of the current round, to mark how they are asked.
+    pub(in crate::server) fn questions_mut(&mut self) -> &mut [Question] {
+        self.request
+            .as_mut()
+            .filter(|_| self.state == TaskState::Asking)
+            .map_or(&mut [], |r| &mut r.questions)
+    }
+
+    pub(in crate::server) fn peers_mut(&mut self) -> &mut TaskPeers {
+        self.peers.get_or_insert_default()
+    }
+
+    /// Returns the bytes that are charged for it.
+    pub(super) fn len(&self) -> usize {
+        let outcome = match &self.outcome {
+            Some(TaskOutcome::Result(text, _) | TaskOutcome::Error(text)) => text.len(),
+            None => 0,
+        };
+        TASK_BYTES
+            + self.request.as_ref().map_or(0, |r| r.len())
+            + self.message.as_ref().map_or(0, |m| m.len())
+            + outcome
+    }
+}
+
+/// Bytes that are charged for a task itself.
+pub(super) const TASK_BYTES: usize = 256;
+
+impl TreeNode for TaskEntry {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+impl ListNode for TaskEntry {
+    fn list_links(&self) -> ListLinks {
+        self.owned
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.owned = links;
+    }
+}
+
+/// An owner with its tasks, in order of creation.
+#[derive(Debug)]
+pub(super) struct OwnerEntry {
+    pub(super) owner: Owner,
+    pub(super) tasks: crate::slab::list::List,
+    pub(super) count: usize,
+    pub(super) next_number: u32,
+    pub(super) links: TreeLinks,
+}
+
+impl TreeNode for OwnerEntry {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_and_its_slot_fit_in_320_bytes() {
+        assert!(size_of::<TaskEntry>() + 16 <= 320, "{}", size_of::<TaskEntry>());
+    }
+}

@@ -1,0 +1,494 @@
+//! The tasks of an engine: the table, and the calls and listeners that it is connected with.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::entry::{Owner, TaskState};
+use super::listeners::TaskListeners;
+use super::offer::TaskOffer;
+use super::store::{Milestone, StoreEffect};
+use super::table::TaskTable;
+use super::write::{Detail, write_members};
+use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::inbound::CallId;
+use crate::calls::inbound::{InputOutcome, Progress, SendStatus};
+use crate::error::UseError;
+use crate::identity::declared_extension;
+use crate::json::{read, write_str};
+use crate::meta;
+use crate::methods;
+use crate::model::{InputRequests, TaskId};
+use crate::raw::RawJson;
+use crate::rpc::{RequestId, RpcError, encode};
+use crate::server::authorization::Authorization;
+use crate::server::channel::{ServerEndpoint, authorization, session};
+use crate::server::event::{Call, CancelReason, Event};
+use crate::server::retry::CarriedAnswer;
+use crate::slab::Key;
+use crate::time::Instant;
+use crate::version::Version;
+
+/// Time until something that found no room is tried again.
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// What a held call waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Held {
+    /// That the store has its new task.
+    Creation(Key),
+    /// The end of the task, for its result.
+    Result(Key),
+    /// That the store has the cancellation.
+    Cancellation(Key),
+}
+
+impl Held {
+    const fn task(self) -> Key {
+        match self {
+            Self::Creation(task) | Self::Result(task) | Self::Cancellation(task) => task,
+        }
+    }
+}
+
+/// The tasks of an engine.
+#[derive(Debug)]
+pub(in crate::server) struct ServerTasks {
+    pub(super) table: TaskTable,
+    /// The channel of the calls that run tasks.
+    pub(super) channel: Key,
+    /// Number of calls that run tasks.
+    pub(super) runs: usize,
+    /// Calls that wait for a task.
+    pub(super) held: BTreeMap<Key, Held>,
+    pub(super) listeners: TaskListeners,
+    /// Tasks with questions that are not asked yet because there is no room.
+    pub(super) unasked: Vec<Key>,
+    /// Time of the next deadline that was armed.
+    armed_at: Option<Instant>,
+    /// Time at which notifications or questions that found no room are tried again.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl ServerTasks {
+    pub(in crate::server) fn new(table: TaskTable, channel: Key) -> Self {
+        Self {
+            table,
+            channel,
+            runs: 0,
+            held: BTreeMap::new(),
+            listeners: TaskListeners::default(),
+            unasked: Vec::new(),
+            armed_at: None,
+            retry_at: None,
+        }
+    }
+
+    /// Arms the timer for the next deadline.
+    pub(super) fn arm(&mut self, cx: &mut TaskContext<'_>) {
+        let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).min();
+        let Some(at) = deadline else { return };
+        if self.armed_at.is_none_or(|armed| at < armed) {
+            cx.endpoint.deadlines.arm(at, EndpointTimer::Tasks);
+            self.armed_at = Some(at);
+        }
+    }
+
+    /// Returns the party that a request acts for (TASK-034).
+    pub(super) fn party(endpoint: &ServerEndpoint, channel: Key, version: Version) -> Owner {
+        if let Some(party) = authorization(endpoint, channel).map(Authorization::identity) {
+            return Owner::Principal(party.shared_principal().clone());
+        }
+        let root = endpoint.root_channel(channel);
+        match session(endpoint, root).filter(|s| !s.is_stateless && version < Version::V2026_07_28) {
+            Some(_) => Owner::Session(root),
+            None => Owner::Holder,
+        }
+    }
+
+    /// Ends a call with the result object that `write` appends.
+    pub(super) fn respond(cx: &mut TaskContext<'_>, call: Key, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(record) = cx.endpoint.end_call(call) else { return };
+        cx.endpoint.send(record.channel, |out| {
+            encode::result_head(out, &record.id);
+            write(out);
+            encode::end(out);
+        });
+        cx.ended.push(record.channel);
+    }
+
+    /// Ends a call with an error.
+    pub(super) fn refuse(cx: &mut TaskContext<'_>, call: Key, error: &RpcError) {
+        if let Some(record) = cx.endpoint.fail(call, error) {
+            cx.ended.push(record.channel);
+        }
+    }
+
+    /// Tells the requestor of a new task about it (TASK-009, TASK-108, TASK-109).
+    pub(super) fn announce(&mut self, cx: &mut TaskContext<'_>, call: Key, task: Key) {
+        let Some(task) = self.table.get(task) else { return };
+        let result_meta = &cx.config.result_meta;
+        Self::respond(cx, call, |out| {
+            if task.version < Version::V2026_07_28 {
+                out.extend_from_slice(b"{\"task\":{");
+                write_members(out, task, Detail::Bare);
+                out.extend_from_slice(b"}}");
+                return;
+            }
+            out.extend_from_slice(b"{\"resultType\":\"task\",");
+            write_members(out, task, Detail::Bare);
+            if !result_meta.is_empty() {
+                out.extend_from_slice(b",\"_meta\":{");
+                out.extend_from_slice(result_meta);
+                out.push(b'}');
+            }
+            out.push(b'}');
+        });
+    }
+
+    /// Returns the call that waits for the creation of a task.
+    fn creator(&self, task: Key) -> Option<Key> {
+        self.held.iter().find(|(_, held)| **held == Held::Creation(task)).map(|(call, _)| *call)
+    }
+
+    fn handle_milestone(&mut self, cx: &mut TaskContext<'_>, milestone: Milestone) {
+        match milestone {
+            Milestone::Nothing => {}
+            Milestone::Created(task) => {
+                if let Some(call) = self.creator(task) {
+                    self.held.remove(&call);
+                    self.announce(cx, call, task);
+                }
+            }
+            Milestone::NotCreated(task) => {
+                if let Some(call) = self.creator(task) {
+                    self.held.remove(&call);
+                    Self::refuse(cx, call, &RpcError::internal("the task cannot be stored"));
+                }
+                self.table.remove(task);
+            }
+            Milestone::Started(task) => self.run_again(cx, task),
+            Milestone::Ended(task) => self.show_end(cx, task),
+        }
+        self.run_next(cx);
+        self.arm(cx);
+    }
+
+    /// Answers those who wait for the end of a task, which clients see from now on.
+    pub(super) fn show_end(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        let collectors = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut());
+        let collectors = collectors.map(|peers| core::mem::take(&mut peers.collectors)).unwrap_or_default();
+        for call in collectors {
+            self.held.remove(&call);
+            self.send_result(cx, call, task);
+        }
+        self.answer_cancellations(cx, task);
+        self.notify(cx, task);
+    }
+
+    fn answer_cancellations(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        if self.held.is_empty() {
+            return;
+        }
+        let waiting = self.held.iter().filter(|(_, held)| **held == Held::Cancellation(task));
+        for call in waiting.map(|(call, _)| *call).collect::<Vec<_>>() {
+            self.held.remove(&call);
+            if let Some(entry) = self.table.get(task) {
+                Self::respond(cx, call, |out| {
+                    out.push(b'{');
+                    write_members(out, entry, Detail::Bare);
+                    out.push(b'}');
+                });
+            }
+        }
+    }
+
+    /// Removes a task whose time is over, and ends everything that waits for it.
+    pub(super) fn expire(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        self.withdraw_questions(cx, task, "the task has expired");
+        self.stop_run(cx, task, CancelReason::Expired);
+        let waiting = self.held.iter().filter(|(_, held)| held.task() == task);
+        for call in waiting.map(|(call, _)| *call).collect::<Vec<_>>() {
+            self.held.remove(&call);
+            Self::refuse(cx, call, &unknown_task());
+        }
+        self.listeners.remove_task(task);
+        self.table.remove(task);
+    }
+
+    /// Ends the run of a task whose answer is not wanted any more.
+    pub(super) fn stop_run(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: CancelReason) {
+        let run = self.table.get_mut(task).and_then(|entry| entry.run.take());
+        if let Some(run) = run.filter(|run| cx.endpoint.drop_call(*run).is_some()) {
+            self.runs = self.runs.saturating_sub(1);
+            cx.events.push_back(Event::Cancelled { call: CallId(run), reason });
+        }
+    }
+
+    // ---- the store ----
+
+    pub(super) fn poll_store(&mut self) -> Option<StoreEffect> {
+        self.table.poll_store()
+    }
+
+    pub(super) fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
+        let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
+        self.handle_milestone(cx, milestone);
+    }
+
+    pub(super) fn handle_deleted(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        id: &TaskId,
+        version: u32,
+        is_ok: bool,
+    ) {
+        self.table.handle_deleted(cx.endpoint.now, id, version, is_ok);
+        self.arm(cx);
+    }
+
+    pub(super) fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool {
+        let loaded = self.table.load(cx.endpoint.now, record).is_some();
+        self.run_next(cx);
+        self.arm(cx);
+        loaded
+    }
+}
+
+/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
+/// TASK-124).
+pub(super) fn unknown_task() -> RpcError {
+    RpcError::invalid_params("the task does not exist")
+}
+
+/// Returns whether a modern request declares the extension (TASK-101, TASK-102).
+fn declares_tasks(capabilities: Option<&[u8]>, frame: &bytes::Bytes, version: Version) -> bool {
+    let Some(text) = capabilities else { return false };
+    let needle = meta::TASKS_EXTENSION.as_bytes();
+    // Most clients declare no extension: their capabilities are not parsed. An escaped spelling is not looked for.
+    if !text.windows(needle.len()).any(|part| part == needle) {
+        return false;
+    }
+    declared_extension(&RawJson::trusted(frame.slice_ref(text)), meta::TASKS_EXTENSION, version).is_some()
+}
+
+impl TaskHost for ServerTasks {
+    fn channel(&self) -> Key {
+        self.channel
+    }
+
+    fn held_calls(&self) -> usize {
+        self.held.len() + self.runs
+    }
+
+    fn offer(&self, version: Version, call: &Call) -> Result<TaskOffer, RpcError> {
+        if *call.method != *methods::TOOLS_CALL {
+            return Ok(TaskOffer::None);
+        }
+        if version >= Version::V2026_07_28 {
+            let capabilities = call.params.meta.capabilities.slice(&call.frame);
+            let declares = declares_tasks(capabilities, &call.frame, version);
+            return Ok(if declares { TaskOffer::Allowed } else { TaskOffer::None });
+        }
+        if version < Version::V2025_11_25 {
+            return Ok(TaskOffer::None);
+        }
+        requested_ttl(call).map(|asked| if asked.is_some() { TaskOffer::Requested } else { TaskOffer::None })
+    }
+
+    fn answer(&mut self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>) {
+        if let Err(error) = self.handle_request(cx, request) {
+            cx.endpoint.send_error(request.source.channel, request.source.batch, Some(request.id), &error);
+        }
+        self.arm(cx);
+    }
+
+    fn accept_listener(
+        &mut self,
+        cx: &TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        ids: &[TaskId],
+    ) -> Result<Vec<TaskId>, RpcError> {
+        self.check_extension(request)?;
+        let party = Self::party(cx.endpoint, request.source.channel, Version::V2026_07_28);
+        let now = cx.endpoint.now;
+        let mut accepted: Vec<TaskId> = Vec::new();
+        for id in ids.iter().take(cx.endpoint.limits.max_subscribed_resources) {
+            let known = self.table.find(now, id.as_str().as_bytes(), &party, Version::V2026_07_28);
+            if known.is_some() && !accepted.contains(id) {
+                accepted.push(id.clone());
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn listen(&mut self, cx: &mut TaskContext<'_>, channel: Key, id: &RequestId, ids: &[TaskId]) {
+        let party = Self::party(cx.endpoint, channel, Version::V2026_07_28);
+        for task in ids {
+            let now = cx.endpoint.now;
+            let found = self.table.find(now, task.as_str().as_bytes(), &party, Version::V2026_07_28);
+            let Some(task) = found else { continue };
+            self.listeners.add(task, channel, id);
+            // What happened before the client listened.
+            if self.table.get(task).is_some_and(|entry| entry.has_ended() || entry.state == TaskState::Asking)
+            {
+                self.notify_listeners(cx, task);
+            }
+        }
+        self.arm(cx);
+    }
+
+    fn unlisten(&mut self, channel: Key, id: Option<&RequestId>) {
+        self.listeners.remove(channel, id);
+    }
+
+    fn finish_run(&mut self, cx: &mut TaskContext<'_>, run: Key, answer: RunAnswer<'_>) {
+        self.finish(cx, run, answer);
+        self.arm(cx);
+    }
+
+    fn need_input(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+        answers: &[CarriedAnswer<'_>],
+    ) -> Result<(), UseError> {
+        self.suspend(cx, call, requests, state, answers)?;
+        self.arm(cx);
+        Ok(())
+    }
+
+    fn finish_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, outcome: InputOutcome) {
+        self.take_answer(cx, task, request, outcome);
+        self.arm(cx);
+    }
+
+    fn release(&mut self, cx: &mut TaskContext<'_>, call: Key) -> bool {
+        let Some(held) = self.held.remove(&call) else { return false };
+        match held {
+            // Its client never learns the id.
+            Held::Creation(task) => {
+                self.table.remove(task);
+            }
+            Held::Result(task) => {
+                if let Some(peers) = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut()) {
+                    peers.collectors.retain(|other| *other != call);
+                }
+            }
+            Held::Cancellation(_) => {}
+        }
+        self.arm(cx);
+        true
+    }
+
+    #[cfg(feature = "exchanges")]
+    fn abandon(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
+        let on_stream =
+            |call: &Key| cx.endpoint.inbound.calls.get(*call).is_some_and(|c| c.channel == stream);
+        let held = self.held.iter().filter(|(call, held)| matches!(held, Held::Result(_)) && on_stream(call));
+        for (call, held) in held.map(|(call, held)| (*call, *held)).collect::<Vec<_>>() {
+            self.release(cx, call);
+            cx.endpoint.drop_call(call);
+            cx.ended.push(stream);
+            // A question on this stream may not have left: the next request for the result gets it.
+            self.take_back_questions(cx, held.task(), stream);
+            self.ask(cx, held.task());
+        }
+        self.arm(cx);
+    }
+
+    fn session_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
+        self.table.get(self.task_of_run(endpoint, run)?)?.session
+    }
+
+    fn report_progress(&mut self, cx: &mut TaskContext<'_>, run: Key, progress: &Progress) -> SendStatus {
+        self.progress(cx, run, progress)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut TaskContext<'_>) {
+        let now = cx.endpoint.now;
+        self.armed_at = None;
+        while let Some(task) = self.table.next_expired(now) {
+            self.expire(cx, task);
+        }
+        self.table.retry_store(now);
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            for task in core::mem::take(&mut self.unasked) {
+                self.ask(cx, task);
+            }
+            self.retry_notifications(cx);
+        }
+        self.run_next(cx);
+        self.arm(cx);
+    }
+
+    fn trim(&mut self) {
+        self.table.trim();
+    }
+
+    fn tasks(&mut self) -> &mut ServerTasks {
+        self
+    }
+
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, endpoint: &ServerEndpoint) {
+        self.table.check_sums();
+        let runs = endpoint.inbound.calls.iter().filter(|(_, call)| call.channel == self.channel).count();
+        assert_eq!(self.runs, runs, "the calls that run tasks");
+        for (call, held) in &self.held {
+            assert!(endpoint.inbound.calls.get(*call).is_some(), "a held call is in flight");
+            assert!(self.table.get(held.task()).is_some(), "a held call waits for a task");
+        }
+        self.listeners.check(&self.table);
+    }
+}
+
+/// Returns the time to live that a call asks for: `None` if it asks for no task, and a duration if it names one.
+///
+/// # Errors
+///
+/// The error response: the value is not a positive number (TASK-008).
+pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, RpcError> {
+    let Some(params) = call.params.whole.slice(&call.frame) else { return Ok(None) };
+    let mut task = None;
+    crate::json::object_members(params, |name, value| {
+        if name == b"task" {
+            task = Some(value);
+        }
+    });
+    let Some(task) = task else { return Ok(None) };
+    if task.first() != Some(&b'{') {
+        return Err(RpcError::invalid_params("`params.task` is not an object"));
+    }
+    let mut ttl = None;
+    crate::json::object_members(task, |name, value| {
+        if name == b"ttl" && value != b"null" {
+            ttl = Some(value);
+        }
+    });
+    let Some(ttl) = ttl else { return Ok(Some(None)) };
+    match read::<f64>(ttl) {
+        // Beyond the largest duration it is clamped anyway.
+        Ok(millis) if millis >= 1.0 => {
+            Ok(Some(Some(Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX))))
+        }
+        _ => Err(RpcError::invalid_params("`params.task.ttl` is not a positive number of milliseconds")),
+    }
+}
+
+/// Appends a notification with the name of its task.
+pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
+    write_str(out, name);
+    out.push(b':');
+    write_str(out, value);
+}
+
+/// Boxes the tasks for the engine.
+pub(in crate::server) fn boxed(table: TaskTable, channel: Key) -> Box<dyn TaskHost> {
+    Box::new(ServerTasks::new(table, channel))
+}

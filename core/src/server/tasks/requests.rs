@@ -1,0 +1,374 @@
+//! Requests about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use super::entry::{TaskEntry, TaskOutcome};
+use super::host::{Held, ServerTasks, unknown_task, write_str_member};
+use super::offer::extension_required_error;
+use super::write::{Detail, write_members, write_with_related_task};
+use super::{TaskContext, TaskRequestFrame};
+use crate::calls::inbound::InboundCall;
+use crate::error::UseError;
+use crate::identity::declared_extension;
+use crate::json::{object_members, string};
+use crate::meta;
+use crate::methods;
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, encode};
+use crate::server::channel::session;
+use crate::server::event::CancelReason;
+use crate::server::log;
+use crate::slab::Key;
+use crate::slab::tree::TreeLinks;
+use crate::time::Instant;
+use crate::version::Version;
+
+/// Number of tasks in a page of `tasks/list`.
+const PAGE_SIZE: usize = 50;
+
+impl ServerTasks {
+    /// Answers a request about tasks.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn handle_request(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+    ) -> Result<(), RpcError> {
+        let version = request.version(cx);
+        if version >= Version::V2026_07_28 {
+            self.check_extension(request)?;
+        }
+        if request.method == methods::TASKS_LIST {
+            return self.list_tasks(cx, request, version);
+        }
+        let id = request.task_id()?;
+        let party = Self::party(cx.endpoint, request.source.channel, version);
+        let task =
+            self.table.find(cx.endpoint.now, id.as_bytes(), &party, version).ok_or_else(unknown_task)?;
+        match request.method {
+            methods::TASKS_GET => {
+                let detail = Detail::Full;
+                self.send_task(cx, request, task, version, detail);
+                Ok(())
+            }
+            methods::TASKS_RESULT => self.collect(cx, request, task, version),
+            methods::TASKS_CANCEL => self.cancel(cx, request, task, version),
+            _ => self.update(cx, request, task),
+        }
+    }
+
+    /// Checks that a modern request declares the extension (TASK-125).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn check_extension(&self, request: &TaskRequestFrame<'_>) -> Result<(), RpcError> {
+        let capabilities = request.params.meta.capabilities.slice(request.frame);
+        let declared = capabilities.and_then(|text| {
+            let capabilities = RawJson::trusted(request.frame.slice_ref(text));
+            declared_extension(&capabilities, meta::TASKS_EXTENSION, Version::V2026_07_28)
+        });
+        declared.map(drop).ok_or_else(extension_required_error)
+    }
+
+    fn send_task(
+        &self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        task: Key,
+        version: Version,
+        detail: Detail,
+    ) {
+        let Some(entry) = self.table.get(task) else { return };
+        let suffix = &cx.config.result_suffix;
+        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
+            encode::result_head(out, request.id);
+            out.push(b'{');
+            write_members(out, entry, detail);
+            if version >= Version::V2026_07_28 {
+                out.push(b',');
+                out.extend_from_slice(suffix);
+            }
+            out.push(b'}');
+            encode::end(out);
+        });
+    }
+
+    /// Handles `tasks/list` (TASK-026, TASK-027).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn list_tasks(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        version: Version,
+    ) -> Result<(), RpcError> {
+        let mut cursor = None;
+        object_members(request.text(), |name, value| {
+            if name == b"cursor" && value != b"null" {
+                cursor = Some(value);
+            }
+        });
+        let after = match cursor {
+            None => None,
+            Some(value) => {
+                let text = string(value).unwrap_or_default();
+                Some(
+                    parse_cursor(&text)
+                        .ok_or_else(|| RpcError::invalid_params("`params.cursor` is not valid"))?,
+                )
+            }
+        };
+        let party = Self::party(cx.endpoint, request.source.channel, version);
+        if party == super::entry::Owner::Holder {
+            // Nothing tells the tasks of one client from those of others (TASK-035).
+            return Err(RpcError::method_not_found(request.method));
+        }
+        let mut tasks = self.table.list(cx.endpoint.now, &party, version, after);
+        let mut page = Vec::new();
+        let mut last = None;
+        for (key, entry) in tasks.by_ref().take(PAGE_SIZE) {
+            page.extend_from_slice(if page.is_empty() { b"{" } else { b",{" });
+            write_members(&mut page, entry, Detail::Bare);
+            page.push(b'}');
+            last = Some((entry.number, key));
+        }
+        let next = last.filter(|_| tasks.next().is_some());
+        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
+            encode::result_head(out, request.id);
+            out.extend_from_slice(b"{\"tasks\":[");
+            out.extend_from_slice(&page);
+            out.push(b']');
+            if let Some((number, key)) = next {
+                out.push(b',');
+                let cursor = alloc::format!("{number}.{}.{}", key.slot, key.generation);
+                write_str_member(out, "nextCursor", &cursor);
+            }
+            out.push(b'}');
+            encode::end(out);
+        });
+        Ok(())
+    }
+
+    /// Handles `tasks/result`: at once if the task has ended, else later (TASK-019, TASK-020).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn collect(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        task: Key,
+        version: Version,
+    ) -> Result<(), RpcError> {
+        let call = self.hold(cx, request, version)?;
+        if self.table.get(task).is_some_and(TaskEntry::has_ended) {
+            self.send_result(cx, call, task);
+            return Ok(());
+        }
+        self.held.insert(call, Held::Result(task));
+        if let Some(entry) = self.table.get_mut(task) {
+            entry.peers_mut().collectors.push(call);
+        }
+        self.ask(cx, task);
+        Ok(())
+    }
+
+    /// Adds a call that waits for a task. It ends with the task at the latest.
+    ///
+    /// # Errors
+    ///
+    /// The error response: too many wait.
+    fn hold(
+        &self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        version: Version,
+    ) -> Result<Key, RpcError> {
+        if self.held.len() >= cx.endpoint.limits.max_live_calls as usize {
+            return Err(RpcError::internal("too many requests wait for tasks"));
+        }
+        let begun = cx.endpoint.begin_call(InboundCall {
+            id: request.id.clone(),
+            channel: request.source.channel,
+            version,
+            cacheable: false,
+            progress_token: None,
+            throttle: None,
+            expires_at: Instant::FAR_FUTURE,
+            batch: request.source.batch,
+            log_threshold: log::NONE,
+            links: TreeLinks::default(),
+        });
+        begun.ok_or_else(|| RpcError::internal("the connection has ended"))
+    }
+
+    /// Answers a call with the outcome of a task: what the request itself would have returned (TASK-019, TASK-024).
+    pub(super) fn send_result(&self, cx: &mut TaskContext<'_>, call: Key, task: Key) {
+        let Some(entry) = self.table.get(task) else { return };
+        match &entry.outcome {
+            Some(TaskOutcome::Result(text, _)) => {
+                Self::respond(cx, call, |out| write_with_related_task(out, text, entry));
+            }
+            Some(TaskOutcome::Error(text)) => {
+                let Some(record) = cx.endpoint.end_call(call) else { return };
+                cx.endpoint.send(record.channel, |out| {
+                    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+                    record.id.write(out);
+                    out.extend_from_slice(b",\"error\":");
+                    out.extend_from_slice(text);
+                    encode::end(out);
+                });
+                cx.ended.push(record.channel);
+            }
+            None => Self::refuse(cx, call, &RpcError::internal("the task was cancelled")),
+        }
+    }
+
+    /// Handles `tasks/cancel` (TASK-028, TASK-029, TASK-122, TASK-123).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn cancel(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        task: Key,
+        version: Version,
+    ) -> Result<(), RpcError> {
+        let is_modern = version >= Version::V2026_07_28;
+        let Some(entry) = self.table.get(task) else { return Err(unknown_task()) };
+        let is_over = entry.state.is_terminal();
+        if is_over && !is_modern {
+            let status = entry.status().filter(|_| entry.has_ended());
+            let status = status.as_ref().map_or("over", |status| status.as_str());
+            return Err(RpcError::invalid_params(alloc::format!("the task is already {status}")));
+        }
+        let mut held = None;
+        if !is_modern && self.table.store.is_some() {
+            // The answer says that the task is cancelled, so the store must have that.
+            held = Some(self.hold(cx, request, version)?);
+        }
+        if !is_over {
+            self.withdraw_questions(cx, task, "the task was cancelled");
+            self.stop_run(cx, task, CancelReason::Client(None));
+            if let Some(call) = held {
+                self.held.insert(call, Held::Cancellation(task));
+            }
+            if self.table.cancel(cx.endpoint.now, task) {
+                self.show_end(cx, task);
+            }
+        }
+        if is_modern {
+            self.acknowledge(cx, request);
+        } else if held.is_none() {
+            self.send_task(cx, request, task, version, Detail::Bare);
+        }
+        self.run_next(cx);
+        Ok(())
+    }
+
+    /// Handles `tasks/update` (TASK-117, TASK-118, TASK-119).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn update(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        task: Key,
+    ) -> Result<(), RpcError> {
+        let invalid = |what| RpcError::invalid_params(alloc::format!("`params.inputResponses` is {what}"));
+        let responses =
+            request.params.input_responses.slice(request.frame).ok_or_else(|| invalid("missing"))?;
+        if responses.first() != Some(&b'{') {
+            return Err(invalid("not an object"));
+        }
+        let now = cx.endpoint.now;
+        let (mut is_complete, mut is_changed, mut error) = (false, false, None);
+        object_members(responses, |name, value| {
+            let Some(entry) = self.table.get(task) else { return };
+            let name = core::str::from_utf8(name).unwrap_or_default();
+            let open = |q: &super::entry::Question| q.answer.is_none() && q.wire_key() == name;
+            let Some(at) = entry.questions().iter().position(open) else { return };
+            let value = RawJson::trusted(bytes::Bytes::copy_from_slice(value));
+            match self.table.answer(now, task, at, Ok(value)) {
+                Ok(complete) => (is_complete, is_changed) = (complete, true),
+                Err(UseError::Full(_)) => {
+                    error = Some(RpcError::internal("the responses are too large to be kept"))
+                }
+                Err(_) => {}
+            }
+        });
+        if is_changed {
+            self.notify(cx, task);
+        }
+        if is_complete {
+            self.run_next(cx);
+        }
+        if let Some(error) = error {
+            return Err(error);
+        }
+        self.acknowledge(cx, request);
+        Ok(())
+    }
+
+    /// Answers with an empty result.
+    fn acknowledge(&self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>) {
+        let suffix = &cx.config.result_suffix;
+        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
+            encode::result_head(out, request.id);
+            out.push(b'{');
+            out.extend_from_slice(suffix);
+            out.push(b'}');
+            encode::end(out);
+        });
+    }
+}
+
+impl TaskRequestFrame<'_> {
+    /// Returns the revision of the request, which was checked.
+    fn version(&self, cx: &TaskContext<'_>) -> Version {
+        let is_modern = !self.params.meta.version.is_empty() && !cx.config.modern_versions().is_empty();
+        match session(cx.endpoint, self.source.root).filter(|_| !is_modern) {
+            Some(session) => session.version,
+            None => Version::V2026_07_28,
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.params.whole.slice(self.frame).unwrap_or(b"{}")
+    }
+
+    /// Returns the id of the task.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn task_id(&self) -> Result<Cow<'_, str>, RpcError> {
+        let mut id = None;
+        object_members(self.text(), |name, value| {
+            if name == b"taskId" {
+                id = Some(value);
+            }
+        });
+        let id = id.ok_or_else(|| RpcError::invalid_params("`params.taskId` is missing"))?;
+        string(id).ok_or_else(|| RpcError::invalid_params("`params.taskId` is not a string"))
+    }
+}
+
+/// Parses the position of a page.
+fn parse_cursor(text: &str) -> Option<(u32, Key)> {
+    let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
+    let (number, slot, generation) = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some((number, Key { slot, generation }))
+}

@@ -1,0 +1,374 @@
+//! Runs of tasks: calls of the engine itself, which are answered as others are.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::entry::{Question, TaskOutcome, TaskPeers, TaskRequest, TaskState};
+use super::host::{Held, ServerTasks, requested_ttl};
+use super::offer::{CallTask, RunId, TaskOffer};
+use super::table::{NewTask, error_outcome};
+use super::write::write_related_task;
+use super::{RunAnswer, TaskContext};
+use crate::calls::inbound::{CallId, InboundCall, NotificationThrottle, Progress, SendStatus};
+use crate::error::{CallError, UseError};
+use crate::json::{Serializer, object_members, write_str};
+use crate::methods::{self, Capability};
+use crate::model::InputRequests;
+use crate::rpc::{RequestId, RpcError, encode, envelope};
+use crate::server::channel::ServerEndpoint;
+use crate::server::event::{Call, Event};
+use crate::server::log;
+use crate::server::parked::encode_requests;
+use crate::server::retry::{CarriedAnswer, RetryContext};
+use crate::server::tasks::commands::TaskOptions;
+use crate::slab::Key;
+use crate::slab::tree::TreeLinks;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+use crate::version::Version;
+
+/// The message that a run is rebuilt as, before and after its parameters.
+const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"tools/call\",\"params\":";
+
+/// Shortest time between two notifications of which only the message differs.
+const MESSAGE_INTERVAL: core::time::Duration = core::time::Duration::from_secs(1);
+
+impl ServerTasks {
+    /// Makes a call a task: its client is told, and the call is delivered again as a run of the task.
+    ///
+    /// # Errors
+    ///
+    /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
+    /// offer.
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: &Call,
+        options: TaskOptions,
+    ) -> Result<(), UseError> {
+        let record = cx.endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
+        if call.task_offer() == TaskOffer::None {
+            let missing = if call.version < Version::V2026_07_28 {
+                Capability::ToolTasks
+            } else {
+                Capability::TasksExtension
+            };
+            return Err(UseError::MissingPeerCapability(missing));
+        }
+        let (version, channel, token) = (call.version, call.channel.0, record.progress_token.clone());
+        let is_legacy = version < Version::V2026_07_28;
+        let asked = if is_legacy { requested_ttl(call).ok().flatten().flatten() } else { None };
+        let runs_at_once = self.table.store.is_none() && self.table.has_place();
+        let mut request = (!runs_at_once).then(|| keep(call));
+        if let Some(request) = &mut request {
+            self.table.share_meta(request);
+        }
+        let new = NewTask {
+            version,
+            owner: Self::party(cx.endpoint, channel, version),
+            ttl: options.ttl.or(asked),
+            poll_interval: options.poll_interval,
+            message: options.message,
+            session: is_legacy.then(|| cx.endpoint.root_channel(channel)),
+            request,
+        };
+        let task = self.table.create(cx.endpoint.now, new)?;
+        if let (Some(token), Some(entry)) = (token.filter(|_| is_legacy), self.table.get_mut(task)) {
+            // TASK-033, TASK-127
+            entry.peers = Some(Box::new(TaskPeers { progress_token: Some(token), ..TaskPeers::default() }));
+        }
+        if self.table.store.is_some() {
+            // The key of the application is stale from now on.
+            let held = cx.endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
+            if let Some(record) = cx.endpoint.inbound.calls.get_mut(held) {
+                record.expires_at = Instant::FAR_FUTURE;
+            }
+            self.held.insert(held, Held::Creation(task));
+            return Ok(());
+        }
+        self.announce(cx, call.id.0, task);
+        if runs_at_once && self.table.take_turn() == Some(task) {
+            // The message of the call is used as it is.
+            let params = call.params;
+            self.deliver(
+                cx,
+                task,
+                call.frame.clone(),
+                params,
+                call.retry.clone(),
+                call.authorization.clone(),
+            );
+        } else {
+            self.run_next(cx);
+        }
+        Ok(())
+    }
+
+    /// Runs the tasks that have their turn.
+    pub(super) fn run_next(&mut self, cx: &mut TaskContext<'_>) {
+        while let Some(task) = self.table.take_turn() {
+            self.run_again(cx, task);
+        }
+    }
+
+    /// Delivers the call of a task from what is kept for it.
+    pub(super) fn run_again(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        let Some(request) = self.table.take_request(task) else { return };
+        let TaskRequest { params, meta, attempt, state, answers, authorization, .. } = *request;
+        let mut frame = Vec::with_capacity(HEAD.len() + params.len() + 1);
+        frame.extend_from_slice(HEAD);
+        match &meta {
+            Some((at, meta)) => {
+                let (head, tail) = params.split_at_checked(*at as usize).unwrap_or((&params, b""));
+                frame.extend_from_slice(head);
+                frame.extend_from_slice(meta);
+                frame.extend_from_slice(tail);
+            }
+            None => frame.extend_from_slice(&params),
+        }
+        frame.push(b'}');
+        let frame = Bytes::from(frame);
+        let Ok(params) = envelope::parse(&frame, &cx.endpoint.limits, None).map(|envelope| envelope.params)
+        else {
+            // Only a record of a store can be wrong.
+            let error = error_outcome(&RpcError::internal("the stored call cannot be read"));
+            return self.end_run(cx, task, error);
+        };
+        let retry = (attempt > 0 || !answers.is_empty() || !state.is_empty())
+            .then(|| Box::new(RetryContext { attempt, state: state.into(), answers, requested_keys: None }));
+        self.deliver(cx, task, frame, params, retry, authorization);
+    }
+
+    fn deliver(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        frame: Bytes,
+        params: envelope::ParamsSpans,
+        retry: Option<Box<RetryContext>>,
+        authorization: Option<crate::server::Authorization>,
+    ) {
+        let Some(entry) = self.table.get_mut(task) else { return };
+        let (version, id) = (entry.version, RunId(entry.id.0));
+        let begun = cx.endpoint.begin_call(InboundCall {
+            // Unique while the task exists, and no secret.
+            id: RequestId::int(i64::try_from(u64::from(task)).unwrap_or_default()),
+            channel: self.channel,
+            version,
+            cacheable: false,
+            progress_token: None,
+            throttle: None,
+            expires_at: Instant::FAR_FUTURE,
+            batch: None,
+            log_threshold: log::NONE,
+            links: TreeLinks::default(),
+        });
+        let Some(key) = begun else {
+            let error = error_outcome(&RpcError::internal("the server is shutting down"));
+            return self.end_run(cx, task, error);
+        };
+        entry.run = Some(key);
+        self.runs += 1;
+        cx.events.push_back(Event::Call(Call {
+            id: CallId(key),
+            channel: ChannelId(self.channel),
+            version,
+            method: methods::TOOLS_CALL.into(),
+            frame,
+            params,
+            retry,
+            authorization,
+            task: CallTask::Run(id),
+        }));
+    }
+
+    /// Returns the task that a call runs.
+    pub(super) fn task_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
+        let id = endpoint.inbound.calls.get(run)?.id.as_int()?;
+        let task = Key::from(u64::try_from(id).ok()?);
+        self.table.get(task).filter(|entry| entry.run == Some(run)).map(|_| task)
+    }
+
+    /// Ends a run with the answer of its handler.
+    pub(super) fn finish(&mut self, cx: &mut TaskContext<'_>, run: Key, answer: RunAnswer<'_>) {
+        let task = self.task_of_run(cx.endpoint, run);
+        if cx.endpoint.end_call(run).is_some() {
+            self.runs = self.runs.saturating_sub(1);
+        }
+        cx.ended.push(self.channel);
+        let Some(task) = task else { return };
+        let outcome = match answer {
+            RunAnswer::Error(error) => error_outcome(error),
+            RunAnswer::Result(text) => {
+                let mut failed = false;
+                object_members(text, |name, value| failed |= name == b"isError" && value == b"true");
+                TaskOutcome::Result(text.into(), failed)
+            }
+        };
+        self.end_run(cx, task, outcome);
+    }
+
+    fn end_run(&mut self, cx: &mut TaskContext<'_>, task: Key, outcome: TaskOutcome) {
+        if self.table.finish(cx.endpoint.now, task, outcome) {
+            self.show_end(cx, task);
+        }
+        self.run_next(cx);
+    }
+
+    /// Keeps what a handler needs to run again when its questions are answered.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::ReservedKey`] or an encoding error.
+    pub(super) fn suspend(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+        answers: &[CarriedAnswer<'_>],
+    ) -> Result<(), UseError> {
+        let task = self.task_of_run(cx.endpoint, call.id.0).ok_or(UseError::Stale)?;
+        let round = self.table.get(task).map_or(0, |entry| entry.rounds);
+        let mut request = keep(call);
+        request.state = state.into();
+        let owned =
+            |(key, answer): &CarriedAnswer<'_>| ((*key).into(), answer.cloned().map_err(CallError::clone));
+        request.answers = answers.iter().map(owned).collect();
+        for encoded in encode_requests(requests, call.version)? {
+            let key = question_key(&encoded.name, round);
+            request.questions.push(Question {
+                name: encoded.name,
+                key,
+                method: encoded.method,
+                params: (&*encoded.params).into(),
+                answer: None,
+                asked: None,
+            });
+        }
+        self.table.suspend(cx.endpoint.now, task, request)?;
+        if cx.endpoint.end_call(call.id.0).is_some() {
+            self.runs = self.runs.saturating_sub(1);
+        }
+        cx.ended.push(self.channel);
+        if self.table.get(task).is_some_and(|entry| entry.state == TaskState::Asking) {
+            self.ask(cx, task);
+            self.notify(cx, task);
+        }
+        self.run_next(cx);
+        Ok(())
+    }
+
+    /// Sets the message of the task that a call runs, and tells those who want to know, at most once a second.
+    pub(super) fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
+        let Some(task) = self.task_of_run(cx.endpoint, run) else { return false };
+        let now = cx.endpoint.now;
+        if !self.table.set_message(now, task, message) {
+            return false;
+        }
+        let limits = cx.endpoint.limits.clone();
+        let record = cx.endpoint.inbound.calls.get_mut(run);
+        let throttle = record.map(|record| {
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, &limits)))
+        });
+        // The time of the last notification is kept with the throttle of the run.
+        let is_due = throttle.is_some_and(|throttle| {
+            let is_due = throttle.due_at.is_none_or(|last| now >= last + MESSAGE_INTERVAL);
+            if is_due {
+                throttle.due_at = Some(now);
+            }
+            is_due
+        });
+        if is_due {
+            self.notify(cx, task);
+        }
+        true
+    }
+
+    /// Sends progress of a run to the session that created its task, or keeps it until the rate allows it.
+    pub(super) fn progress(&mut self, cx: &mut TaskContext<'_>, run: Key, progress: &Progress) -> SendStatus {
+        let task = self.task_of_run(cx.endpoint, run);
+        let entry = task.and_then(|task| self.table.get(task));
+        let Some((entry, token)) = entry.and_then(|e| Some((e, e.peers.as_ref()?.progress_token.as_ref()?)))
+        else {
+            return SendStatus::Dropped;
+        };
+        let (now, high_water) = (cx.endpoint.now, cx.endpoint.limits.outbox_high_water);
+        let limits = cx.endpoint.limits.clone();
+        let Some(record) = cx.endpoint.inbound.calls.get_mut(run) else { return SendStatus::Dropped };
+        let throttle =
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, &limits)));
+        if !progress.progress.is_finite()
+            || progress.progress <= throttle.last_progress
+            || !throttle.bucket.take(now)
+        {
+            return SendStatus::Dropped;
+        }
+        throttle.last_progress = progress.progress;
+        // Messages about a task may use any stream of its session (TASK-037).
+        let channel = entry.session.filter(|channel| {
+            cx.endpoint.channels.get(*channel).is_some_and(|c| {
+                !c.role.stream.has_no_get_stream() && c.outbox.len() < high_water && c.input_end.is_none()
+            })
+        });
+        let collectors = entry.peers.as_ref().map_or(&[][..], |peers| &peers.collectors);
+        let stream =
+            collectors.iter().filter_map(|call| Some(cx.endpoint.inbound.calls.get(*call)?.channel)).next();
+        let Some(channel) = stream.or(channel) else { return SendStatus::Dropped };
+        cx.endpoint.send(channel, |out| {
+            encode::notification_head(out, methods::PROGRESS);
+            out.extend_from_slice(b",\"params\":{\"progressToken\":");
+            token.write(out);
+            out.extend_from_slice(b",\"progress\":");
+            // A finite number can always be encoded.
+            let _ = Serializer::any(out, &progress.progress);
+            if let Some(total) = progress.total.filter(|total| total.is_finite()) {
+                out.extend_from_slice(b",\"total\":");
+                let _ = Serializer::any(out, &total);
+            }
+            if let Some(message) = &progress.message {
+                out.extend_from_slice(b",\"message\":");
+                write_str(out, message);
+            }
+            out.extend_from_slice(b",\"_meta\":{");
+            write_related_task(out, entry);
+            out.extend_from_slice(b"}}");
+            encode::end(out);
+        });
+        SendStatus::Queued
+    }
+}
+
+/// Returns what is kept of a call, so that it can be delivered again.
+fn keep(call: &Call) -> Box<TaskRequest> {
+    let whole = call.params.whole.slice(&call.frame).unwrap_or(b"{}");
+    let mut request = TaskRequest { authorization: call.authorization.clone(), ..TaskRequest::default() };
+    let at = call.params.meta.whole.start.wrapping_sub(call.params.whole.start);
+    match call.params.meta.whole.slice(&call.frame) {
+        Some(meta) => {
+            let (head, rest) = whole.split_at_checked(at as usize).unwrap_or((whole, b""));
+            let tail = rest.get(meta.len()..).unwrap_or_default();
+            request.params = [head, tail].concat().into();
+            request.meta = Some((at, meta.into()));
+        }
+        None => request.params = whole.into(),
+    }
+    if let Some(retry) = &call.retry {
+        (request.attempt, request.state) = (retry.attempt, retry.state.as_slice().into());
+        request.answers.clone_from(&retry.answers);
+    }
+    Box::new(request)
+}
+
+/// Returns the key of a question on the wire, if it differs from its name (TASK-120).
+///
+/// Names are unique in one round. From the second round on a number is added, and also to a name that ends like that, so
+/// no key is used twice.
+fn question_key(name: &str, round: u32) -> Option<Box<str>> {
+    let is_numbered = name
+        .rsplit_once('#')
+        .is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()));
+    (round > 0 || is_numbered).then(|| alloc::format!("{name}#{}", u64::from(round) + 1).into())
+}

@@ -1,0 +1,602 @@
+//! The table of tasks: their states, owners and bounds. It knows no connection and writes no message.
+//!
+//! `core/docs/tasks.md` has the transitions as a table, which a test compares with this code.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::limits::TaskLimits;
+use super::store::StoreQueue;
+use super::text::TaskBits;
+use crate::deadlines::Deadlines;
+use crate::entropy::Entropy;
+use crate::error::UseError;
+use crate::limits::Limit;
+use crate::rpc::RpcError;
+use crate::slab::list::{List, ListLinks};
+use crate::slab::tree::{Tree, TreeLinks};
+use crate::slab::{Key, Slab};
+use crate::time::{Anchor, Instant};
+use crate::version::Version;
+
+/// The tasks of a server, for [`Engine::set_tasks`](super::Engine::set_tasks).
+///
+/// They are kept in memory, and in a store if there is [one](Self::stored).
+#[derive(Debug)]
+pub struct TaskTable {
+    entropy: Entropy,
+    pub(super) anchor: Anchor,
+    pub(super) limits: TaskLimits,
+    pub(super) tasks: Slab<TaskEntry>,
+    by_id: Tree,
+    owners: Slab<OwnerEntry>,
+    by_owner: Tree,
+    deadlines: Deadlines<Key>,
+    /// Tasks that wait for their turn to run, and some that do not any more.
+    queue: VecDeque<Key>,
+    /// Invariant: the number of tasks whose state holds a place.
+    running: usize,
+    /// Invariant: the sum of the bytes that are charged for the tasks.
+    bytes: usize,
+    /// Metadata of the last request that was kept.
+    last_meta: Option<Arc<[u8]>>,
+    pub(super) store: Option<Box<StoreQueue>>,
+}
+
+/// A task to be created.
+#[derive(Debug)]
+pub(in crate::server) struct NewTask {
+    pub(in crate::server) version: Version,
+    pub(in crate::server) owner: Owner,
+    /// Requested time to live.
+    pub(in crate::server) ttl: Option<Duration>,
+    pub(in crate::server) poll_interval: Option<Duration>,
+    pub(in crate::server) message: Option<Box<str>>,
+    pub(in crate::server) session: Option<Key>,
+    pub(in crate::server) request: Option<Box<TaskRequest>>,
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Largest time to live, so that sums of times do not overflow: about 31 years.
+const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
+
+impl TaskTable {
+    /// Creates an empty table, which is kept in memory only.
+    ///
+    /// Ids of tasks are drawn from `entropy`: 128 bits each (TASK-035, TASK-131). `anchor` gives the time of day.
+    #[must_use]
+    pub fn new(entropy: Entropy, anchor: Anchor) -> Self {
+        Self {
+            entropy,
+            anchor,
+            limits: TaskLimits::default(),
+            tasks: Slab::new(),
+            by_id: Tree::new(),
+            owners: Slab::new(),
+            by_owner: Tree::new(),
+            deadlines: Deadlines::new(),
+            queue: VecDeque::new(),
+            running: 0,
+            bytes: 0,
+            last_meta: None,
+            store: None,
+        }
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn limits(mut self, limits: TaskLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Keeps the tasks in a store: [`Tasks::poll_store`](super::Tasks::poll_store) returns what it has to do.
+    ///
+    /// Load what it has ([`Tasks::load`](super::Tasks::load)) before the first request arrives.
+    #[must_use]
+    pub fn stored(mut self) -> Self {
+        self.store.get_or_insert_default();
+        self
+    }
+
+    // ---- reading ----
+
+    pub(in crate::server) fn get(&self, key: Key) -> Option<&TaskEntry> {
+        self.tasks.get(key)
+    }
+
+    pub(in crate::server) fn get_mut(&mut self, key: Key) -> Option<&mut TaskEntry> {
+        self.tasks.get_mut(key)
+    }
+
+    /// Returns the task with an id, whether clients see it or not.
+    pub(super) fn find_bits(&mut self, bits: TaskBits) -> Option<Key> {
+        self.by_id.find(&mut self.tasks, |_, task| task.id.cmp(&bits))
+    }
+
+    /// Returns the task with this id, if clients see it and the party may use it in this revision (TASK-034).
+    ///
+    /// An unknown task, one of another owner and one that has expired are searched for alike.
+    pub(in crate::server) fn find(
+        &mut self,
+        now: Instant,
+        id: &[u8],
+        party: &Owner,
+        version: Version,
+    ) -> Option<Key> {
+        let key = self.find_bits(TaskBits::parse(id)?)?;
+        let task = self.tasks.get(key)?;
+        let owner = &self.owners.get(task.owner)?.owner;
+        let is_visible = task.status().is_some() && task.expires_at > now && task.version == version;
+        (is_visible && (*owner == Owner::Holder || owner == party)).then_some(key)
+    }
+
+    /// Returns the visible tasks of a party from a position on, with their positions (TASK-026, TASK-027).
+    pub(in crate::server) fn list(
+        &mut self,
+        now: Instant,
+        party: &Owner,
+        version: Version,
+        after: Option<(u32, Key)>,
+    ) -> impl Iterator<Item = (Key, &TaskEntry)> {
+        let owner = self.find_owner(party);
+        let first = owner.and_then(|owner| self.owners.get(owner)?.tasks.first(&self.tasks));
+        let begin = match after {
+            None => first,
+            // The task of the position mostly exists. Otherwise the list is searched from its beginning.
+            Some((_, key)) if self.tasks.get(key).is_some_and(|t| Some(t.owner) == owner) => {
+                List::next(&self.tasks, key)
+            }
+            Some((number, _)) => {
+                let mut at = first;
+                while let Some(key) =
+                    at.filter(|key| self.tasks.get(*key).is_some_and(|t| t.number <= number))
+                {
+                    at = List::next(&self.tasks, key);
+                }
+                at
+            }
+        };
+        let (tasks, mut at) = (&self.tasks, begin);
+        core::iter::from_fn(move || {
+            loop {
+                let key = at?;
+                at = List::next(tasks, key);
+                let task = tasks.get(key)?;
+                if task.status().is_some() && task.expires_at > now && task.version == version {
+                    return Some((key, task));
+                }
+            }
+        })
+    }
+
+    fn find_owner(&mut self, owner: &Owner) -> Option<Key> {
+        self.by_owner.find(&mut self.owners, |_, other| other.owner.cmp(owner))
+    }
+
+    pub(in crate::server) const fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Returns whether one more task may run at once, without waiting for its turn.
+    pub(in crate::server) fn has_place(&self) -> bool {
+        self.running < self.limits.max_running.max(1) && self.queue.is_empty()
+    }
+
+    // ---- creation ----
+
+    /// Creates a task. It waits for its turn, or for the store.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`].
+    pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
+        let bytes = TASK_BYTES + new.request.as_ref().map_or(0, |r| r.len());
+        if self.tasks.len() >= self.limits.max_tasks {
+            return Err(UseError::Full(Limit::Tasks));
+        }
+        if self.bytes.saturating_add(bytes) > self.limits.max_bytes {
+            return Err(UseError::Full(Limit::TaskBytes));
+        }
+        let mut id = [0; 16];
+        self.entropy.fill(&mut id);
+        let secs = self.anchor.unix_secs(now);
+        let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
+        let ttl_millis = millis(ttl).clamp(1, MAX_TTL_MILLIS);
+        let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
+        let entry = TaskEntry {
+            id: TaskBits(id),
+            state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
+            version: new.version,
+            is_settled: false,
+            tool_failed: false,
+            failed_saves: 0,
+            rounds: 0,
+            poll_millis: u32::try_from(millis(poll)).unwrap_or(u32::MAX),
+            created: secs,
+            updated: secs,
+            ttl_millis,
+            expires_at: now + Duration::from_millis(ttl_millis),
+            revision: 0,
+            saved: 0,
+            saving: 0,
+            milestone: 0,
+            number: 0,
+            owner: Key { slot: 0, generation: 0 },
+            session: new.session,
+            run: None,
+            request: new.request,
+            message: new.message,
+            outcome: None,
+            peers: None,
+            links: TreeLinks::default(),
+            owned: ListLinks::NONE,
+        };
+        let key = self.insert(entry, new.owner, true)?;
+        match self.store {
+            Some(_) => self.save_before_going_on(key),
+            None => self.queue.push_back(key),
+        }
+        Ok(key)
+    }
+
+    /// Adds a task.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`] if its owner has too many, and [`UseError::Stale`] if its id is in use.
+    pub(super) fn insert(
+        &mut self,
+        mut entry: TaskEntry,
+        owner: Owner,
+        bounded: bool,
+    ) -> Result<Key, UseError> {
+        let (id, bytes, expires_at) = (entry.id, entry.len(), entry.expires_at);
+        let place = self.by_id.place(&mut self.tasks, |_, other| other.id.cmp(&id));
+        let place = place.map_err(|_| UseError::Stale)?;
+        let is_shared = owner == Owner::Holder;
+        let owner = match self.by_owner.place(&mut self.owners, |_, other| other.owner.cmp(&owner)) {
+            Err(known) => known,
+            Ok(place) => {
+                let links = TreeLinks::default();
+                let entry = OwnerEntry { owner, tasks: List::new(), count: 0, next_number: 0, links };
+                let key = self.owners.insert(entry);
+                self.by_owner.insert(&mut self.owners, place, key);
+                key
+            }
+        };
+        let Some(of) = self.owners.get_mut(owner) else { return Err(UseError::Stale) };
+        if bounded && !is_shared && of.count >= self.limits.max_tasks_per_owner {
+            let is_unused = of.count == 0;
+            if is_unused {
+                self.remove_owner(owner);
+            }
+            return Err(UseError::Full(Limit::Tasks));
+        }
+        (entry.owner, entry.number) = (owner, of.next_number);
+        of.next_number = of.next_number.wrapping_add(1);
+        of.count += 1;
+        let key = self.tasks.insert(entry);
+        self.by_id.insert(&mut self.tasks, place, key);
+        of.tasks.push(&mut self.tasks, key);
+        self.bytes += bytes;
+        self.deadlines.arm(expires_at, key);
+        let tasks = &self.tasks;
+        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
+        Ok(key)
+    }
+
+    /// Removes a task. Its record in the store is deleted.
+    pub(in crate::server) fn remove(&mut self, key: Key) -> Option<TaskEntry> {
+        let (id, owner) = (self.tasks.get(key)?.id, self.tasks.get(key)?.owner);
+        self.by_id.remove(&mut self.tasks, key, |_, task| task.id.cmp(&id));
+        if let Some(of) = self.owners.get_mut(owner) {
+            of.tasks.remove(&mut self.tasks, key);
+            of.count = of.count.saturating_sub(1);
+            if of.count == 0 {
+                self.remove_owner(owner);
+            }
+        }
+        let task = self.tasks.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(task.len());
+        self.running -= usize::from(task.state.holds_place()).min(self.running);
+        if let Some(store) = self.store.as_mut().filter(|_| task.revision > 0) {
+            store.delete(task.id, task.revision.saturating_add(1));
+        }
+        Some(task)
+    }
+
+    fn remove_owner(&mut self, key: Key) {
+        let Some(owner) = self.owners.get(key).map(|of| of.owner.clone()) else { return };
+        self.by_owner.remove(&mut self.owners, key, |_, other| other.owner.cmp(&owner));
+        self.owners.remove(key);
+    }
+
+    // ---- transitions ----
+
+    /// Changes the state of a task, with the sums that depend on it.
+    fn set_state(&mut self, key: Key, state: TaskState) {
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        let (before, after) = (task.state.holds_place(), state.holds_place());
+        task.state = state;
+        self.running = (self.running + usize::from(after)).saturating_sub(usize::from(before));
+    }
+
+    /// Changes what is kept for a task, with the sum of the bytes.
+    fn change<R>(&mut self, key: Key, change: impl FnOnce(&mut TaskEntry) -> R) -> Option<R> {
+        let task = self.tasks.get_mut(key)?;
+        let before = task.len();
+        let result = change(task);
+        self.bytes = (self.bytes + task.len()).saturating_sub(before);
+        Some(result)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= self.limits.max_bytes
+    }
+
+    fn touch(&mut self, now: Instant, key: Key) {
+        let secs = self.anchor.unix_secs(now);
+        if let Some(task) = self.tasks.get_mut(key) {
+            task.updated = secs.max(task.updated);
+        }
+    }
+
+    /// Moves a task that the store has to its turn. Returns whether it was being created.
+    pub(super) fn confirm_creation(&mut self, key: Key) -> bool {
+        let is_new = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Creating);
+        if is_new {
+            self.set_state(key, TaskState::Queued);
+            self.queue.push_back(key);
+        }
+        is_new
+    }
+
+    /// Returns the next task that has its turn, if there is a place. Its handler runs from now on.
+    pub(in crate::server) fn take_turn(&mut self) -> Option<Key> {
+        while self.running < self.limits.max_running.max(1) {
+            let key = self.queue.pop_front()?;
+            if self.tasks.get(key).is_none_or(|task| task.state != TaskState::Queued) {
+                continue;
+            }
+            if self.store.is_none() {
+                self.set_state(key, TaskState::Running);
+                return Some(key);
+            }
+            self.set_state(key, TaskState::Starting);
+            self.save_before_going_on(key);
+        }
+        None
+    }
+
+    /// Moves a task whose start the store has to its run. Returns whether it was starting.
+    pub(super) fn confirm_start(&mut self, key: Key) -> bool {
+        let is_starting = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Starting);
+        if is_starting {
+            self.set_state(key, TaskState::Running);
+        }
+        is_starting
+    }
+
+    /// Takes what the handler of a task gets for its run.
+    pub(in crate::server) fn take_request(&mut self, key: Key) -> Option<Box<TaskRequest>> {
+        self.change(key, |task| task.request.take()).flatten()
+    }
+
+    /// Keeps the request and the questions of a running task, which waits for their answers.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], [`UseError::Stale`].
+    pub(in crate::server) fn suspend(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut request: Box<TaskRequest>,
+    ) -> Result<(), UseError> {
+        self.tasks.get(key).filter(|task| task.state == TaskState::Running).ok_or(UseError::Stale)?;
+        if !self.has_room(request.len()) {
+            return Err(UseError::Full(Limit::TaskBytes));
+        }
+        self.share_meta(&mut request);
+        let is_complete = request.questions.iter().all(|question| question.answer.is_some());
+        self.change(key, |task| {
+            (task.request, task.run) = (Some(request), None);
+            task.rounds = task.rounds.saturating_add(1);
+        });
+        self.touch(now, key);
+        self.set_state(key, TaskState::Asking);
+        if is_complete {
+            self.resume(key);
+        } else {
+            self.save(key);
+        }
+        Ok(())
+    }
+
+    /// Uses the text of the last metadata for an equal one.
+    pub(in crate::server) fn share_meta(&mut self, request: &mut TaskRequest) {
+        if let Some((_, meta)) = &mut request.meta {
+            match &self.last_meta {
+                Some(last) if **last == **meta => *meta = Arc::clone(last),
+                _ => self.last_meta = Some(Arc::clone(meta)),
+            }
+        }
+    }
+
+    /// Records the answer to a question. Returns whether it was the last one, so the task waits for its turn again.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], and [`UseError::Stale`] if the question is not open.
+    pub(in crate::server) fn answer(
+        &mut self,
+        now: Instant,
+        key: Key,
+        question: usize,
+        outcome: crate::calls::inbound::InputOutcome,
+    ) -> Result<bool, UseError> {
+        let bytes = outcome.as_ref().map_or(0, |value| value.as_bytes().len());
+        let task = self.tasks.get(key).ok_or(UseError::Stale)?;
+        task.questions().get(question).filter(|q| q.answer.is_none()).ok_or(UseError::Stale)?;
+        if !self.has_room(bytes) {
+            return Err(UseError::Full(Limit::TaskBytes));
+        }
+        let is_complete = self.change(key, |task| {
+            if let Some(question) = task.questions_mut().get_mut(question) {
+                (question.answer, question.asked) = (Some(outcome), None);
+            }
+            task.questions().iter().all(|question| question.answer.is_some())
+        });
+        self.touch(now, key);
+        if is_complete == Some(true) {
+            self.resume(key);
+        }
+        // The start of the run is saved before it, and the answers with it.
+        self.save(key);
+        Ok(is_complete == Some(true))
+    }
+
+    fn resume(&mut self, key: Key) {
+        self.change(key, |task| {
+            if let Some(request) = &mut task.request {
+                request.attempt = request.attempt.saturating_add(1);
+                let questions = core::mem::take(&mut request.questions);
+                request.answers.extend(questions.into_iter().filter_map(|q| Some((q.name, q.answer?))));
+            }
+        });
+        self.set_state(key, TaskState::Queued);
+        self.queue.push_back(key);
+    }
+
+    /// Ends a task whose handler has answered. Clients see it once the store has it: at once without a store.
+    ///
+    /// Returns whether clients see it.
+    pub(in crate::server) fn finish(&mut self, now: Instant, key: Key, outcome: TaskOutcome) -> bool {
+        if self.tasks.get(key).is_none_or(|task| task.state.is_terminal()) {
+            return false;
+        }
+        let bytes = match &outcome {
+            TaskOutcome::Result(text, _) | TaskOutcome::Error(text) => text.len(),
+        };
+        let outcome = match self.has_room(bytes) {
+            true => outcome,
+            false => error_outcome(&RpcError::internal("the result is too large to be kept")),
+        };
+        let state = match outcome {
+            TaskOutcome::Result(..) => TaskState::Completed,
+            TaskOutcome::Error(_) => TaskState::Failed,
+        };
+        self.end(now, key, state, Some(outcome))
+    }
+
+    /// Cancels a task that has not ended. Returns whether clients see it.
+    pub(in crate::server) fn cancel(&mut self, now: Instant, key: Key) -> bool {
+        if self.tasks.get(key).is_none_or(|task| task.state.is_terminal()) {
+            return false;
+        }
+        self.end(now, key, TaskState::Cancelled, None)
+    }
+
+    fn end(&mut self, now: Instant, key: Key, state: TaskState, outcome: Option<TaskOutcome>) -> bool {
+        let is_settled = self.store.is_none();
+        self.touch(now, key);
+        self.set_state(key, state);
+        self.change(key, |task| {
+            task.tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
+            (task.outcome, task.request, task.run) = (outcome, None, None);
+            task.is_settled = is_settled;
+        });
+        if !is_settled {
+            self.save_before_going_on(key);
+        }
+        is_settled
+    }
+
+    /// Shows the end of a task that the store has. Returns whether it was not shown before.
+    pub(super) fn confirm_end(&mut self, key: Key) -> bool {
+        let Some(task) = self.tasks.get_mut(key).filter(|task| task.state.is_terminal()) else {
+            return false;
+        };
+        !core::mem::replace(&mut task.is_settled, true)
+    }
+
+    /// Sets the message of a task that has not ended. Returns false if there is no room, or it is the same.
+    pub(in crate::server) fn set_message(&mut self, now: Instant, key: Key, message: &str) -> bool {
+        let Some(task) = self.tasks.get(key).filter(|task| !task.state.is_terminal()) else { return false };
+        if task.message.as_deref() == Some(message) || !self.has_room(message.len()) {
+            return false;
+        }
+        self.change(key, |task| task.message = Some(message.into()));
+        self.touch(now, key);
+        self.save(key);
+        true
+    }
+
+    // ---- time ----
+
+    /// Returns a task that has expired.
+    pub(in crate::server) fn next_expired(&mut self, now: Instant) -> Option<Key> {
+        loop {
+            let (at, key) = self.deadlines.pop_due(now)?;
+            if self.tasks.get(key).is_some_and(|task| task.expires_at == at) {
+                return Some(key);
+            }
+        }
+    }
+
+    /// Returns the next time at which a task expires or the store is tried again.
+    pub(in crate::server) fn next_deadline(&mut self) -> Option<Instant> {
+        let tasks = &self.tasks;
+        let expiry = self.deadlines.next(|_, key| tasks.get(key).is_some());
+        let retry = self.store.as_mut().and_then(|store| store.next_retry());
+        expiry.into_iter().chain(retry).min()
+    }
+
+    /// Frees the memory of an empty table.
+    pub(in crate::server) fn trim(&mut self) {
+        self.tasks.trim();
+        self.owners.trim();
+        self.queue.shrink_to_fit();
+        let tasks = &self.tasks;
+        self.deadlines.trim(|_, key| tasks.get(key).is_some());
+    }
+
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(in crate::server) fn check_sums(&self) {
+        let all = || self.tasks.iter().map(|(_, task)| task);
+        assert_eq!(self.bytes, all().map(TaskEntry::len).sum::<usize>(), "the bytes of all tasks");
+        assert_eq!(self.running, all().filter(|t| t.state.holds_place()).count(), "the tasks that run");
+        let owned: usize = self.owners.iter().map(|(_, of)| of.count).sum();
+        assert_eq!(owned, self.tasks.len(), "each task has an owner");
+        for (key, of) in self.owners.iter() {
+            let listed = of.tasks.iter(&self.tasks).filter(|(_, task)| task.owner == key).count();
+            assert_eq!((listed, of.count > 0), (of.count, true), "the tasks of an owner");
+        }
+        let waiting = all().filter(|task| task.state == TaskState::Queued).count();
+        assert!(self.queue.len() >= waiting, "each task that waits for its turn is in the queue");
+    }
+
+    /// Returns the owner of a task.
+    pub(super) fn owner(&self, task: &TaskEntry) -> Option<&Owner> {
+        self.owners.get(task.owner).map(|of| &of.owner)
+    }
+
+    pub(super) fn push_turn(&mut self, key: Key) {
+        self.queue.push_back(key);
+    }
+}
+
+/// Returns the outcome of a task that ends with an error.
+pub(in crate::server) fn error_outcome(error: &RpcError) -> TaskOutcome {
+    let mut text = alloc::vec::Vec::new();
+    error.write(&mut text);
+    TaskOutcome::Error(text.into())
+}

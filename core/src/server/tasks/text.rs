@@ -1,0 +1,106 @@
+//! Texts of tasks: ids in Base64 and times in ISO 8601.
+
+use alloc::vec::Vec;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The bits of a task id. `Debug` omits them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::server) struct TaskBits(pub(in crate::server) [u8; 16]);
+
+/// Number of characters of a task id.
+pub(super) const ID_LEN: usize = 22;
+
+impl core::fmt::Debug for TaskBits {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("TaskBits(…)")
+    }
+}
+
+impl TaskBits {
+    /// Returns the id as text: 22 characters of URL-safe Base64.
+    pub(in crate::server) fn text(self) -> [u8; ID_LEN] {
+        let mut text = [0; ID_LEN];
+        // 16 bytes are 22 characters.
+        let _ = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
+        text
+    }
+
+    /// Parses an id; `None` if it is not one of this server.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let mut bits = [0; 16];
+        let written = match text.len() {
+            ID_LEN => URL_SAFE_NO_PAD.decode_slice(text, &mut bits).ok()?,
+            _ => return None,
+        };
+        (written == bits.len()).then_some(Self(bits))
+    }
+}
+
+/// Appends a Unix time as `2026-07-28T09:30:00Z` (TASK-015).
+pub(super) fn write_time(out: &mut Vec<u8>, unix_secs: u64) {
+    // Years beyond 9999 have no form here.
+    let secs = unix_secs.min(253_402_300_799);
+    let (days, rest) = (secs / 86_400, secs % 86_400);
+    // Civil date from days, with years that begin in March (Howard Hinnant's algorithm).
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let digit = |n: u64, unit: u64| b'0' + u8::try_from(n / unit % 10).unwrap_or_default();
+    let two = |n: u64| [digit(n, 10), digit(n, 1)];
+    out.extend_from_slice(&[digit(year, 1_000), digit(year, 100), digit(year, 10), digit(year, 1), b'-']);
+    for (number, end) in
+        [(month, b'-'), (day, b'T'), (rest / 3_600, b':'), (rest / 60 % 60, b':'), (rest % 60, b'Z')]
+    {
+        let [tens, ones] = two(number);
+        out.extend_from_slice(&[tens, ones, end]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    fn time(secs: u64) -> String {
+        let mut out = Vec::new();
+        write_time(&mut out, secs);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    // covers: TASK-015
+    #[test]
+    fn times_are_iso_8601() {
+        for (secs, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_785_578_402, "2026-08-01T10:00:02Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(time(secs), text);
+        }
+    }
+
+    // covers: TASK-012, TASK-131
+    #[test]
+    fn ids_are_22_characters_and_other_spellings_are_none() {
+        let bits = TaskBits([0xfb; 16]);
+        let text = bits.text();
+        assert_eq!(&text, b"-_v7-_v7-_v7-_v7-_v7-w");
+        assert_eq!(TaskBits::parse(&text), Some(bits));
+        for wrong in
+            [&b""[..], b"-_v7-_v7-_v7-_v7-_v7-x", b"-_v7-_v7-_v7-_v7-_v7-w=", b"+/v7-_v7-_v7-_v7-_v7-w"]
+        {
+            assert_eq!(TaskBits::parse(wrong), None);
+        }
+    }
+}
