@@ -65,6 +65,9 @@ mod results;
 mod route;
 #[cfg(feature = "schemars")]
 pub mod schema;
+mod task_support;
+#[cfg(all(test, feature = "crypto"))]
+mod task_support_tests;
 pub mod template;
 #[cfg(test)]
 mod tests;
