@@ -354,8 +354,10 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
+#[cfg(feature = "crypto")]
+pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure};
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, TaskSource};
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_std::auth;
@@ -367,6 +369,7 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "http")]

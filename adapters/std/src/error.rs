@@ -6,6 +6,7 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
+use crate::adapter::server::TasksError;
 use crate::process::SpawnError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
@@ -40,6 +41,8 @@ pub enum Error {
     },
     /// An entry could not be registered in a router; nothing was served.
     Register(RegisterErrors),
+    /// A server cannot have its tasks; nothing was served.
+    Tasks(Arc<TasksError>),
     /// A callback called the client of `mcp-blocking` while a call of that client runs; nothing was sent.
     Busy,
     /// The connection has ended.
@@ -168,6 +171,7 @@ impl fmt::Display for Error {
             Self::OutputSchemaViolation(violation) => write!(Escaped(f), "{violation}"),
             Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
+            Self::Tasks(error) => error.fmt(f),
             Self::Busy => f.write_str(
                 "a callback called the client while another call of the same client runs; make the call after that one, \
                  or use `mcp-threads`, whose calls may overlap",
@@ -270,6 +274,7 @@ impl core::error::Error for Error {
             | Self::OutputSchemaViolation(_)
             | Self::Url { .. }
             | Self::Register(_)
+            | Self::Tasks(_)
             | Self::Busy
             | Self::Closed(_) => None,
         }

@@ -116,17 +116,25 @@ impl TaskStoreWorker {
 
 fn run_jobs(store: &dyn TaskStore, jobs: &mpsc::Receiver<TaskStoreJob>, outcomes: &Sender<TaskStoreOutcome>) {
     for job in jobs {
-        let result = catch(|| match &job {
-            TaskStoreJob::Save { id, version, record } => store.save(id, *version, record),
-            TaskStoreJob::Delete { id, version } => store.delete(id, *version),
+        // Nobody is interested after the end of the server, and the jobs are done nevertheless.
+        let _ = outcomes.send_unbounded(job.run(store));
+    }
+}
+
+impl TaskStoreJob {
+    /// Does the job, and waits for its end. A panic of the store is an error.
+    #[must_use]
+    pub fn run(self, store: &dyn TaskStore) -> TaskStoreOutcome {
+        let result = catch(|| match &self {
+            Self::Save { id, version, record } => store.save(id, *version, record),
+            Self::Delete { id, version } => store.delete(id, *version),
         });
         let result = result.unwrap_or_else(|_| Err(TaskStoreError::Other("the task store panicked".into())));
-        let (id, version, is_deletion) = match job {
-            TaskStoreJob::Save { id, version, .. } => (id, version, false),
-            TaskStoreJob::Delete { id, version } => (id, version, true),
+        let (id, version, is_deletion) = match self {
+            Self::Save { id, version, .. } => (id, version, false),
+            Self::Delete { id, version } => (id, version, true),
         };
-        // Nobody is interested after the end of the server, and the jobs are done nevertheless.
-        let _ = outcomes.send_unbounded(TaskStoreOutcome { id, version, is_deletion, result });
+        TaskStoreOutcome { id, version, is_deletion, result }
     }
 }
 
