@@ -11,25 +11,26 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use mcp_proto::RawJson;
-use mcp_proto::RpcError;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::{BooleanSchema, ElicitSchema, TaskSupport, Tool};
+use mcp_proto::{CallOptions, Limits, RawJson, RpcError, VersionSet, client};
 use mcp_std::adapter::server::ServerTasks;
+use mcp_std::io::Interest;
 use mcp_std::task_store::{FileTaskStore, LoadedTasks, TaskStore, TaskStoreError};
 use serde_json::{Value, json};
 
 use crate::adapter::{
-    Cx, Error, Handle, HttpServer, IS_SINGLE_THREADED, Router, handler, run_http, server_handle, wait,
+    Cx, Error, Handle, HttpServer, IS_SINGLE_THREADED, Router, handler, run_http, serve_with_handle,
+    server_handle, wait,
 };
-use crate::support::{DEADLINE, with_timeout};
+use crate::support::{DEADLINE, INITIALIZE, with_timeout};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
@@ -456,6 +457,96 @@ fn folder_in_use_is_a_clear_error() {
     let _first = FileTaskStore::open(&folder.0).unwrap();
     let error = FileTaskStore::open(&folder.0).unwrap_err().to_string();
     assert!(error.contains("is in use by another server"), "{error}");
+}
+
+/// Returns the frame of a call as a task in a legacy session.
+fn task_line(id: u32, tool: &str) -> String {
+    let params = json!({"name": tool, "arguments": {}, "task": {}});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+}
+
+/// Serves a legacy session that ends while a task runs, and returns what was written.
+fn serve_task_and_end(
+    tasks: impl FnOnce() -> ServerTasks + Send + 'static,
+    record: &Record,
+    grace: Duration,
+) -> String {
+    let mut limits = Limits::default();
+    limits.eof_grace_period = grace;
+    let config = router(ServerTasks::new(), record).config().unwrap().limits(limits);
+    let own = record.clone();
+    let (mut stream, _handle, serving) = serve_with_handle(config, move || router(tasks(), &own));
+    let frames = format!("{INITIALIZE}{}", task_line(1, "wait"));
+    assert_eq!(stream.write(frames.as_bytes()).unwrap(), frames.len(), "room for frames");
+    // A task that has not started at the end waits for the next process.
+    until("the handler runs", || record.started() == 1);
+    stream.shutdown_write().unwrap();
+    let (mut written, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => written.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                stream.wait(Interest::READ, Some(DEADLINE)).unwrap();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    serving.join().unwrap().unwrap();
+    String::from_utf8(written).unwrap()
+}
+
+#[test]
+fn end_of_a_stream_gives_a_task_the_grace_period() {
+    with_timeout(|| {
+        let record = Record::default();
+        let begun = Instant::now();
+        let written = serve_task_and_end(ServerTasks::new, &record, Duration::from_millis(30));
+        assert!(written.contains("\"task\":{\"taskId\""), "{written}");
+        assert!(begun.elapsed() >= Duration::from_millis(30) && begun.elapsed() < DEADLINE);
+        until("the handler ends", || record.started() == 1 && record.cancelled() == 1);
+    });
+}
+
+#[test]
+fn task_that_finishes_after_the_end_of_its_stream_is_stored() {
+    with_timeout(|| {
+        let (folder, record) = (Folder::new("stream"), Record::default());
+        let releasing = record.clone();
+        let releaser = thread::spawn(move || {
+            until("the handler runs", || releasing.started() == 1);
+            thread::sleep(Duration::from_millis(50));
+            releasing.release();
+        });
+        let written = serve_task_and_end(stored_in(&folder.0), &record, DEADLINE);
+        releaser.join().unwrap();
+        assert_eq!(record.cancelled(), 0, "{written}");
+        // The next process has the result: its record is the last one of the task.
+        let stored = FileTaskStore::open(&folder.0).unwrap().load().unwrap();
+        assert_eq!(stored.tasks.len(), 1);
+        let text = String::from_utf8_lossy(&stored.tasks[0].record).into_owned();
+        assert!(text.contains("as a task"), "{text}");
+    });
+}
+
+#[test]
+fn test_server_runs_tasks_on_virtual_time() {
+    let record = Record::default();
+    record.release();
+    let folder = Folder::new("virtual");
+    let router = router(stored_in(&folder.0)(), &record);
+    let config = client::Config::new("test", "1").versions(VersionSet::LEGACY);
+    let client = mcp_blocking::testing::pair(router, mcp_blocking::Client::options(config)).unwrap();
+    let options = CallOptions::new();
+    let params = json!({"name": "wait", "arguments": {}, "task": {"ttl": 60_000}});
+    let created = client.request("tools/call", &params, &options).unwrap();
+    let created: Value = created.parse().unwrap();
+    let id = json!({"taskId": created["task"]["taskId"]});
+    let result: Value = client.request("tasks/result", &id, &options).unwrap().parse().unwrap();
+    assert_eq!(first_text(&result), "as a task");
+    let done: Value = client.request("tasks/get", &id, &options).unwrap().parse().unwrap();
+    assert_eq!(done["status"], "completed", "{done}");
+    client.close().unwrap();
 }
 
 /// Asserts that a server with tasks does not run with several shards.

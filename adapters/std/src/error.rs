@@ -6,8 +6,8 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
-use crate::adapter::server::TasksError;
 use crate::process::SpawnError;
+use crate::task_store::TasksError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterErrors;
@@ -284,6 +284,12 @@ impl core::error::Error for Error {
 impl From<SpawnError> for Error {
     fn from(error: SpawnError) -> Self {
         Self::Spawn(error)
+    }
+}
+
+impl From<TasksError> for Error {
+    fn from(error: TasksError) -> Self {
+        Self::Tasks(Arc::new(error))
     }
 }
 

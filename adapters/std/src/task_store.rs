@@ -190,3 +190,36 @@ impl core::error::Error for TaskStoreError {
         }
     }
 }
+
+/// The reason why a server cannot have its tasks.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TasksError {
+    /// The stored tasks cannot be loaded.
+    Store(TaskStoreError),
+    /// The server has several shards. Each would have tasks that the others do not know.
+    Shards,
+    /// The tasks of the router belong to a server already.
+    InUse,
+}
+
+impl fmt::Display for TasksError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the stored tasks cannot be loaded: {error}"),
+            Self::Shards => {
+                f.write_str("a server with tasks has one shard: each shard would have tasks of its own")
+            }
+            Self::InUse => f.write_str("the tasks of this router belong to another server"),
+        }
+    }
+}
+
+impl core::error::Error for TasksError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Shards | Self::InUse => None,
+        }
+    }
+}

@@ -8,16 +8,16 @@ use core::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "crypto")]
+use super::TaskOptions;
+#[cfg(all(doc, feature = "crypto"))]
+use super::Tasks;
 use super::engine::Engine;
 use super::event::Call;
 use super::input::begin_round;
 #[cfg(feature = "crypto")]
 use super::retry::RetryContext;
 use super::retry::kept_key;
-#[cfg(feature = "crypto")]
-use super::tasks::TaskOptions;
-#[cfg(all(doc, feature = "crypto"))]
-use super::tasks::Tasks;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::limits::Limit;

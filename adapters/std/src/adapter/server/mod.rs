@@ -46,4 +46,4 @@ pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event};
 pub use stream::{CallRunner, Server};
 #[cfg(feature = "crypto")]
 pub use tasks::ServerTasks;
-pub use tasks::{DriveTasks, StorePlace, TaskSource, TasksError};
+pub use tasks::{DriveTasks, StorePlace, TaskSource};

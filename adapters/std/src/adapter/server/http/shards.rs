@@ -17,9 +17,9 @@ use crate::adapter::server::connection::MigratedConnection;
 use crate::adapter::server::dispatcher::CommandSender;
 use crate::adapter::server::handler::Handler;
 use crate::adapter::server::server_loop;
-use crate::adapter::server::tasks::TasksError;
 use crate::adapter::sync::ErasedBox;
 use crate::adapter::sync::Sender;
+use crate::task_store::TasksError;
 use crate::{Error, entropy};
 
 /// A message from one shard to another.

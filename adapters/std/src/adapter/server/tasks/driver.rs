@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::task::Waker;
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -13,14 +14,14 @@ use mcp_proto::server::{StoreEffect, TaskTable};
 use mcp_proto::{Anchor, Entropy};
 
 use super::settings::{OnProblem, ServerTasks};
-use super::{DriveTasks, StorePlace, TasksError, thread_waker};
+use super::source::{DriveTasks, InstallTasks, StorePlace, TaskSource, thread_waker};
 use crate::adapter::server::dispatcher::CommandSender;
 use crate::adapter::server::server_loop::ServerLoop;
-use crate::task_store::{TaskStore, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker};
+use crate::task_store::{TaskStore, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError};
 use crate::{Error, entropy};
 
 /// Drives the store of a server's tasks, if it has one.
-pub(super) struct StoreDriver {
+struct StoreDriver {
     link: StoreLink,
     on_problem: OnProblem,
 }
@@ -38,8 +39,29 @@ struct Worker {
     refused: Option<TaskStoreJob>,
 }
 
+impl TaskSource {
+    /// Wraps the tasks.
+    #[must_use]
+    pub fn new(tasks: ServerTasks) -> Self {
+        Self(Arc::new(Mutex::new(Some(tasks))))
+    }
+}
+
+impl InstallTasks for Mutex<Option<ServerTasks>> {
+    fn install(
+        &self,
+        server_loop: &mut dyn ServerLoop,
+        anchor: Anchor,
+        place: StorePlace,
+    ) -> Result<Box<dyn DriveTasks>, Error> {
+        let tasks = self.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tasks = tasks.ok_or(TasksError::InUse)?;
+        Ok(Box::new(StoreDriver::install(tasks, server_loop, anchor, place)?))
+    }
+}
+
 impl StoreDriver {
-    pub(super) fn install(
+    fn install(
         tasks: ServerTasks,
         server_loop: &mut dyn ServerLoop,
         anchor: Anchor,

@@ -1,17 +1,10 @@
 //! The tasks of a server, as an application configures them.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
-use std::sync::{Mutex, PoisonError};
 
-use mcp_proto::Anchor;
 use mcp_proto::server::TaskLimits;
 
-use super::driver::StoreDriver;
-use super::{DriveTasks, InstallTasks, StorePlace, TaskSource, TasksError};
-use crate::Error;
-use crate::adapter::server::server_loop::ServerLoop;
 use crate::task_store::{TaskStore, TaskStoreError};
 
 /// The tasks of a server: their limits, and where they are stored.
@@ -93,26 +86,5 @@ impl fmt::Debug for ServerTasks {
             .field("limits", &self.limits)
             .field("is_stored", &self.store.is_some())
             .finish_non_exhaustive()
-    }
-}
-
-impl TaskSource {
-    /// Wraps the tasks.
-    #[must_use]
-    pub fn new(tasks: ServerTasks) -> Self {
-        Self(Arc::new(Mutex::new(Some(tasks))))
-    }
-}
-
-impl InstallTasks for Mutex<Option<ServerTasks>> {
-    fn install(
-        &self,
-        server_loop: &mut dyn ServerLoop,
-        anchor: Anchor,
-        place: StorePlace,
-    ) -> Result<Box<dyn DriveTasks>, Error> {
-        let tasks = self.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let tasks = tasks.ok_or(TasksError::InUse)?;
-        Ok(Box::new(StoreDriver::install(tasks, server_loop, anchor, place)?))
     }
 }
