@@ -25,6 +25,7 @@ mod sdk_clients;
 mod steps;
 mod table;
 mod tap_records;
+mod tasks;
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";

@@ -285,9 +285,11 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler};
 #[doc(inline)]
+#[cfg(feature = "crypto")]
+pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
-    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure,
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure, TaskSource,
 };
 #[cfg(feature = "auth")]
 #[doc(inline)]
@@ -301,6 +303,7 @@ pub use mcp_std::process::{Program, Stderr};
 pub use mcp_std::schema;
 #[cfg(feature = "skills")]
 pub use mcp_std::skills;
+pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "http")]

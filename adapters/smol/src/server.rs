@@ -11,7 +11,9 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 use mcp_std::adapter::driver::PipeDriver;
-use mcp_std::adapter::server::{Dispatcher, Handle, RemoteCall, ServerLoop, dispatch_async_event, run_call};
+use mcp_std::adapter::server::{
+    Dispatcher, Handle, RemoteCall, ServerLoop, StorePlace, TaskSource, dispatch_async_event, run_call,
+};
 use mcp_std::adapter::sync::CoalescingWaker;
 use mcp_std::io::HungUp;
 use mcp_std::{Error, catch};
@@ -124,14 +126,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
         let Self { mut stream, handler, mut state } = self;
         let mut running = FutureSet::new(state.coalescing_waker.waker());
         state.dispatcher.register(state.coalescing_waker.waker());
+        if let Some(tasks) = handler.tasks() {
+            state.install_tasks(&tasks)?;
+        }
         poll_fn(|cx| {
             state.poll(cx, &mut stream, &handler, &mut running, &|remote| {
                 run_call(&handler, remote, start_timer)
             })
         })
         .await?;
+        poll_fn(|cx| {
+            state.poll_tasks(cx, &handler, &mut running, &|remote| run_call(&handler, remote, start_timer))
+        })
+        .await;
         // Handlers that still run are dropped: no answer can be sent any more.
         drop(running);
+        state.finish_tasks();
         state.finish(&mut stream).await
     }
 }
@@ -164,6 +174,8 @@ struct State<S> {
     needs_flush: bool,
     /// Time at which a shutdown aborts the remaining calls.
     shutdown_deadline: Option<Instant>,
+    /// Time until which tasks may run after the end of the stream.
+    tasks_deadline: Option<Instant>,
     /// Time at which the server gives up a client that closed its sending side, unless there is progress before.
     disconnect_deadline: Option<Instant>,
     /// Next time at which the server checks whether the client has disconnected.
@@ -190,12 +202,72 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             timer: DeadlineTimer::new(),
             needs_flush: false,
             shutdown_deadline: None,
+            tasks_deadline: None,
             disconnect_deadline: None,
             next_disconnect_check: Instant::ZERO,
             check_hung_up: |_| HungUp::default(),
             eager_calls: 0,
             fault: None,
         }
+    }
+
+    /// Gives the tasks of the handler to the engine.
+    fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
+        let (anchor, place) = (self.drive.anchor(), StorePlace::Worker(self.dispatcher.commands()));
+        let mut host = PipeHost {
+            pipe: &mut self.pipe,
+            drive: &mut self.drive,
+            shutdown_deadline: &mut self.shutdown_deadline,
+        };
+        self.dispatcher.set_tasks(tasks.install(&mut host, anchor, place)?);
+        Ok(())
+    }
+
+    /// Runs the tasks that have not finished at the end of the stream. Ready when they have, or after the grace period.
+    fn poll_tasks<H: Handler, F: Future<Output = ()>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        handler: &H,
+        running: &mut FutureSet<F>,
+        start: &impl Fn(RemoteCall) -> F,
+    ) -> Poll<()> {
+        if !self.dispatcher.has_tasks() {
+            return Poll::Ready(());
+        }
+        let now = self.drive.tick();
+        let grace = self.pipe.engine().config().effective_limits().eof_grace_period;
+        let until = *self.tasks_deadline.get_or_insert_with(|| {
+            let until = self.shutdown_deadline.unwrap_or(now + grace);
+            self.pipe.engine().shutdown(now, until.saturating_duration_since(now));
+            until
+        });
+        self.coalescing_waker.begin_poll(cx.waker());
+        for _ in 0..MAX_TURNS {
+            self.coalescing_waker.mark_polling();
+            let mut moved = self.dispatch_events(handler, running, start);
+            moved |= running.poll_woken();
+            moved |= self.apply_commands(handler);
+            let now = self.drive.tick();
+            if self.dispatcher.running_tasks() == 0 || now >= until {
+                return Poll::Ready(());
+            }
+            moved |= self.timer.poll(cx, Some(until.saturating_duration_since(now)));
+            if !moved && self.coalescing_waker.try_sleep() {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Lets the store write what it has not written.
+    fn finish_tasks(&mut self) {
+        let mut host = PipeHost {
+            pipe: &mut self.pipe,
+            drive: &mut self.drive,
+            shutdown_deadline: &mut self.shutdown_deadline,
+        };
+        self.dispatcher.finish_tasks(&mut host);
     }
 
     /// Does the work that is possible now. Ready when the server has ended.
@@ -326,7 +398,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         let is_blind = !can_read || !self.pipe.wants_input();
         let next_check = is_blind.then_some(self.next_disconnect_check);
         let mut polled = PollScopedStream::new(stream, cx);
-        let until = self.shutdown_deadline.into_iter().chain(next_check).min();
+        let held = self.dispatcher.next_deadline();
+        let until = self.shutdown_deadline.into_iter().chain(next_check).chain(held).min();
         self.drive.wait(&mut self.pipe, &mut polled, can_read, until);
         let (mut moved, timeout) = (polled.made_progress, polled.timeout);
         moved |= self.timer.poll(cx, timeout);

@@ -42,7 +42,9 @@ use std::time::Instant as StdInstant;
 use mcp_proto::Instant;
 use mcp_proto::server::Event;
 use mcp_std::adapter::client::TestPeer;
-use mcp_std::adapter::server::{Dispatcher, RemoteCall, ServerLoop, dispatch_async_event, run_call};
+use mcp_std::adapter::server::{
+    Dispatcher, RemoteCall, ServerLoop, TaskSource, dispatch_async_event, run_call,
+};
 use mcp_std::catch;
 
 use crate::Handler;
@@ -99,6 +101,10 @@ impl<H: Handler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer for As
         moved |= dispatcher.process_messages(host, failed);
         self.grace_expired &= !moved;
         moved
+    }
+
+    fn tasks(&mut self) -> Option<TaskSource> {
+        self.handler.tasks()
     }
 
     fn wait_real_time(&mut self) -> bool {

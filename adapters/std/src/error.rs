@@ -9,6 +9,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use crate::process::SpawnError;
+use crate::task_store::TasksError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterErrors;
@@ -47,6 +48,8 @@ pub enum Error {
     },
     /// An entry could not be registered in a router; nothing was served.
     Register(RegisterErrors),
+    /// A server cannot have its tasks; nothing was served.
+    Tasks(Arc<TasksError>),
     /// A callback called the client of `mcp-blocking` while a call of that client runs; nothing was sent.
     Busy,
     /// The connection has ended.
@@ -177,6 +180,7 @@ impl fmt::Display for Error {
             Self::Skill(error) => write!(Escaped(f), "{error}"),
             Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
+            Self::Tasks(error) => error.fmt(f),
             Self::Busy => f.write_str(
                 "a callback called the client while another call of the same client runs; make the call after that one, \
                  or use `mcp-threads`, whose calls may overlap",
@@ -279,6 +283,7 @@ impl core::error::Error for Error {
             | Self::OutputSchemaViolation(_)
             | Self::Url { .. }
             | Self::Register(_)
+            | Self::Tasks(_)
             | Self::Busy
             | Self::Closed(_) => None,
             #[cfg(feature = "skills")]
@@ -290,6 +295,12 @@ impl core::error::Error for Error {
 impl From<SpawnError> for Error {
     fn from(error: SpawnError) -> Self {
         Self::Spawn(error)
+    }
+}
+
+impl From<TasksError> for Error {
+    fn from(error: TasksError) -> Self {
+        Self::Tasks(Arc::new(error))
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
 //! | `skills` | skills: folders of a server, front matter (feature `skills`) |
+//! | [`task_store`] | tasks of a server that outlive its process |
 //! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
@@ -64,6 +65,7 @@ pub mod auth;
 mod cache;
 mod catch;
 mod clock;
+mod durable_file;
 pub mod entropy;
 mod error;
 #[cfg(all(test, any(feature = "auth-server", feature = "skills", feature = "validate")))]
@@ -74,6 +76,7 @@ pub mod process;
 pub mod schema;
 #[cfg(feature = "skills")]
 pub mod skills;
+pub mod task_store;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

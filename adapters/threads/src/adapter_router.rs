@@ -7,7 +7,7 @@ use mcp_proto::{RawJson, RpcError};
 use mcp_std::Error;
 use mcp_std::adapter::client::{TestPeer, TestRouter};
 use mcp_std::adapter::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
-use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
+use mcp_std::adapter::server::{Answered, Cx, HandlerFailure, TaskSource};
 use mcp_std::io::Duplex;
 
 use crate::handler::Handler;
@@ -106,6 +106,10 @@ impl Handler for Router {
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
         Self::for_each_tool(self, visit);
+    }
+
+    fn tasks(&self) -> Option<TaskSource> {
+        self.task_source()
     }
 
     fn event(&self, event: &Event) {

@@ -8,7 +8,7 @@ use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
+use mcp_std::adapter::server::{Answered, Cx, HandlerFailure, TaskSource};
 
 /// A server's handler, which may run on several threads at a time.
 ///
@@ -75,6 +75,11 @@ pub trait Handler: Send + Sync + 'static {
         let _ = visit;
     }
 
+    /// Returns the tasks of the server: see [`serve::Handler::tasks`].
+    fn tasks(&self) -> Option<TaskSource> {
+        None
+    }
+
     /// Receives every other event: opened sessions, completed outbound calls.
     fn event(&self, event: &Event) {
         let _ = event;
@@ -129,6 +134,10 @@ impl<H: Handler> serve::Handler for SharedHandler<H> {
     #[cfg(feature = "http")]
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
         self.0.for_each_tool(visit);
+    }
+
+    fn tasks(&mut self) -> Option<TaskSource> {
+        self.0.tasks()
     }
 
     fn event(&mut self, event: &Event) {

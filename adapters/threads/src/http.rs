@@ -1,6 +1,5 @@
 //! HTTP servers whose handlers run on workers.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -19,7 +18,7 @@ use mcp_std::adapter::server::{Handle, RemoteCall};
 use mcp_std::token::TokenValidator;
 
 use crate::handler::{Handler, SharedHandler};
-use crate::server::{default_workers, worker_pool};
+use crate::server::{CallQueue, TASK_WORKERS, default_workers, worker_pool};
 use crate::worker_pool::WorkerPool;
 
 /// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
@@ -369,11 +368,9 @@ fn use_workers<H: Handler>(
     workers: usize,
     pool: &Arc<WorkerPool<RemoteCall>>,
 ) -> Result<(), Error> {
-    let (pool, mut calls) = (pool.clone(), VecDeque::new());
-    server.run_remotely(workers, move |new_calls| {
-        calls.extend(new_calls);
-        pool.submit(&mut calls);
-    })
+    let tasks = worker_pool(TASK_WORKERS, server.cores().clone(), &server.handler().clone());
+    let mut calls = CallQueue::new(pool.clone(), tasks);
+    server.run_remotely(workers, move |new_calls| calls.submit(new_calls))
 }
 
 impl ShardThreads {

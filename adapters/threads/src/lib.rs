@@ -253,8 +253,10 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
+#[cfg(feature = "crypto")]
+pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure, TaskSource};
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_std::auth;
@@ -268,6 +270,7 @@ pub use mcp_std::process::{Program, Stderr};
 pub use mcp_std::schema;
 #[cfg(feature = "skills")]
 pub use mcp_std::skills;
+pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "http")]

@@ -195,14 +195,40 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         if core::mem::replace(&mut self.is_started, true) || self.workers == 0 {
             return Ok(());
         }
-        let pool = worker_pool(self.workers, Cores::default(), self.inner.handler());
-        let mut calls = VecDeque::new();
-        self.inner.run_remotely(self.workers, move |new_calls| {
-            calls.extend(new_calls);
-            pool.submit(&mut calls);
-        })
+        let handler = self.inner.handler().clone();
+        let pool = Arc::new(worker_pool(self.workers, Cores::default(), &handler));
+        let mut calls = CallQueue::new(pool, worker_pool(TASK_WORKERS, Cores::default(), &handler));
+        self.inner.run_remotely(self.workers, move |new_calls| calls.submit(new_calls))
     }
 }
+
+/// Gives calls to workers.
+pub(crate) struct CallQueue {
+    pool: Arc<WorkerPool<RemoteCall>>,
+    calls: VecDeque<RemoteCall>,
+    /// The runs of tasks have workers of their own, so that they take none from the calls that clients wait for. Their
+    /// number is bounded by [`TaskLimits::max_running`](mcp_proto::server::TaskLimits).
+    task_pool: WorkerPool<RemoteCall>,
+    tasks: VecDeque<RemoteCall>,
+}
+
+impl CallQueue {
+    pub(crate) const fn new(pool: Arc<WorkerPool<RemoteCall>>, task_pool: WorkerPool<RemoteCall>) -> Self {
+        Self { pool, calls: VecDeque::new(), task_pool, tasks: VecDeque::new() }
+    }
+
+    pub(crate) fn submit(&mut self, new_calls: &mut dyn Iterator<Item = RemoteCall>) {
+        for call in new_calls {
+            let is_task = call.running().call().is_task_run();
+            if is_task { self.tasks.push_back(call) } else { self.calls.push_back(call) }
+        }
+        self.pool.submit(&mut self.calls);
+        self.task_pool.submit(&mut self.tasks);
+    }
+}
+
+/// Most workers of tasks: no bound of its own.
+pub(crate) const TASK_WORKERS: usize = usize::MAX;
 
 /// Creates the workers of a handler, which may run on any of these cores.
 pub(crate) fn worker_pool<H: Handler>(

@@ -143,6 +143,7 @@ fn ask(router: &SampleRouter, server: &mut Server, id: usize, method: &str, mut 
                 router.finish(routed.context(), HookOutcome::Completed);
                 engine.complete(NOW, call.id(), &target_text.into_tool_result().expect("text"))
             }
+            Route::BeginTask => panic!("the server has no tasks"),
             Route::Refuse(error) => engine.fail(NOW, call.id(), &error),
             Route::Fallback => engine.fail(NOW, call.id(), &RpcError::method_not_found(method)),
         }

@@ -83,8 +83,17 @@ pub(super) struct Registration<H, X> {
     pub(super) extra: X,
     /// Scope of the hooks that observe its calls.
     pub(super) scope: usize,
+    /// Conditions of its calls. An entry that is registered again under its name keeps them.
+    pub(super) rules: CallRules,
+}
+
+/// Conditions of the calls of an entry.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallRules {
     /// Scopes that the token of a call needs.
     pub(super) required_scopes: Vec<Box<str>>,
+    /// Whether the handler of a tool decides when a call becomes a task.
+    pub(super) defers_task: bool,
 }
 
 /// A visible entry, borrowed.
@@ -93,7 +102,7 @@ pub(super) struct EntryRef<'a, T, H, X> {
     pub(super) handler: &'a H,
     pub(super) extra: &'a X,
     pub(super) scope: usize,
-    pub(super) required_scopes: &'a [Box<str>],
+    pub(super) rules: &'a CallRules,
 }
 
 /// All entries of one kind.
@@ -145,11 +154,11 @@ impl<T, H, X> Entries<T, H, X> {
             }
         };
         let old = self.take_registration(key);
-        let (old, scope, required_scopes) = match old {
-            Some(old) => (Some(old.extra), old.scope, old.required_scopes),
-            None => (None, ROOT_SCOPE, Vec::new()),
+        let (old, scope, rules) = match old {
+            Some(old) => (Some(old.extra), old.scope, old.rules),
+            None => (None, ROOT_SCOPE, CallRules::default()),
         };
-        self.set_registration(key, Registration { handler, extra: extra(old), scope, required_scopes });
+        self.set_registration(key, Registration { handler, extra: extra(old), scope, rules });
         (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
@@ -203,13 +212,13 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&self.catalog.items.get(key)?.item, &mut registration.extra))
     }
 
-    /// Returns the item with this name, hidden or not, to be changed, and the scopes that its calls need.
-    pub(super) fn item_mut(&mut self, name: &str) -> Option<(&mut T, &mut Vec<Box<str>>)> {
+    /// Returns the item with this name, hidden or not, to be changed, and the conditions of its calls.
+    pub(super) fn item_mut(&mut self, name: &str) -> Option<(&mut T, &mut CallRules)> {
         let key = *self.keys.get(name)?;
         let item = self.catalog.items.get_mut(key)?;
         let registration = self.registrations.get_mut(key.slot as usize)?.as_mut()?;
         self.catalog.generation += 1;
-        Some((&mut item.item, &mut registration.required_scopes))
+        Some((&mut item.item, &mut registration.rules))
     }
 
     /// Returns the scopes of all entries whose names begin with `prefix`, to be changed.
@@ -220,7 +229,9 @@ impl<T, H, X> Entries<T, H, X> {
         slots.sort_unstable();
         let all = self.registrations.iter_mut().enumerate();
         let found = all.filter(move |(slot, _)| slots.binary_search(&(*slot as u32)).is_ok());
-        found.filter_map(|(_, registration)| registration.as_mut().map(|entry| &mut entry.required_scopes))
+        found.filter_map(|(_, registration)| {
+            registration.as_mut().map(|entry| &mut entry.rules.required_scopes)
+        })
     }
 
     /// Returns the visible entry with this name.
@@ -250,7 +261,7 @@ impl<T, H, X> Entries<T, H, X> {
             handler: &registration.handler,
             extra: &registration.extra,
             scope: registration.scope,
-            required_scopes: &registration.required_scopes,
+            rules: &registration.rules,
         })
     }
 
@@ -259,7 +270,7 @@ impl<T, H, X> Entries<T, H, X> {
         self.keys.iter().filter_map(|(name, key)| {
             let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
             let item = self.catalog.items.get(*key)?;
-            Some((&**name, item.number, &*registration.required_scopes, item.is_enabled))
+            Some((&**name, item.number, &*registration.rules.required_scopes, item.is_enabled))
         })
     }
 

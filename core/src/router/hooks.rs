@@ -111,6 +111,8 @@ pub enum HookOutcome<'a> {
     Cancelled,
     /// Input requests were sent; the call is delivered again when their responses arrive.
     InputRequired,
+    /// A task was created; it is delivered as another call when it runs.
+    TaskBegun,
 }
 
 /// The hooks of a router and of its nested routers.

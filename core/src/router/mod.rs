@@ -73,6 +73,9 @@ mod skill_catalog;
 mod skills;
 #[cfg(test)]
 mod skills_tests;
+mod task_support;
+#[cfg(all(test, feature = "crypto"))]
+mod task_support_tests;
 pub mod template;
 #[cfg(test)]
 mod tests;

@@ -137,6 +137,12 @@ pub enum RegisterError {
         /// Reason why it is not valid.
         reason: String,
     },
+    /// A tool requires tasks, and the server has none.
+    #[error("the tool `{tool}` requires tasks, and the router has none: call `tasks` on it")]
+    NoTasks {
+        /// Name of the tool.
+        tool: String,
+    },
     /// A prompt declares an argument twice, or a completion names an argument or variable that does not exist.
     #[error("the prompt or template `{owner}` has {} argument `{argument}`", if *.is_duplicate { "more than one" } else { "no" })]
     Argument {

@@ -117,6 +117,7 @@ impl Hook for RecordingHook {
             HookOutcome::Failed(_) => "failed",
             HookOutcome::Cancelled => "cancelled",
             HookOutcome::InputRequired => "asking",
+            HookOutcome::TaskBegun => "begun",
         };
         self.1.borrow_mut().push(format!("{}! {ending}", self.0));
     }

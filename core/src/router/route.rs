@@ -16,6 +16,7 @@ use super::pages::page_meta;
 use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
 use super::skill_catalog::{SkillAnswer, SkillResolution};
+use super::task_support::{TaskDecision, decide};
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
 use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
 use crate::methods::{self, EntryKind};
@@ -36,6 +37,8 @@ pub enum Route<'a, H> {
     Answer(RouterAnswer<'a>),
     /// Run the handler, then report the outcome with [`Router::finish`].
     Handle(RoutedCall<'a, H>),
+    /// Make the call a task by `Tasks::begin`; it is routed again when it runs.
+    BeginTask,
     /// Fail the call with this error.
     Refuse(RpcError),
     /// Leave the call to the application: the method is not one of the router, or nothing serves it here.
@@ -84,6 +87,7 @@ pub struct ToolTarget<'a> {
     pub arguments: &'a [u8],
     version: Version,
     checks: &'a ToolChecks,
+    defers_task: bool,
 }
 
 impl<'a> ToolTarget<'a> {
@@ -233,6 +237,7 @@ struct Resolution<'a, H> {
 enum RouteAction<'a, H> {
     Answer(RouterAnswer<'a>),
     Handle(&'a H, CallTarget<'a>),
+    BeginTask,
     Refuse(RpcError),
 }
 
@@ -294,8 +299,12 @@ impl<H, M: Hook> Router<H, M> {
             self.finish(context, HookOutcome::Failed(&error));
             return Route::Refuse(error); // AUTH-054
         }
-        match check_arguments(found.action) {
+        match check_tool_call(call, found.action) {
             RouteAction::Handle(handler, target) => Route::Handle(RoutedCall { handler, target, context }),
+            RouteAction::BeginTask => {
+                self.finish(context, HookOutcome::TaskBegun);
+                Route::BeginTask
+            }
             RouteAction::Answer(answer) => {
                 let failed = matches!(answer, RouterAnswer::InvalidArguments(_));
                 self.finish(context, if failed { HookOutcome::ToolFailed } else { HookOutcome::Completed });
@@ -354,11 +363,12 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution::refuse(error);
         };
         let (tool, arguments, checks) = (entry.item, tool_call.arguments, entry.extra);
-        let target = CallTarget::Tool(ToolTarget { tool, arguments, version: call.version(), checks });
+        let (version, defers_task) = (call.version(), entry.rules.defers_task);
+        let target = CallTarget::Tool(ToolTarget { tool, arguments, version, checks, defers_task });
         Resolution {
             subject: Subject::Tool(&tool.name),
             scope: entry.scope,
-            required_scopes: entry.required_scopes,
+            required_scopes: &entry.rules.required_scopes,
             action: RouteAction::Handle(entry.handler, target),
         }
     }
@@ -383,7 +393,7 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution {
                 subject,
                 scope: entry.scope,
-                required_scopes: entry.required_scopes,
+                required_scopes: &entry.rules.required_scopes,
                 action: RouteAction::Handle(entry.handler, target),
             };
         }
@@ -408,7 +418,7 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution {
                 subject,
                 scope: entry.scope,
-                required_scopes: entry.required_scopes,
+                required_scopes: &entry.rules.required_scopes,
                 action,
             };
         }
@@ -434,7 +444,7 @@ impl<H, M: Hook> Router<H, M> {
         Resolution {
             subject: Subject::Prompt(&prompt.name),
             scope: entry.scope,
-            required_scopes: entry.required_scopes,
+            required_scopes: &entry.rules.required_scopes,
             action,
         }
     }
@@ -452,7 +462,7 @@ impl<H, M: Hook> Router<H, M> {
                     (
                         Subject::Completion(&entry.item.name),
                         entry.scope,
-                        entry.required_scopes,
+                        &*entry.rules.required_scopes,
                         &**entry.extra,
                         known,
                     )
@@ -464,7 +474,7 @@ impl<H, M: Hook> Router<H, M> {
                 Some(entry) => {
                     let known = entry.extra.template.variables().any(|name| name == argument);
                     let subject = Subject::Completion(&entry.item.uri_template);
-                    (subject, entry.scope, entry.required_scopes, &*entry.extra.completions, known)
+                    (subject, entry.scope, &*entry.rules.required_scopes, &*entry.extra.completions, known)
                 }
                 None if comparison_key(&family.uri, MAX_URI)
                     .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
@@ -509,21 +519,24 @@ pub(super) fn read_cursor(
     number.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: begin again without one"))
 }
 
-/// Checks the arguments of a tool call against its schema.
+/// Checks the arguments of a tool call against its schema, and decides whether it becomes a task.
 ///
 /// This happens after the hooks, so that a refused caller learns nothing about the tool.
-fn check_arguments<'a, H>(action: RouteAction<'a, H>) -> RouteAction<'a, H> {
-    if let RouteAction::Handle(_, CallTarget::Tool(target)) = &action {
-        let checked = target.checks.input.as_ref().map_or(Ok(()), |input| input.validate(target.arguments));
-        if let Err(violations) = checked {
-            let bad = InvalidArguments::new(&target.tool.name, target.version, &violations);
-            return match bad.into_result() {
-                Ok(result) => RouteAction::Answer(RouterAnswer::InvalidArguments(result)),
-                Err(error) => RouteAction::Refuse(error.into_rpc_error()),
-            };
-        }
+fn check_tool_call<'a, H>(call: &Call, action: RouteAction<'a, H>) -> RouteAction<'a, H> {
+    let RouteAction::Handle(_, CallTarget::Tool(target)) = &action else { return action };
+    let decision = decide(call, target.tool, target.defers_task);
+    if let TaskDecision::Refuse(error) = decision {
+        return RouteAction::Refuse(error);
     }
-    action
+    let checked = target.checks.input.as_ref().map_or(Ok(()), |input| input.validate(target.arguments));
+    if let Err(violations) = checked {
+        let bad = InvalidArguments::new(&target.tool.name, target.version, &violations);
+        return match bad.into_result() {
+            Ok(result) => RouteAction::Answer(RouterAnswer::InvalidArguments(result)),
+            Err(error) => RouteAction::Refuse(error.into_rpc_error()),
+        };
+    }
+    if matches!(decision, TaskDecision::Begin) { RouteAction::BeginTask } else { action }
 }
 
 fn refuse_reference<'a, H>(what: &str, name: &str) -> Resolution<'a, H> {

@@ -127,14 +127,14 @@ impl<H, M: Hook> Router<H, M> {
     fn scopes_to_read(&self, uri: &str) -> Option<(usize, &[Box<str>])> {
         let normal = normalize(uri, MAX_URI).ok()?;
         if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
-            return Some((entry.scope, entry.required_scopes));
+            return Some((entry.scope, &entry.rules.required_scopes));
         }
         for number in self.prefixes.find(&normal) {
             let Some(entry) = self.templates.find_by_number(number) else { continue };
             match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
                 Err(TemplateMismatch::Different) => {}
                 Err(_) => return None,
-                Ok(_) => return Some((entry.scope, entry.required_scopes)),
+                Ok(_) => return Some((entry.scope, &entry.rules.required_scopes)),
             }
         }
         None
@@ -254,7 +254,7 @@ fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) ->
     let mut from = prefix.clone();
     loop {
         let mut rest = router.resources.visible_from(&from).take_while(|(name, _)| name.starts_with(&prefix));
-        let next = rest.find(|(_, entry)| call.require_scopes(entry.required_scopes).is_ok());
+        let next = rest.find(|(_, entry)| call.require_scopes(&entry.rules.required_scopes).is_ok());
         let Some((name, entry)) = next else { return children };
         match name.get(prefix.len()..).unwrap_or_default().split_once('/') {
             None => {

@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 
+use super::entries::CallRules;
 use super::hooks::Hook;
 use super::registry::Router;
 use crate::methods::EntryKind;
@@ -32,7 +32,7 @@ use crate::raw::RawJson;
 #[derive(Debug)]
 pub struct ToolEntry<'r> {
     /// `None` if the tool is not registered.
-    tool: Option<(&'r mut Tool, &'r mut Vec<Box<str>>)>,
+    pub(super) tool: Option<(&'r mut Tool, &'r mut CallRules)>,
 }
 
 impl ToolEntry<'_> {
@@ -97,13 +97,13 @@ impl ToolEntry<'_> {
     ///
     /// [`Call::require_scopes`]: crate::server::Call::require_scopes
     pub fn require_scope(mut self, scope: impl Into<Box<str>>) -> Self {
-        if let Some((_, scopes)) = &mut self.tool {
-            scopes.push(scope.into());
+        if let Some((_, rules)) = &mut self.tool {
+            rules.required_scopes.push(scope.into());
         }
         self
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
+    pub(super) fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
         if let Some((tool, _)) = &mut self.tool {
             change(tool);
         }
@@ -129,13 +129,13 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns whether there is an entry with this name, URI or URI template.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
         let scope = scope.into();
-        let scopes = match kind {
-            EntryKind::Tool => self.tools.item_mut(name).map(|(_, scopes)| scopes),
-            EntryKind::Resource => self.resources.item_mut(name).map(|(_, scopes)| scopes),
-            EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, scopes)| scopes),
-            EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, scopes)| scopes),
+        let rules = match kind {
+            EntryKind::Tool => self.tools.item_mut(name).map(|(_, rules)| rules),
+            EntryKind::Resource => self.resources.item_mut(name).map(|(_, rules)| rules),
+            EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, rules)| rules),
+            EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, rules)| rules),
             EntryKind::Skill => return self.require_scope_of_skill(name, &scope),
         };
-        scopes.map(|scopes| scopes.push(scope)).is_some()
+        rules.map(|rules| rules.required_scopes.push(scope)).is_some()
     }
 }

@@ -8,9 +8,15 @@ use core::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "crypto")]
+use super::TaskOptions;
+#[cfg(all(doc, feature = "crypto"))]
+use super::Tasks;
 use super::engine::Engine;
 use super::event::Call;
 use super::input::begin_round;
+#[cfg(feature = "crypto")]
+use super::retry::RetryContext;
 use super::retry::kept_key;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
@@ -57,6 +63,8 @@ trait InputCollector: fmt::Debug + Send + Sync {
     fn keep(&mut self, key: Box<str>, value: RawJson);
     fn kept(&self, key: &str) -> Option<RawJson>;
     fn is_empty(&self) -> bool;
+    #[cfg(feature = "crypto")]
+    fn carry_into(&self, retry: &mut RetryContext);
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
 }
 
@@ -87,6 +95,14 @@ impl InputCollector for CollectedInput {
 
     fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    #[cfg(feature = "crypto")]
+    fn carry_into(&self, retry: &mut RetryContext) {
+        if !self.state.is_empty() {
+            retry.state.clone_from(&self.state);
+        }
+        retry.answers.extend(self.kept.iter().map(|(key, value)| (key.clone(), Ok(value.clone()))));
     }
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
@@ -300,6 +316,36 @@ impl InputRequired {
         let kept = earlier.or_else(|| self.collector.as_ref()?.kept(&name));
         let value = kept.map(|value| value.parse()).transpose();
         value.map_err(|error| RpcError::internal(alloc::format!("the kept value `{key}`: {error}")))
+    }
+
+    /// Makes a call a task, which gets the state and the values that the handler keeps; otherwise as [`Tasks::begin`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Tasks::begin`].
+    #[cfg(feature = "crypto")]
+    pub fn begin_task(
+        &self,
+        engine: &mut Engine,
+        now: Instant,
+        call: &Call,
+        options: TaskOptions,
+    ) -> Result<(), UseError> {
+        let Some(collector) = &self.collector else { return engine.tasks(now).begin(call, options) };
+        let mut retry = call.retry.clone();
+        collector.carry_into(retry.get_or_insert_default());
+        let call = Call {
+            id: call.id,
+            channel: call.channel,
+            version: call.version,
+            method: call.method.clone(),
+            frame: call.frame.clone(),
+            params: call.params,
+            retry,
+            authorization: call.authorization.clone(),
+            task: call.task,
+        };
+        engine.tasks(now).begin(&call, options)
     }
 
     /// Keeps a value for the later deliveries of the call; see [`once`](Self::once).

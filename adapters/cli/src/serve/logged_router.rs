@@ -95,6 +95,10 @@ macro_rules! logged_router {
                 $this.log.head(record);
             }
 
+            fn tasks(&$($mut)? $this) -> Option<mcp_std::adapter::server::TaskSource> {
+                $this.router.task_source()
+            }
+
             fn for_each_tool(&$($mut)? $this, tell: &mut dyn FnMut(&str, &mcp_proto::RawJson)) {
                 $this.router.for_each_tool(tell);
             }

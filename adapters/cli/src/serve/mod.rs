@@ -56,10 +56,7 @@ fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let why = match args.runtime {
         _ if args.shards == 1 => return Ok(()),
         Runtime::Blocking => "--shards: the blocking runtime has one thread; use --runtime threads or smol",
-        // This state belongs to closures that cannot leave their thread.
-        Runtime::Smol if args.everything => {
-            "--shards: on smol, the state of --everything stays on one thread; use --runtime threads"
-        }
+        _ if args.everything => "--shards: --everything has tasks, and a server with tasks has one shard",
         Runtime::Threads | Runtime::Smol => return Ok(()),
     };
     Err(CommandFailure::usage(why))

@@ -88,7 +88,6 @@ impl PipeDriver {
     }
 
     /// Returns the relation of the clock to Unix time.
-    #[cfg(feature = "crypto")]
     pub fn anchor(&self) -> mcp_proto::Anchor {
         self.clock.anchor()
     }

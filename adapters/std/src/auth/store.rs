@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use mcp_proto::auth::Secret;
 
 use super::cancellation::{Budget, Cancellation, Ended};
+use crate::durable_file::FileError;
 
 mod document;
 mod file;
-mod lock;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -123,6 +123,12 @@ pub enum StoreError {
 impl StoreError {
     fn io(path: &std::path::Path, operation: &'static str, error: io::Error) -> Self {
         Self::Io { path: path.into(), operation, error }
+    }
+}
+
+impl From<FileError> for StoreError {
+    fn from(failed: FileError) -> Self {
+        Self::Io { path: failed.path, operation: failed.operation, error: failed.error }
     }
 }
 

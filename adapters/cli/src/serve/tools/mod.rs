@@ -8,6 +8,7 @@ mod clock;
 mod count;
 mod notes;
 mod slow;
+mod tasks;
 
 use mcp_proto::model::Implementation;
 
@@ -32,6 +33,7 @@ pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Route
         router.core().info(info);
         everything::register(&mut router, broken);
         slow::register(&mut router);
+        tasks::register(&mut router);
         annex::register(&mut router);
         notes::register(&mut router);
         Some(clock::register(&mut router))

@@ -17,7 +17,7 @@ use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::adapter::server as serve;
 use crate::adapter::server::router::{Flavor, Router};
-use crate::adapter::server::{Backlog, Dispatcher, Handler, ServerLoop};
+use crate::adapter::server::{Backlog, Dispatcher, Handler, ServerLoop, StorePlace, TaskSource};
 use crate::process::ShutdownTimeouts;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
@@ -46,6 +46,11 @@ pub trait TestPeer {
         None
     }
 
+    /// Returns the tasks of the server; see [`Handler::tasks`].
+    fn tasks(&mut self) -> Option<TaskSource> {
+        None
+    }
+
     /// Wakes handlers that sleep until `now` or earlier.
     fn wake(&mut self, now: Instant) {
         let _ = now;
@@ -64,6 +69,10 @@ impl<H: Handler> TestPeer for Inline<H> {
         event: server::Event,
     ) {
         serve::dispatch_event(server_loop, dispatcher, &mut self.0, &event);
+    }
+
+    fn tasks(&mut self) -> Option<TaskSource> {
+        self.0.tasks()
     }
 }
 
@@ -145,7 +154,12 @@ impl TestConnection {
         let server_id = NEXT_SERVER_ID.fetch_add(1, Ordering::Relaxed);
         SERVER_ENDS.with_borrow_mut(|ends| ends.insert(server_id, Box::new(server_end)));
         let pipe = pipe::Client::new(Arc::new(config), now);
-        Self { client: TestClientEnd { pipe, now, events: VecDeque::new() }, server_id, error: None }
+        let client = TestClientEnd { pipe, now, events: VecDeque::new() };
+        let mut connection = Self { client, server_id, error: None };
+        if let Some(Err(error)) = connection.with_server_end(TestServerEnd::install_tasks) {
+            connection.error = Some(io::Error::other(error.to_string()));
+        }
+        connection
     }
 
     /// Runs a function on the server's end. Returns `None` on another thread than the one that created it.
@@ -200,6 +214,16 @@ fn transfer(from: &mut impl Pipe, to: &mut impl Pipe, now: Instant) -> bool {
 }
 
 impl TestServerEnd {
+    /// Gives the tasks of the handler to the engine. Their store runs on this thread.
+    fn install_tasks(&mut self, client: &mut TestClientEnd) -> Result<(), Error> {
+        let Some(tasks) = self.peer.tasks() else { return Ok(()) };
+        let anchor = crate::Clock::start().anchor();
+        let Self { pipe, backlog, dispatcher, .. } = self;
+        let driver = tasks.install(&mut TestLoop { pipe, backlog, client }, anchor, StorePlace::Inline)?;
+        dispatcher.set_tasks(driver);
+        Ok(())
+    }
+
     /// Moves bytes in both directions and lets the client read. Returns whether there were any.
     fn transfer_both(&mut self, client: &mut TestClientEnd) -> bool {
         let mut moved = transfer(&mut self.pipe, &mut client.pipe, client.now);
@@ -222,6 +246,7 @@ impl TestServerEnd {
             }
             let Self { pipe, backlog, dispatcher, peer, .. } = self;
             moved |= peer.advance(&mut TestLoop { pipe, backlog, client }, dispatcher);
+            moved |= dispatcher.drive_tasks(&mut TestLoop { pipe, backlog, client });
             let over = self.pipe.is_drained();
             if over && !core::mem::replace(&mut self.is_eof_sent, true) {
                 client.pipe.handle_eof(client.now);

@@ -19,6 +19,7 @@ use super::cx::{Answered, AsyncCx, StartTimer};
 use super::handler::Handler;
 use super::handler::HandlerFailure;
 use super::remote::RemoteCall;
+use super::tasks::TaskSource;
 use crate::{catch, catch_async};
 
 /// A server's handler, whose calls run concurrently.
@@ -95,6 +96,13 @@ pub trait AsyncHandler {
         let _ = visit;
     }
 
+    /// Returns the tasks of the server. Each loop calls it once, before it runs.
+    ///
+    /// By default there are none. A handler that wraps a router passes on those of the router.
+    fn tasks(&self) -> Option<TaskSource> {
+        None
+    }
+
     /// Receives every other event: opened sessions, completed outbound calls.
     fn event(&self, event: &Event) {
         let _ = event;
@@ -163,6 +171,10 @@ impl<H: AsyncHandler> Handler for SharedHandler<H> {
 
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
         self.0.for_each_tool(visit);
+    }
+
+    fn tasks(&mut self) -> Option<TaskSource> {
+        self.0.tasks()
     }
 
     fn event(&mut self, event: &Event) {

@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use core::task::Waker;
 
 use mcp_proto::server::{Call, CancelReason, Event};
-use mcp_proto::{CallId, Change, Limits};
+use mcp_proto::{CallId, Change, Instant, Limits};
 
 use super::handler::HandlerFailure;
 use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
-use super::server_loop::{Backlog, ServerLoop, apply_outcome};
+use super::server_loop::{Backlog, ServerLoop, apply_outcome, set_task_message};
+use super::tasks::DriveTasks;
 use crate::adapter::sync::{Inbox, SendError, Sender};
 use crate::catch;
 
@@ -19,9 +20,11 @@ use crate::catch;
 ///
 /// At most [`max_running`](Self::max_running) handlers run at a time. Further calls wait, within
 /// [`Limits::max_waiting_requests`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). While
-/// [`is_congested`](Self::is_congested) returns `true`, the event loop must pause reading.
+/// [`is_congested`](Self::is_congested) returns `true`, the event loop must pause reading. The runs of tasks are not among
+/// them: the engine bounds their number.
 ///
-/// Invariant: `free_slots` contains exactly the indices of the `None` entries of `slots`.
+/// Invariants: `free_slots` contains exactly the indices of the `None` entries of `slots`. `running_tasks` is the number
+/// of runs of tasks in `slots`.
 #[derive(Debug)]
 pub struct Dispatcher {
     inbox: Inbox<LoopMessage>,
@@ -32,6 +35,19 @@ pub struct Dispatcher {
     free_slots: Vec<usize>,
     backlog: Backlog,
     max_running: usize,
+    running_tasks: usize,
+    tasks: TaskSlot,
+    /// Running tasks whose descriptions may be shown later, with the time.
+    held_messages: Vec<(Instant, Arc<ActiveCall>)>,
+}
+
+/// What drives the store of tasks, if the server has tasks.
+struct TaskSlot(Option<Box<dyn DriveTasks>>);
+
+impl core::fmt::Debug for TaskSlot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("TaskSlot").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Dispatcher {
@@ -45,7 +61,58 @@ impl Dispatcher {
             free_slots: Vec::new(),
             backlog: Backlog::default(),
             max_running: max_running.max(1),
+            running_tasks: 0,
+            tasks: TaskSlot(None),
+            held_messages: Vec::new(),
         }
+    }
+
+    /// Sets what drives the tasks of the server.
+    pub fn set_tasks(&mut self, tasks: Box<dyn DriveTasks>) {
+        self.tasks = TaskSlot(Some(tasks));
+    }
+
+    /// Returns whether the server has tasks.
+    #[must_use]
+    pub const fn has_tasks(&self) -> bool {
+        self.tasks.0.is_some()
+    }
+
+    /// Passes changes of tasks to the store, and its outcomes to the engine. Returns whether there were any.
+    pub fn drive_tasks(&mut self, server_loop: &mut dyn ServerLoop) -> bool {
+        self.tasks.0.as_mut().is_some_and(|tasks| tasks.drive(server_loop))
+    }
+
+    /// Waits for the changes that the store has not finished, up to a few seconds, at the end of the server.
+    pub fn finish_tasks(&mut self, server_loop: &mut dyn ServerLoop) {
+        if let Some(tasks) = self.tasks.0.take() {
+            tasks.finish(server_loop);
+        }
+    }
+
+    /// Returns when [`process_messages`](Self::process_messages) has to be called again.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.held_messages.iter().map(|(at, _)| *at).min()
+    }
+
+    /// Shows the descriptions of tasks that were held back.
+    fn show_held_messages(&mut self, server_loop: &mut dyn ServerLoop) {
+        if self.next_deadline().is_some_and(|at| at <= server_loop.now()) {
+            self.held_messages.retain_mut(|(at, running)| match show_task_message(server_loop, running) {
+                Some(later) => {
+                    *at = later;
+                    true
+                }
+                None => false,
+            });
+        }
+    }
+
+    /// Returns the number of running tasks.
+    #[must_use]
+    pub const fn running_tasks(&self) -> usize {
+        self.running_tasks
     }
 
     /// Sets the maximum number of handlers at a time (at least 1). Running handlers are not affected.
@@ -103,10 +170,10 @@ impl Dispatcher {
 
     /// Returns the next call for a handler, or `None` if the maximum number runs or no call waits.
     pub fn next_call(&mut self, server_loop: &mut dyn ServerLoop) -> Option<RemoteCall> {
-        if self.running_count() >= self.max_running {
-            return None;
-        }
-        let Some(Event::Call(call)) = self.backlog.pop() else { return None };
+        let has_room = self.running_count() - self.running_tasks < self.max_running;
+        let may_run = |event: &Event| has_room || matches!(event, Event::Call(call) if call.is_task_run());
+        let Some(Event::Call(call)) = self.backlog.pop_if(may_run) else { return None };
+        self.running_tasks += usize::from(call.is_task_run());
         let index = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -118,10 +185,21 @@ impl Dispatcher {
         Some(RemoteCall::new(running, self.inbox.sender()))
     }
 
-    /// Applies all received messages: outcomes, progress, changes and commands. Returns whether there were any.
+    /// Applies all received messages: outcomes, progress, changes and commands; and [drives](Self::drive_tasks) tasks.
+    /// Returns whether there was any work.
     ///
     /// `on_failure` receives failures that the authors of handlers should know.
     pub fn process_messages(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+    ) -> bool {
+        let any = self.apply_messages(server_loop, on_failure);
+        self.show_held_messages(server_loop);
+        self.drive_tasks(server_loop) || any
+    }
+
+    fn apply_messages(
         &mut self,
         server_loop: &mut dyn ServerLoop,
         on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
@@ -139,11 +217,14 @@ impl Dispatcher {
                         let now = server_loop.now();
                         let _ = server_loop.engine().progress(now, running.call().id(), progress);
                     }
+                    self.held_messages
+                        .extend(show_task_message(server_loop, &running).map(|at| (at, running)));
                 }
                 LoopMessage::Finished(running, outcome) => {
                     if let Some(slot) = self.slots.get_mut(running.slot) {
                         *slot = None;
                         self.free_slots.push(running.slot);
+                        self.running_tasks -= usize::from(running.call().is_task_run());
                     }
                     apply_outcome(server_loop, running.call(), outcome, on_failure);
                 }
@@ -158,6 +239,20 @@ impl Dispatcher {
 
     fn find_running(&self, call: CallId) -> Option<&ActiveCall> {
         self.slots.iter().flatten().map(|running| &**running).find(|running| running.call().id() == call)
+    }
+}
+
+/// Shows the description of a task, or returns when it may be shown.
+fn show_task_message(server_loop: &mut dyn ServerLoop, running: &ActiveCall) -> Option<Instant> {
+    let now = server_loop.now();
+    match running.take_task_message(now) {
+        Ok(message) => {
+            if let Some(message) = message {
+                set_task_message(server_loop, running.call(), &message);
+            }
+            None
+        }
+        Err(later) => Some(later),
     }
 }
 

@@ -9,6 +9,7 @@ use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
 
 use super::cx::{Answered, Cx};
+use super::tasks::TaskSource;
 
 /// The application code of a server.
 ///
@@ -81,6 +82,13 @@ pub trait Handler {
         let _ = visit;
     }
 
+    /// Returns the tasks of the server. Each loop calls it once, before it runs.
+    ///
+    /// By default there are none. A handler that wraps a router passes on those of the router.
+    fn tasks(&mut self) -> Option<TaskSource> {
+        None
+    }
+
     /// Receives every other event, for example new sessions and the outcomes of requests to the client.
     fn event(&mut self, event: &Event) {
         let _ = event;
@@ -109,6 +117,8 @@ pub enum HandlerFailure {
     Refused(UseError),
     /// The input requests cannot be sent.
     InputRequest(UseError),
+    /// The call cannot become a task.
+    Task(UseError),
     /// The handler returned the answer of another call.
     Unanswered,
 }
@@ -122,6 +132,7 @@ impl core::fmt::Display for HandlerFailure {
             Self::InvalidToolOutput(invalid) => invalid.fmt(f),
             Self::Refused(error) => write!(f, "the result cannot be sent: {error}"),
             Self::InputRequest(error) => write!(f, "the input request cannot be sent: {error}"),
+            Self::Task(error) => write!(f, "no task can be created: {error}"),
             Self::Unanswered => f.write_str("the call was not answered"),
         }
     }

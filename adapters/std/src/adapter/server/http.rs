@@ -64,6 +64,7 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// [`Error::Io`] if the server cannot listen on the address, there is no source of randomness, the schema of a tool
     /// has invalid header parameters, [`Handler::for_each_tool`] panics, or the platform has no selector.
+    /// [`Error::Tasks`] if the stored tasks of the handler cannot be loaded.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
@@ -75,6 +76,9 @@ impl<H: Handler> HttpServer<H> {
 
     fn from_loop(mut inner: ErasedBox<HttpLoop>, mut handler: H) -> Result<Self, Error> {
         inner.state.register_tools(&mut handler)?;
+        if let Some(tasks) = handler.tasks() {
+            inner.install_tasks(&tasks)?;
+        }
         Ok(Self { handler, inner })
     }
 
@@ -328,10 +332,10 @@ impl<H: Handler> HttpServer<H> {
         self.inner.prepare_wait()
     }
 
-    /// Returns whether the server was shut down and no connection is open.
+    /// Returns whether the server was shut down, no connection is open, and no task runs.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.inner.state.connections.is_over()
+        self.inner.is_over()
     }
 }
 

@@ -21,6 +21,7 @@ mod remote;
 pub mod router;
 mod server_loop;
 mod stream;
+mod tasks;
 
 #[cfg(feature = "http")]
 pub use async_handler::SharedHandler;
@@ -43,3 +44,6 @@ pub use http::{HttpServer, Shard};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event};
 pub use stream::{CallRunner, Server};
+#[cfg(feature = "crypto")]
+pub use tasks::ServerTasks;
+pub use tasks::{DriveTasks, StorePlace, TaskSource};

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::server::{Call, CancelReason, InputRequired, Peer, PreparedResult};
-use mcp_proto::{Change, Progress, RawJson, RpcError};
+use mcp_proto::{Change, Instant, Progress, RawJson, RpcError};
 
 use super::change_set::ChangeSet;
 use super::cx::{Answered, Backend, CallState, Cx};
@@ -24,7 +24,7 @@ pub type LoopCommand = Box<dyn FnOnce(&mut dyn ServerLoop) + Send>;
 
 /// A message to the event loop.
 pub enum LoopMessage {
-    /// The call has progress to report. The report is stored in the call.
+    /// The call has progress to report, or a description of its task. They are stored in the call.
     Progress(Arc<ActiveCall>),
     /// The handler has ended.
     Finished(Arc<ActiveCall>, HandlerOutcome),
@@ -52,6 +52,8 @@ pub enum HandlerOutcome {
     Complete(EncodedResult, Option<Arc<HandlerFailure>>),
     /// Sends input requests first.
     InputRequired(InputRequired),
+    /// Begins a task, which runs the handler again.
+    BeginTask(InputRequired),
     /// Fails the call with an error. A failure is reported to the author of the handler.
     Fail(RpcError, Option<Arc<HandlerFailure>>),
 }
@@ -84,6 +86,9 @@ pub struct ActiveCall {
 struct State {
     reason: Option<CancelReason>,
     progress: Option<Progress>,
+    /// Description of the state of a task, and the time from which on it may be shown.
+    task_message: Option<Box<str>>,
+    next_task_message: Instant,
     waker: Option<Waker>,
 }
 
@@ -146,6 +151,18 @@ impl ActiveCall {
     pub(super) fn take_progress(&self) -> Option<Progress> {
         self.lock().progress.take()
     }
+
+    /// Takes the description of the task if it may be shown now. Otherwise returns when it may.
+    pub(super) fn take_task_message(&self, now: Instant) -> Result<Option<Box<str>>, Instant> {
+        let mut state = self.lock();
+        if state.task_message.is_some() {
+            if now < state.next_task_message {
+                return Err(state.next_task_message);
+            }
+            state.next_task_message = now + TASK_MESSAGE_INTERVAL;
+        }
+        Ok(state.task_message.take())
+    }
 }
 
 /// A call as its remote handler sees it.
@@ -203,6 +220,13 @@ impl RemoteCall {
         }
         // If a report is present, the loop has not seen it yet and will take this one instead.
         if self.running.lock().progress.replace(progress).is_none() {
+            let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
+        }
+    }
+
+    /// Describes the state of a task. Only the latest description waits for the loop.
+    pub(super) fn set_task_message(&self, message: Box<str>) {
+        if self.running.lock().task_message.replace(message).is_none() {
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }
     }
@@ -286,3 +310,6 @@ impl fmt::Debug for LoopMessage {
         }
     }
 }
+
+/// Interval at which descriptions of a task are shown and stored.
+pub(super) const TASK_MESSAGE_INTERVAL: Duration = Duration::from_secs(1);

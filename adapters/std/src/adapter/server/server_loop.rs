@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::catch;
-use mcp_proto::server::{Call, Engine, Event};
+use mcp_proto::server::{Call, Engine, Event, InputRequired};
+#[cfg(feature = "crypto")]
+use mcp_proto::server::{TaskOptions, TaskTable};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 
 use super::cx::{Backend, CallState, Cx};
@@ -61,6 +63,13 @@ pub trait ServerLoop {
     /// [`Handle::shutdown`](super::Handle::shutdown) calls it.
     fn shutdown(&mut self, grace: Duration) {
         let _ = grace;
+    }
+
+    /// Gives tasks to the engine.
+    #[cfg(feature = "crypto")]
+    fn set_tasks(&mut self, table: TaskTable) {
+        let now = self.tick();
+        self.engine().set_tasks(now, table);
     }
 
     /// Returns whether the transport supports [`poll_later`](Self::poll_later).
@@ -146,6 +155,11 @@ pub fn apply_outcome(
             }
             return;
         }
+        HandlerOutcome::BeginTask(input) => {
+            let Err(refused) = begin_task(engine, now, call, &input) else { return };
+            let error = RpcError::internal("no task can be created");
+            (error, Some(Arc::new(HandlerFailure::Task(refused))))
+        }
         HandlerOutcome::Fail(error, failure) => (error, failure),
     };
     // Refused if the call is answered or cancelled already: then nothing is to be sent.
@@ -153,6 +167,30 @@ pub fn apply_outcome(
     if let Some(failure) = failure {
         on_failure(call, &failure);
     }
+}
+
+/// Makes a call a task.
+#[cfg(feature = "crypto")]
+fn begin_task(engine: &mut Engine, now: Instant, call: &Call, input: &InputRequired) -> Result<(), UseError> {
+    input.begin_task(engine, now, call, TaskOptions::new())
+}
+
+/// Fails: without this feature no call can become a task.
+#[cfg(not(feature = "crypto"))]
+fn begin_task(_: &mut Engine, _: Instant, _: &Call, _: &InputRequired) -> Result<(), UseError> {
+    Err(UseError::Stale)
+}
+
+/// Shows the description of a task. It has no effect after the end of the task.
+pub(super) fn set_task_message(server_loop: &mut dyn ServerLoop, call: &Call, message: &str) {
+    #[cfg(feature = "crypto")]
+    {
+        let now = server_loop.now();
+        // Refused if the task has ended, and then nobody needs it.
+        let _ = server_loop.engine().tasks(now).working(call.id(), message);
+    }
+    #[cfg(not(feature = "crypto"))]
+    let _ = (server_loop, call, message);
 }
 
 /// Events that arrived while a handler ran.
@@ -176,6 +214,12 @@ impl Backlog {
         let cost = event_cost(&event);
         self.bytes += cost;
         self.events.push_back((event, cost));
+    }
+
+    /// Removes and returns the oldest event, if `condition` holds for it.
+    pub fn pop_if(&mut self, condition: impl FnOnce(&Event) -> bool) -> Option<Event> {
+        let (event, _) = self.events.front()?;
+        if condition(event) { self.pop() } else { None }
     }
 
     /// Removes and returns the oldest event.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
+use std::thread;
 
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
@@ -14,6 +15,7 @@ use super::handle::Handle;
 use super::handler::Handler;
 use super::remote::RemoteCall;
 use super::server_loop::{Backlog, ServerLoop, dispatch_event};
+use super::tasks::{StorePlace, thread_waker};
 use crate::adapter::driver::PipeDriver;
 use crate::io::{Duplex, Stdio};
 use crate::{Error, catch};
@@ -31,6 +33,8 @@ pub struct Server<D, H> {
     remote_runner: Option<Box<SendCallRunner>>,
     /// Whether other threads can wake the loop.
     is_waker_registered: bool,
+    /// Whether the loop has the tasks of the handler.
+    has_asked_for_tasks: bool,
     /// Whether the last turn ended before all work was done.
     has_more_work: bool,
     fault: Option<Fault>,
@@ -66,6 +70,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             dispatcher,
             remote_runner: None,
             is_waker_registered: false,
+            has_asked_for_tasks: false,
             has_more_work: false,
             fault: None,
         }
@@ -156,10 +161,48 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         &mut self.handler
     }
 
+    /// Takes over the tasks of the handler, if it has any, before the first turn.
+    fn install_tasks(&mut self) -> Result<(), Error> {
+        if core::mem::replace(&mut self.has_asked_for_tasks, true) {
+            return Ok(());
+        }
+        let Some(tasks) = self.handler.tasks() else { return Ok(()) };
+        // The store wakes the loop.
+        self.register_waker()?;
+        let (anchor, place) = (self.state.driver.anchor(), StorePlace::Worker(self.dispatcher.commands()));
+        let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
+        self.dispatcher.set_tasks(tasks.install(&mut server_loop, anchor, place)?);
+        Ok(())
+    }
+
+    /// Lets the tasks that still run finish after the end of the stream, within the grace period, and the store write
+    /// what it has not written.
+    fn finish_tasks(&mut self) {
+        if !self.dispatcher.has_tasks() {
+            return;
+        }
+        self.state.end_tasks();
+        let until = self.state.shutdown_deadline.unwrap_or_else(|| self.state.driver.now());
+        // Nothing can be read or written any more, so only messages wake this thread.
+        self.dispatcher.register(&thread_waker());
+        loop {
+            self.process_events();
+            let now = self.state.driver.tick();
+            if self.dispatcher.running_tasks() == 0 || now >= until {
+                break;
+            }
+            thread::park_timeout(until.saturating_duration_since(now));
+        }
+        let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
+        self.dispatcher.finish_tasks(&mut server_loop);
+    }
+
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        self.install_tasks()?;
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.driver.now());
-        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).min();
+        let held = self.dispatcher.next_deadline();
+        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
         if !self.state.pipe.is_drained() {
             self.dispatch_tap();
             self.state.write(&mut self.stream);
@@ -176,6 +219,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         if !self.state.pipe.is_drained() {
             return Ok(true);
         }
+        self.finish_tasks();
         // Streams that write in the background may still have output.
         let flushed =
             self.stream.flush(self.state.pipe.engine().config().effective_limits().eof_grace_period);
@@ -204,6 +248,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             }
             // Calls that were read earlier may start now.
             let mut progressed = self.start_remote_calls();
+            let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
+            progressed |= self.dispatcher.drive_tasks(&mut server_loop);
             self.dispatch_tap();
             progressed |= self.state.write(&mut self.stream);
             if !progressed {
@@ -291,6 +337,7 @@ impl ServerLoop for StreamLoop<'_> {
     }
 
     fn poll_event_during_call(&mut self) -> Option<Event> {
+        self.state.end_tasks();
         self.state.poll_event()
     }
 
@@ -367,6 +414,16 @@ impl State {
         let now = self.driver.tick();
         self.pipe.shutdown(now, grace);
         self.shutdown_deadline = Some(now + grace);
+    }
+
+    /// Gives tasks the grace period after the end of the stream: no client is left that could collect them.
+    fn end_tasks(&mut self) {
+        if self.pipe.is_drained() && self.shutdown_deadline.is_none() {
+            let now = self.driver.tick();
+            let grace = self.pipe.engine().config().effective_limits().eof_grace_period;
+            self.pipe.engine().shutdown(now, grace);
+            self.shutdown_deadline = Some(now + grace);
+        }
     }
 
     /// Returns whether so many events wait for handlers that reading must pause.

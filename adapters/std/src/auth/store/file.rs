@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,8 +15,8 @@ use mcp_proto::auth::Secret;
 use ring::digest;
 
 use super::document::Document;
-use super::lock::try_lock;
 use super::{Budget, Cancellation, MAX_STORE, StoreError, StoreLock, TokenStore, retry};
+use crate::durable_file::{beside, create_folder, replace_content, try_lock};
 
 /// A [`TokenStore`] in one file, for all processes of a user.
 ///
@@ -142,19 +142,14 @@ impl FileStore {
         if bytes.len() > MAX_STORE {
             return Err(StoreError::TooLarge { path });
         }
-        let temporary = write_temporary(&path, &bytes)?;
-        replace(&path, &temporary)
+        Ok(replace_content(&path, &[&bytes])?)
     }
 
     /// Creates the folder of the file and returns the path behind symbolic links.
     fn prepare(&self) -> Result<PathBuf, StoreError> {
         let path = follow_links(&self.path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let mut builder = DirBuilder::new();
-            builder.recursive(true);
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder.create(folder).map_err(|error| StoreError::io(folder, "create the folder", error))?;
+            create_folder(folder)?;
         }
         Ok(path)
     }
@@ -201,56 +196,6 @@ fn lock_file(
     let attempt = || try_lock(lock_path).map_err(|error| StoreError::io(lock_path, "lock", error));
     let locked = || StoreError::Locked { path: Some(path.into()), wait };
     retry(&Budget::new(wait, cancellation), attempt)?.ok_or_else(locked)
-}
-
-/// Writes the new content beside the file, complete and on the disk. The caller has the lock of the file.
-pub(super) fn write_temporary(path: &Path, bytes: &[u8]) -> Result<PathBuf, StoreError> {
-    let temporary = beside(path, "tmp");
-    let failed = |error| StoreError::io(&temporary, "write", error);
-    // A process that was killed left it behind. Its permissions may be anything, so it is not written to.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&temporary).map_err(failed)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    drop(file);
-    if let Err(error) = written {
-        // What does not fit on the disk need not stay there. The error that matters is the first one.
-        let _ = fs::remove_file(&temporary);
-        return Err(failed(error));
-    }
-    Ok(temporary)
-}
-
-/// Replaces the file by the new content, and makes that permanent.
-fn replace(path: &Path, temporary: &Path) -> Result<(), StoreError> {
-    fs::rename(temporary, path).map_err(|error| StoreError::io(path, "replace", error))?;
-    sync_folder(path).map_err(|error| StoreError::io(path, "flush the folder of", error))
-}
-
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
-}
-
-/// Does nothing: only Unix can flush a folder.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-/// Returns the path of a file beside another one: `PATH.ENDING`.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".");
-    name.push(ending);
-    name.into()
 }
 
 /// Follows the symbolic links that a path ends in, also to a file that does not exist.

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use super::file::{beside, write_temporary};
 use super::*;
+use crate::durable_file::{beside, write_temporary};
 
 /// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
@@ -284,7 +284,7 @@ fn save_that_stops_at_any_step_leaves_the_old_content() {
     let whole = br#"{"version":1,"entries":{"a":"new"}}"#;
     for stopped in [&whole[..0], &whole[..9], &whole[..]] {
         // The process ended before the rename.
-        let temporary = write_temporary(&path, stopped).unwrap();
+        let temporary = write_temporary(&path, &[stopped]).unwrap();
         assert_eq!(fs::read(&temporary).unwrap(), stopped);
         #[cfg(unix)]
         assert_eq!(mode(&temporary), 0o600);

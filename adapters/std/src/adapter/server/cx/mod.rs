@@ -2,6 +2,7 @@
 
 mod backend;
 mod input;
+mod task;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -70,6 +71,11 @@ pub struct CallState {
     end: Option<CallEnd>,
     failure: Option<Arc<HandlerFailure>>,
     input_required: InputRequired,
+    /// Whether the call becomes a task when its handler has returned.
+    begins_task: bool,
+    /// Description of the state of a task, on the loop's thread, and the time from which on it may be shown.
+    task_message: Option<Box<str>>,
+    next_task_message: Instant,
     next_checkpoint: Instant,
 }
 
@@ -80,6 +86,9 @@ impl Default for CallState {
             end: None,
             failure: None,
             input_required: InputRequired::new(),
+            begins_task: false,
+            task_message: None,
+            next_task_message: Instant::ZERO,
             next_checkpoint: Instant::ZERO,
         }
     }
@@ -390,6 +399,12 @@ impl<B: RunningCall> CallCx<B> {
     pub fn is_awaiting_input(&self) -> bool {
         self.0.state().is_awaiting_input()
     }
+
+    /// Returns whether the call will become a task instead of the outcome of the handler.
+    #[must_use]
+    pub fn is_becoming_task(&self) -> bool {
+        self.0.state().is_becoming_task()
+    }
 }
 
 impl CallState {
@@ -401,6 +416,10 @@ impl CallState {
         !self.input_required.is_empty() && self.end.is_none()
     }
 
+    const fn is_becoming_task(&self) -> bool {
+        self.begins_task && self.end.is_none()
+    }
+
     /// Returns the outcome of the call after its handler has returned or panicked.
     #[must_use]
     pub fn into_outcome(
@@ -410,6 +429,9 @@ impl CallState {
     ) -> HandlerOutcome {
         if self.is_awaiting_input() && outcome.is_ok() {
             return HandlerOutcome::InputRequired(self.input_required);
+        }
+        if self.is_becoming_task() && outcome.is_ok() {
+            return HandlerOutcome::BeginTask(self.input_required);
         }
         if let Some(result) = self.result.take() {
             // The result stands, even if the handler panics afterwards.
@@ -458,9 +480,12 @@ impl CallState {
         Ok(Answered(call.id()))
     }
 
-    /// Checks that no input request is pending. Its error is never sent, because the input requests are sent instead.
+    /// Checks that no input request is pending, and that the call does not become a task. Its error is never sent,
+    /// because the input requests or the task are sent instead.
     fn check_no_pending_input(&self) -> Result<(), RpcError> {
-        if self.input_required.is_empty() {
+        if self.begins_task {
+            Err(RpcError::internal("the call becomes a task first"))
+        } else if self.input_required.is_empty() {
             Ok(())
         } else {
             Err(RpcError::internal("something has to be asked first"))
@@ -515,14 +540,15 @@ impl CallState {
                     event => server_loop.defer(event),
                 }
             }
+            let held = self.show_task_message(server_loop, call);
             if server_loop.write() {
                 continue;
             }
             if self.end.is_some() || (polled && server_loop.now() >= until) {
                 return;
             }
-            server_loop.wait(until);
-            // Commands may, for example, shut the server down. No remote handler runs, so there are no failures.
+            server_loop.wait(held.map_or(until, |at| at.min(until)));
+            // Commands may, for example, shut the server down; and other tasks are stored. No remote handler runs, so there are no failures.
             dispatcher.process_messages(server_loop, &mut |_, _| {});
             polled = true;
         }

@@ -19,6 +19,7 @@ use crate::adapter::server::dispatcher::Dispatcher;
 use crate::adapter::server::handler::Handler;
 use crate::adapter::server::server_loop::{ServerLoop as _, dispatch_event};
 use crate::adapter::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
+use crate::adapter::server::tasks::{StorePlace, TaskSource};
 use crate::adapter::sync::ErasedBox;
 use crate::io::Listener;
 use crate::{Error, catch, entropy};
@@ -108,7 +109,7 @@ impl HttpLoop {
     pub(super) fn prepare_wait(&mut self) -> Result<Option<Instant>, Error> {
         let reads = self.state.can_read();
         let due = self.state.connections.prepare_wait(&mut self.state.server, reads)?;
-        Ok(due.into_iter().chain(self.state.shutdown_deadline).min())
+        Ok(due.into_iter().chain(self.state.shutdown_deadline).chain(self.dispatcher.next_deadline()).min())
     }
 
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
@@ -118,11 +119,12 @@ impl HttpLoop {
         until: Option<Instant>,
     ) -> Result<bool, Error> {
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.connections.now());
-        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).min();
+        let held = self.dispatcher.next_deadline();
+        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
         // Commands of the application may have produced output since the last turn.
         self.state.write();
         self.dispatch_tap(handler);
-        if !self.state.connections.is_over() {
+        if !self.is_over() {
             self.state.wait_until(until);
             if let Some(error) = self.state.error.take() {
                 return Err(Error::Io(error));
@@ -131,7 +133,31 @@ impl HttpLoop {
         let mut runner = self.remote_runner.0.take();
         self.process(handler, runner.as_mut().map(|runner| &mut **runner as &mut CallRunner<'_>));
         self.remote_runner.0 = runner;
-        Ok(!self.state.connections.is_over())
+        Ok(!self.is_over())
+    }
+
+    /// Gives the tasks of the handler to the engine.
+    pub(super) fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
+        self.enable_waker()?;
+        let (anchor, place) =
+            (self.state.connections.anchor(), StorePlace::Worker(self.dispatcher.commands()));
+        self.dispatcher.set_tasks(tasks.install(&mut self.state, anchor, place)?);
+        Ok(())
+    }
+
+    /// Returns whether the server has ended: it was shut down, no connection is open, and no task runs.
+    pub(super) fn is_over(&self) -> bool {
+        let is_past = |at| at <= self.state.connections.now();
+        let has_tasks =
+            self.dispatcher.running_tasks() > 0 && !self.state.shutdown_deadline.is_some_and(is_past);
+        self.state.connections.is_over() && !has_tasks
+    }
+
+    /// Lets the store write what it has not written, once the server has ended.
+    pub(super) fn finish_tasks(&mut self) {
+        if self.is_over() {
+            self.dispatcher.finish_tasks(&mut self.state);
+        }
     }
 
     /// Does all work that is ready. Returns whether there was any.
@@ -151,6 +177,7 @@ impl HttpLoop {
             progressed = true;
             self.process_events(handler, runner.as_deref_mut());
         }
+        self.finish_tasks();
         progressed
     }
 
@@ -176,6 +203,7 @@ impl HttpLoop {
                 // Handlers that ended immediately do not need another pass.
                 progressed |= self.process_messages(handler);
             }
+            progressed |= self.dispatcher.drive_tasks(&mut self.state);
             let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());
             self.state.server.set_overloaded(overloaded);
             if core::mem::take(&mut self.state.tools_changed) {

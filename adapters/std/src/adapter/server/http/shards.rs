@@ -19,6 +19,7 @@ use crate::adapter::server::handler::Handler;
 use crate::adapter::server::server_loop;
 use crate::adapter::sync::ErasedBox;
 use crate::adapter::sync::Sender;
+use crate::task_store::TasksError;
 use crate::{Error, entropy};
 
 /// A message from one shard to another.
@@ -56,7 +57,7 @@ impl<H: Handler> HttpServer<H> {
     /// # Errors
     ///
     /// As [`bind`](Self::bind); [`InvalidInput`](io::ErrorKind::InvalidInput) for more than 255 shards including this
-    /// one.
+    /// one; [`Error::Tasks`] if the server has tasks, which the other shards would not know.
     pub fn shards(&mut self, more: usize) -> Result<Vec<Shard>, Error> {
         self.inner.shards(more)
     }
@@ -106,6 +107,9 @@ impl Shard {
 impl HttpLoop {
     /// Creates `more` shards.
     fn shards(&mut self, more: usize) -> Result<Vec<Shard>, Error> {
+        if more > 0 && self.dispatcher.has_tasks() {
+            return Err(TasksError::Shards.into());
+        }
         let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "a server has at most 255 shards");
         let all = u8::try_from(more + 1).map_err(too_many)?;
         let mut others = Vec::new();

@@ -217,6 +217,12 @@ impl ServerLoop for State {
         self.begin_shutdown(grace);
     }
 
+    #[cfg(feature = "crypto")]
+    fn set_tasks(&mut self, table: mcp_proto::server::TaskTable) {
+        let now = self.connections.tick();
+        self.server.set_tasks(now, table);
+    }
+
     fn supports_poll_later(&self) -> bool {
         true
     }

@@ -48,6 +48,7 @@ impl<F: Flavor> Router<F> {
                 let guard = HookGuard::new(&state.core, work.context());
                 Step::Run(work.handler, work.target, guard)
             }
+            Route::BeginTask => Step::Answered(cx.begin_task().map_or_else(Err, |()| Err(misrouted_error()))),
             Route::Refuse(error) => Step::Answered(Err(error)),
             _ => match &state.fallback {
                 Some(fallback) => Step::Fallback(fallback),
@@ -117,6 +118,7 @@ impl<'a, H, M: Hook> HookGuard<'a, H, M> {
                 match &result {
                     _ if cx.is_cancelled() => HookOutcome::Cancelled,
                     _ if cx.is_awaiting_input() => HookOutcome::InputRequired,
+                    _ if cx.is_becoming_task() => HookOutcome::TaskBegun,
                     Ok((_, true)) => HookOutcome::ToolFailed,
                     Ok((_, false)) => HookOutcome::Completed,
                     Err(error) => HookOutcome::Failed(error),

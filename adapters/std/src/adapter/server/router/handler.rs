@@ -13,6 +13,7 @@ use super::{Flavor, Functions, FutureFlavor, Router, SharedFunctions};
 use crate::adapter::server::async_handler::AsyncHandler;
 use crate::adapter::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
 use crate::adapter::server::handler::{Handler, HandlerFailure};
+use crate::adapter::server::tasks::TaskSource;
 use crate::catch::catch_async;
 
 impl<F: Flavor> Router<F> {
@@ -40,6 +41,11 @@ impl<F: Flavor> Router<F> {
     /// Visits the name and the input schema of each tool; see [`Handler::for_each_tool`].
     pub fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
         self.state.load().core.tools().for_each(|tool| visit(&tool.name, &tool.input_schema));
+    }
+
+    /// Returns the tasks of the router; see [`Handler::tasks`].
+    pub fn task_source(&self) -> Option<TaskSource> {
+        self.state.load().tasks.clone()
     }
 
     /// Takes an event other than a call; see [`Handler::event`].
@@ -89,6 +95,10 @@ impl<R: 'static> Handler for Router<Functions<R>> {
         Self::for_each_tool(self, visit);
     }
 
+    fn tasks(&mut self) -> Option<TaskSource> {
+        self.task_source()
+    }
+
     fn event(&mut self, event: &Event) {
         self.handle_event(event);
     }
@@ -108,6 +118,10 @@ impl<F: FutureFlavor> AsyncHandler for Router<F> {
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
         Self::for_each_tool(self, visit);
+    }
+
+    fn tasks(&self) -> Option<TaskSource> {
+        self.task_source()
     }
 
     fn event(&self, event: &Event) {

@@ -33,6 +33,7 @@ pub use serve::{ServeFunctionsHttp, ServeFuturesHttp};
 pub use updates::RouterUpdates;
 
 use super::handler::HandlerFailure;
+use super::tasks::TaskSource;
 use crate::catch;
 use updates::{ChangeQueue, Snapshot};
 
@@ -138,6 +139,7 @@ struct RouterState<F: Flavor> {
     fallback: Option<F::Fallback>,
     on_interest: Option<F::OnInterest>,
     on_failure: Option<F::OnFailure>,
+    tasks: Option<TaskSource>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
     /// The scopes of resources, which engines look up; clones share them.
@@ -153,6 +155,7 @@ impl<F: Flavor> Clone for RouterState<F> {
             fallback: self.fallback.clone(),
             on_interest: self.on_interest.clone(),
             on_failure: self.on_failure.clone(),
+            tasks: self.tasks.clone(),
             is_serving: self.is_serving,
             resource_scopes: self.resource_scopes.clone(),
         }
@@ -191,6 +194,7 @@ impl<F: Flavor> Router<F> {
             fallback: None,
             on_interest: None,
             on_failure: None,
+            tasks: None,
             is_serving: false,
             resource_scopes: Arc::default(),
         };
@@ -254,18 +258,32 @@ impl<F: Flavor> Router<F> {
         &mut self.state_mut().core
     }
 
-    /// Checks that everything was registered, and that tools name pages of apps that exist
-    /// ([`router::Router::check_apps`]).
+    /// Gives the server tasks; see [`ServerTasks`](crate::adapter::server::ServerTasks).
+    ///
+    /// Calls of tools that [support](mcp_proto::router::ToolEntry::task_support) it may then become tasks. A server with
+    /// tasks has one shard. Those of a [nested](Self::nest) router are dropped.
+    #[cfg(feature = "crypto")]
+    pub fn tasks(&mut self, tasks: super::tasks::ServerTasks) -> &mut Self {
+        self.state_mut().tasks = Some(TaskSource::new(tasks));
+        self
+    }
+
+    /// Checks that everything was registered, that tools name pages of apps that exist
+    /// ([`router::Router::check_apps`]), and that tasks are there for the tools that require them.
     ///
     /// # Errors
     ///
-    /// All refused registrations and all tools with a wrong `_meta.ui`. With a fallback, which may know further
-    /// resources, a page need not be registered.
+    /// All refused registrations, all tools with a wrong `_meta.ui`, and the tools that
+    /// [require](mcp_proto::model::TaskSupport::Required) tasks on a router without [tasks](Self::tasks). With a fallback,
+    /// which may know further resources, a page need not be registered.
     pub fn check(&self) -> Result<(), RegisterErrors> {
         let state = self.state.load();
         let mut errors = state.errors.clone();
         if let Err(invalid) = state.core.check_apps(state.fallback.is_some()) {
             errors.append(invalid);
+        }
+        if state.tasks.is_none() {
+            state.core.check_tools_without_tasks(&mut errors);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

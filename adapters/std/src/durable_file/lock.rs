@@ -7,7 +7,7 @@ use std::path::Path;
 /// Locks a file, which is created if it is missing; `None` if another one has the lock.
 ///
 /// The file stays when the lock ends: whoever removed it could remove the lock of another one.
-pub(super) fn try_lock(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     platform::try_lock(options, path)

@@ -1,0 +1,193 @@
+//! The driver of a store: between the engine of a loop, and the worker or the store itself.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::task::Waker;
+use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use mcp_proto::model::TaskId;
+use mcp_proto::server::{StoreEffect, TaskTable};
+use mcp_proto::{Anchor, Entropy};
+
+use super::settings::{OnProblem, ServerTasks};
+use super::source::{DriveTasks, InstallTasks, StorePlace, TaskSource, thread_waker};
+use crate::adapter::server::dispatcher::CommandSender;
+use crate::adapter::server::server_loop::ServerLoop;
+use crate::task_store::{TaskStore, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError};
+use crate::{Error, entropy};
+
+/// Drives the store of a server's tasks, if it has one.
+struct StoreDriver {
+    link: StoreLink,
+    on_problem: OnProblem,
+}
+
+enum StoreLink {
+    /// Tasks are kept in memory only.
+    None,
+    Worker(Worker),
+    Inline(Arc<dyn TaskStore>),
+}
+
+struct Worker {
+    worker: TaskStoreWorker,
+    /// A job for which the queue had no room.
+    refused: Option<TaskStoreJob>,
+}
+
+impl TaskSource {
+    /// Wraps the tasks.
+    #[must_use]
+    pub fn new(tasks: ServerTasks) -> Self {
+        Self(Arc::new(Mutex::new(Some(tasks))))
+    }
+}
+
+impl InstallTasks for Mutex<Option<ServerTasks>> {
+    fn install(
+        &self,
+        server_loop: &mut dyn ServerLoop,
+        anchor: Anchor,
+        place: StorePlace,
+    ) -> Result<Box<dyn DriveTasks>, Error> {
+        let tasks = self.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tasks = tasks.ok_or(TasksError::InUse)?;
+        Ok(Box::new(StoreDriver::install(tasks, server_loop, anchor, place)?))
+    }
+}
+
+impl StoreDriver {
+    fn install(
+        tasks: ServerTasks,
+        server_loop: &mut dyn ServerLoop,
+        anchor: Anchor,
+        place: StorePlace,
+    ) -> Result<Self, Error> {
+        let ServerTasks { limits, store, on_problem } = tasks;
+        let table = TaskTable::new(Entropy::new(entropy::seed()?, entropy::nonce()), anchor).limits(limits);
+        let now = server_loop.tick();
+        let Some(store) = store else {
+            server_loop.set_tasks(table);
+            return Ok(Self { link: StoreLink::None, on_problem });
+        };
+        let loaded = store.load().map_err(TasksError::Store)?;
+        loaded.problems.iter().for_each(|problem| on_problem(problem));
+        server_loop.set_tasks(table.stored());
+        for task in loaded.tasks {
+            server_loop.engine().tasks(now).load(&task.record);
+        }
+        let link = match place {
+            StorePlace::Inline => StoreLink::Inline(store),
+            StorePlace::Worker(commands) => {
+                let worker = TaskStoreWorker::start(store, MAX_JOBS)?;
+                worker.register(&command_waker(commands));
+                StoreLink::Worker(Worker { worker, refused: None })
+            }
+        };
+        Ok(Self { link, on_problem })
+    }
+
+    /// Passes an outcome to the engine.
+    fn apply(&self, server_loop: &mut dyn ServerLoop, outcome: TaskStoreOutcome) {
+        let TaskStoreOutcome { id, version, is_deletion, result } = outcome;
+        if let Err(problem) = &result {
+            (self.on_problem)(problem);
+        }
+        let now = server_loop.tick();
+        let mut tasks = server_loop.engine().tasks(now);
+        // The versions are those of the engine.
+        let (id, version) = (TaskId::new(id), u32::try_from(version).unwrap_or_default());
+        if is_deletion {
+            tasks.handle_deleted(&id, version, result.is_ok());
+        } else {
+            tasks.handle_saved(&id, version, result.is_ok());
+        }
+    }
+}
+
+impl DriveTasks for StoreDriver {
+    fn drive(&mut self, server_loop: &mut dyn ServerLoop) -> bool {
+        let mut any = false;
+        loop {
+            let outcome = match &mut self.link {
+                StoreLink::None => None,
+                StoreLink::Worker(worker) => worker.next_outcome(server_loop),
+                StoreLink::Inline(store) => next_job(server_loop).map(|job| job.run(&**store)),
+            };
+            let Some(outcome) = outcome else { return any };
+            any = true;
+            self.apply(server_loop, outcome);
+        }
+    }
+
+    fn finish(mut self: Box<Self>, server_loop: &mut dyn ServerLoop) {
+        let until = Instant::now() + FINISH_TIMEOUT;
+        if let StoreLink::Worker(link) = &self.link {
+            link.worker.register(&thread_waker());
+        }
+        loop {
+            self.drive(server_loop);
+            let now = server_loop.now();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || server_loop.engine().tasks(now).is_saved() {
+                break;
+            }
+            // Also for changes that are tried again after a failure.
+            thread::park_timeout(left.min(FINISH_INTERVAL));
+        }
+        if let StoreLink::Worker(link) = self.link {
+            // The store is free for the next server then.
+            let _ = link.worker.finish(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+impl Worker {
+    /// Submits jobs while the worker takes them, and returns the next outcome.
+    fn next_outcome(&mut self, server_loop: &mut dyn ServerLoop) -> Option<TaskStoreOutcome> {
+        while let Some(job) = self.refused.take().or_else(|| next_job(server_loop)) {
+            if let Err(job) = self.worker.submit(job) {
+                self.refused = Some(job);
+                break;
+            }
+        }
+        self.worker.poll_outcome()
+    }
+}
+
+/// Returns what the store has to do next.
+fn next_job(server_loop: &mut dyn ServerLoop) -> Option<TaskStoreJob> {
+    let now = server_loop.now();
+    Some(match server_loop.engine().tasks(now).poll_store()? {
+        StoreEffect::Save { id, version, record } => {
+            TaskStoreJob::Save { id: id.as_str().into(), version: version.into(), record: record.into() }
+        }
+        StoreEffect::Delete { id, version } => {
+            TaskStoreJob::Delete { id: id.as_str().into(), version: version.into() }
+        }
+        _ => return None,
+    })
+}
+
+/// Returns a waker that wakes a loop.
+fn command_waker(commands: CommandSender) -> Waker {
+    struct WakeLoop(CommandSender);
+    impl Wake for WakeLoop {
+        fn wake(self: Arc<Self>) {
+            // One at a time: the worker wakes again when its outcomes were taken.
+            let _ = self.0.send_unbounded(|_| ());
+        }
+    }
+    Waker::from(Arc::new(WakeLoop(commands)))
+}
+
+/// Jobs that wait for a worker.
+const MAX_JOBS: usize = 64;
+/// Time for the last changes at the end of a server.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which the end of the last changes is looked for.
+const FINISH_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,0 +1,153 @@
+//! Files that are replaced as a whole, and locks between processes.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+pub(crate) mod faults;
+mod lock;
+
+pub(crate) use lock::try_lock;
+
+/// An operation on a file that failed.
+#[derive(Debug)]
+pub(crate) struct FileError {
+    /// The file or folder.
+    pub(crate) path: PathBuf,
+    /// Operation that failed: `read`, `replace`, …
+    pub(crate) operation: &'static str,
+    /// The error of the operating system.
+    pub(crate) error: io::Error,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &Path, operation: &'static str, error: io::Error) -> Self {
+        Self { path: path.into(), operation, error }
+    }
+}
+
+/// Steps of a write, before each of which a test can make it fail or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code, reason = "read by the faults of tests"))]
+pub(crate) enum Step {
+    Create,
+    /// The first half of the content.
+    Write,
+    /// The second half.
+    WriteRest,
+    Flush,
+    Rename,
+    FlushFolder,
+    Remove,
+}
+
+/// Replaces the content of a file. A reader and a crash see the old content or the new one.
+///
+/// The caller has the lock of the file. `parts` are written one after another.
+pub(crate) fn replace_content(path: &Path, parts: &[&[u8]]) -> Result<(), FileError> {
+    let temporary = write_temporary(path, parts)?;
+    replace(path, &temporary)
+}
+
+/// Writes new content beside a file, complete and on the disk. The caller has the lock of the file.
+pub(crate) fn write_temporary(path: &Path, parts: &[&[u8]]) -> Result<PathBuf, FileError> {
+    let temporary = beside(path, "tmp");
+    let failed = |error| FileError::new(&temporary, "write", error);
+    // A process that was killed left it behind. Its permissions may be anything, so it is not written to.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = step(Step::Create).and_then(|()| options.open(&temporary)).map_err(failed)?;
+    let written =
+        write_parts(&mut file, parts).and_then(|()| step(Step::Flush)).and_then(|()| file.sync_all());
+    drop(file);
+    if let Err(error) = written {
+        // What does not fit on the disk need not stay there. The error that matters is the first one.
+        let _ = fs::remove_file(&temporary);
+        return Err(failed(error));
+    }
+    Ok(temporary)
+}
+
+fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    step(Step::Write)?;
+    for (i, part) in parts.iter().enumerate() {
+        let is_last = i + 1 == parts.len();
+        let (first, rest) = part.split_at(if is_last { part.len() / 2 } else { part.len() });
+        file.write_all(first)?;
+        if is_last {
+            step(Step::WriteRest)?;
+            file.write_all(rest)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a file by the new content, and makes that permanent.
+pub(crate) fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
+    let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary, path));
+    renamed.map_err(|error| FileError::new(path, "replace", error))?;
+    flush_folder_of(path)
+}
+
+/// Removes a file, and makes that permanent. A file that does not exist is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
+    match step(Step::Remove).and_then(|()| fs::remove_file(path)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(FileError::new(path, "remove", error)),
+        Ok(()) => flush_folder_of(path),
+    }
+}
+
+/// Makes the entries of the folder of `path` permanent.
+pub(crate) fn flush_folder_of(path: &Path) -> Result<(), FileError> {
+    let flushed = step(Step::FlushFolder).and_then(|()| sync_folder(path));
+    flushed.map_err(|error| FileError::new(path, "flush the folder of", error))
+}
+
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+/// Does nothing: only Unix can flush a folder.
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Creates a folder and those above it, unless they exist. On Unix, created ones are closed to others (mode 0700).
+pub(crate) fn create_folder(folder: &Path) -> Result<(), FileError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| FileError::new(folder, "create the folder", error))
+}
+
+/// Returns the path of a file beside another one: `PATH.ENDING`.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+fn step(step: Step) -> io::Result<()> {
+    faults::reach(step)
+}
+
+#[cfg(not(test))]
+#[allow(clippy::unnecessary_wraps, reason = "tests inject errors here")]
+const fn step(_: Step) -> io::Result<()> {
+    Ok(())
+}
