@@ -1,6 +1,6 @@
 //! Marks of what the specification deprecates: their texts, the list in `core/docs/deprecations.md`, and uses of ours.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn marks(path: &str, text: &str) -> Vec<Mark> {
         let note =
             line.trim().strip_prefix("#[deprecated(note = \"").and_then(|rest| rest.strip_suffix("\")]"));
         let item = lines[at..].iter().find(|line| !line.trim().starts_with("#[")).expect("an item");
-        let item = item.split_once("fn ").map_or(item.trim(), |(_, name)| name);
+        let item = item.split_once("fn ").map_or_else(|| item.trim(), |(_, name)| name);
         let name: String = item.chars().take_while(|c| is_name(*c)).collect();
         let outside = lines[..at]
             .iter()

@@ -14,6 +14,7 @@ mod router;
 mod seal;
 mod server;
 mod sse;
+mod tasks;
 
 pub use changes::{ChangeFanout, subscriptions};
 pub use conversation::{InputRoundTrip, server_waiting_for_input};
@@ -28,6 +29,7 @@ pub use router::{RawCall, RawList, TemplateMatch, TypedCall, TypedList};
 pub use seal::{OpenState, SealState};
 pub use server::{CoreCall, FloorCore};
 pub use sse::{FloorReadEvents, ReadEvents};
+pub use tasks::{TaskRoundTrip, waiting_tasks};
 
 use core::time::Duration;
 
@@ -83,6 +85,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "envelope" => Box::new(FrameEnvelope::new(era)),
         "floor-core" => Box::new(FloorCore::new(era)),
         "core" => Box::new(CoreCall::new(era)),
+        "tasks" => Box::new(TaskRoundTrip::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
         "http" => Box::new(HttpCall::new(era)),
         "http-token" => Box::new(HttpCall::protected(era, true)),

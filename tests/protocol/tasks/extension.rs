@@ -40,7 +40,7 @@ fn server_declares_the_extension_and_no_core_tasks() {
     assert_eq!(capabilities.get("tasks"), None);
 }
 
-// covers: TASK-103, TASK-107, TASK-108, TASK-109, TASK-111, TASK-112
+// covers: TASK-103, TASK-107, TASK-108, TASK-109, TASK-111, TASK-112, TASK-133
 #[test]
 fn task_is_created_polled_and_has_its_result() {
     for_each_chunker(|cut| {

@@ -151,7 +151,7 @@ fn handle_of_another_server_or_form_is_refused() {
     assert_eq!(refused, Err(UseError::NotReady));
 }
 
-// covers: TASK-004, TASK-005, TASK-006, TASK-007
+// covers: TASK-004, TOOL-011, TASK-005, TASK-006, TASK-007
 #[test]
 fn list_of_tools_tells_which_may_run_as_tasks() {
     let tools = ["required", "optional", "forbidden"].map(|support| {

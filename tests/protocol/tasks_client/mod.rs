@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::common::client;
 
+#[expect(deprecated, reason = "tested until its removal")]
 pub(super) const DECLARED: [Capability; 3] =
     [Capability::Elicitation, Capability::ElicitationUrl, Capability::Roots];
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use mcp_benches::heap;
 use mcp_benches::scenario::{
     Footprint, Scenario, by_name, client_in_flight, idle_client, idle_server, server_in_flight,
-    server_waiting_for_input, sessions, subscriptions,
+    server_waiting_for_input, sessions, subscriptions, waiting_tasks,
 };
 use mcp_benches::wire::WireEra;
 
@@ -71,6 +71,7 @@ fn memory(name: &str, n: usize) -> Option<Footprint> {
         "client-in-flight" => client_in_flight(era, n),
         "sessions" => sessions(false, n),
         "streams" => sessions(true, n),
+        "tasks-waiting" => waiting_tasks(era, n),
         "server-waiting" => server_waiting_for_input(era, n),
         _ => return None,
     })

@@ -116,7 +116,7 @@ impl Tasks<'_> {
     /// # Errors
     ///
     /// The call stays open. [`UseError::Stale`] if it has ended, [`UseError::MissingPeerCapability`] if it may not become
-    /// a task ([`Call::task_offer`]), [`UseError::Full`] at a limit ([`TaskLimits`](super::TaskLimits)),
+    /// a task ([`Call::task_offer`]), [`UseError::Full`] at a limit ([`TaskLimits`](super::super::TaskLimits)),
     /// [`UseError::NotDeclared`] without tasks.
     pub fn begin(&mut self, call: &Call, options: TaskOptions) -> Result<(), UseError> {
         self.with(|tasks, cx| tasks.begin(cx, call, options))

@@ -272,7 +272,7 @@ fn declares_tasks(capabilities: Option<&[u8]>, frame: &bytes::Bytes, version: Ve
     let Some(text) = capabilities else { return false };
     let needle = meta::TASKS_EXTENSION.as_bytes();
     // Most clients declare no extension: their capabilities are not parsed. An escaped spelling is not looked for.
-    if !text.windows(needle.len()).any(|part| part == needle) {
+    if memchr::memmem::find(text, needle).is_none() {
         return false;
     }
     declared_extension(&RawJson::trusted(frame.slice_ref(text)), meta::TASKS_EXTENSION, version).is_some()

@@ -13,6 +13,8 @@ pub(super) mod commands;
 mod entry;
 #[cfg(feature = "crypto")]
 mod host;
+#[cfg(all(test, feature = "crypto"))]
+mod host_tests;
 #[cfg(feature = "crypto")]
 pub(super) mod limits;
 #[cfg(feature = "crypto")]

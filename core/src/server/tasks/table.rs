@@ -28,6 +28,8 @@ use crate::version::Version;
 #[derive(Debug)]
 pub struct TaskTable {
     entropy: Entropy,
+    /// The next id: one draw gives two.
+    spare_id: Option<TaskBits>,
     pub(super) anchor: Anchor,
     pub(super) limits: TaskLimits,
     pub(super) tasks: Slab<TaskEntry>,
@@ -74,6 +76,7 @@ impl TaskTable {
     pub fn new(entropy: Entropy, anchor: Anchor) -> Self {
         Self {
             entropy,
+            spare_id: None,
             anchor,
             limits: TaskLimits::default(),
             tasks: Slab::new(),
@@ -204,8 +207,7 @@ impl TaskTable {
         if self.bytes.saturating_add(bytes) > self.limits.max_bytes {
             return Err(UseError::Full(Limit::TaskBytes));
         }
-        let mut id = [0; 16];
-        self.entropy.fill(&mut id);
+        let id = self.draw_id();
         let secs = self.anchor.unix_secs(now);
         let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
         let ttl_millis = millis(ttl).clamp(1, MAX_TTL_MILLIS);
@@ -244,6 +246,20 @@ impl TaskTable {
             None => self.queue.push_back(key),
         }
         Ok(key)
+    }
+
+    fn draw_id(&mut self) -> [u8; 16] {
+        if let Some(id) = self.spare_id.take() {
+            return id.0;
+        }
+        let mut bytes = [0; 32];
+        self.entropy.fill(&mut bytes);
+        let (mut first, mut second) = ([0; 16], [0; 16]);
+        let (low, high) = bytes.split_at(16);
+        first.copy_from_slice(low);
+        second.copy_from_slice(high);
+        self.spare_id = Some(TaskBits(second));
+        first
     }
 
     /// Adds a task.
