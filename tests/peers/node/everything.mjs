@@ -87,6 +87,10 @@ export const useEverything = async ({ client, call, options, era, file, report, 
     };
 
     const perform = async (step) => {
+        if (step.leave !== undefined) {
+            used.add(step.leave);
+            return;
+        }
         const kind = ['list', 'tool', 'read', 'prompt', 'complete'].find((kind) => kind in step);
         count(kind);
         if (kind === 'list') {

@@ -97,6 +97,10 @@ class Session:
         return await self.client.complete(reference, argument, step.get("context"))
 
     async def perform(self, step: dict[str, Any]) -> None:
+        if "leave" in step:
+            of, _, name = step["leave"].partition(" ")
+            self.used.add((of, name))
+            return
         kind = next(kind for kind in ("list", "tool", "read", "prompt", "complete") if kind in step)
         self.counts[kind] += 1
         if kind == "list":

@@ -1,7 +1,7 @@
 //! Fixtures of the official conformance suite, with the names and content that it expects.
 //!
-//! Fixtures that send input requests are in `input` and `rounds`; those of logs and changes in `changes`. There are
-//! none for tasks.
+//! Fixtures that send input requests are in `input` and `rounds`, those of logs and changes in `changes`, those of
+//! tasks in `tools/tasks`.
 
 use mcp_proto::model::{
     ClientCapabilities, Content, EmbeddedResource, Prompt, PromptArgument, PromptMessage, PromptReference,
