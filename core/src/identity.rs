@@ -94,7 +94,7 @@ fn declares_tool_tasks(requests: &[u8]) -> bool {
 
 /// All capabilities that gate a feature; a part follows the capability that contains it.
 #[expect(deprecated, reason = "supported until its removal")]
-static DECLARATIONS: [CapabilityDeclaration; 22] = {
+static DECLARATIONS: [CapabilityDeclaration; 21] = {
     use Capability as C;
     use Version as V;
     [
@@ -119,9 +119,6 @@ static DECLARATIONS: [CapabilityDeclaration; 22] = {
         declaration(C::TaskList, "tasks", V::V2025_11_25).with_inner("list", "{}"),
         declaration(C::TaskCancellation, "tasks", V::V2025_11_25).with_inner("cancel", "{}"),
         declaration(C::ToolTasks, "tasks", V::V2025_11_25).with_inner("requests", TOOL_TASKS),
-        // Written with the other extensions.
-        declaration(C::TasksExtension, extensions::MEMBER, V::V2026_07_28)
-            .with_inner(crate::meta::TASKS_EXTENSION, "{}"),
     ]
 };
 
@@ -153,7 +150,7 @@ impl Capabilities {
                 self.change_named(|named| {
                     named.extensions.insert_if_absent(crate::meta::TASKS_EXTENSION, settings)
                 });
-                capability
+                return self;
             }
             other => other,
         };
@@ -161,9 +158,11 @@ impl Capabilities {
         self
     }
 
-    /// Withdraws a capability, and nothing else.
-    #[cfg(feature = "http")]
-    pub(crate) fn without(mut self, capability: Capability) -> Self {
+    /// Withdraws a capability, and nothing else: its parts stay declared, but are not sent without it.
+    ///
+    /// One that stands for an extension is withdrawn by [`without_extension`](Self::without_extension).
+    #[must_use]
+    pub fn without(mut self, capability: Capability) -> Self {
         self.flags &= !capability_bit(capability);
         self
     }
@@ -184,18 +183,14 @@ impl Capabilities {
                 named.members.push((name, value, since));
             }
         });
-        self.update_extension_flags();
         self
     }
 
+    /// Changes the members and extensions, and sets the flags of the capabilities that are extensions.
     fn change_named<R>(&mut self, change: impl FnOnce(&mut NamedCapabilities) -> R) -> R {
         let mut named = self.named.take().unwrap_or_default();
         let result = change(&mut named);
-        let tasks = capability_bit(Capability::TasksExtension);
-        match named.extensions.iter().any(|(id, _)| id == crate::meta::TASKS_EXTENSION) {
-            true => self.flags |= tasks,
-            false => self.flags &= !tasks,
-        }
+        self.flags = self.flags & !extensions::ALL_FLAGS | named.extensions.flags();
         self.named = Some(named).filter(|named| **named != NamedCapabilities::default());
         result
     }
@@ -213,7 +208,8 @@ impl Capabilities {
 
     /// Iterates over the declared capabilities that gate a feature.
     pub fn iter(&self) -> impl Iterator<Item = Capability> {
-        DECLARATIONS.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
+        let own = DECLARATIONS.iter().map(|row| row.capability);
+        own.chain(extensions::CAPABILITIES).filter(|capability| self.has(*capability))
     }
 
     /// Returns whether no capability that gates a feature is declared.

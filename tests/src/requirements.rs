@@ -287,7 +287,7 @@ mod tests {
 
     const SPEC_MAP: &str = "id\twho\tstrength\trevisions\tjob\trequirement\n\
         BASE-001\tboth\tMUST\tall\tC\tFirst.\nBASE-002\tcli\tMAY\tall\tX\tSecond.\n\
-        BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nTASK-001\tsrv\tMUST\tall\tC\tFourth.\n";
+        BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nNOTE-001\tsrv\tMUST\tall\tC\tFourth.\n";
 
     fn test(package: &str, path: &str, ids: &[&str]) -> CitedTest {
         CitedTest {
@@ -313,12 +313,12 @@ mod tests {
 
     #[test]
     fn report_passes_when_all_is_covered_or_explained() {
-        let tests = vec![test("a", "one", &["BASE-001", "TASK-001"]), test("a", "quiet", &[])];
+        let tests = vec![test("a", "one", &["BASE-001", "NOTE-001"]), test("a", "quiet", &[])];
         let found = report(tests, "# why\nBASE-003\tlater\n", &[log('0', &["test one ... ok"])], true);
         assert!(found.passed, "{}", found.text);
         assert_eq!(
             found.text,
-            "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  TASK       1/1\n\n\
+            "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  NOTE       1/1\n\n\
              without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING TOOL RES PROMPT COMP \
              PAGE CONT CACHE SCHEMA EXT SKILL APP MRTR ELIC SAMP ROOT SUB TASK LOG HTTP SSE HTTPSSE XHDR SEC AUTH): 1\n  BASE-003   later\n"
         );

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::EntryKind;
-use mcp_proto::client::{Config, Peer, SubscriptionKey};
+use mcp_proto::client::{Config, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{
     CallToolResult, LoggingLevel, Prompt, ReadResourceResult, Skill, SubscriptionFilter, Tool,
 };
@@ -125,6 +125,28 @@ impl Client {
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<CallToolResult<'static>, Error> {
         with_client!(self, client => client.call_tool_with(name, arguments, options, on_progress))
+    }
+
+    /// Calls a tool as a task, if the server can do that.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`].
+    pub(crate) fn start_task<T: Serialize>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<StartedTask, Error> {
+        with_client!(self, client => client.start_task(name, arguments, None))
+    }
+
+    /// Waits for the result of a task.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`]; also if the task is cancelled, expires or is lost.
+    pub(crate) fn wait_task(&mut self, task: &TaskHandle) -> Result<CallToolResult<'static>, Error> {
+        with_client!(self, client => client.wait_task(task))
     }
 
     /// Starts a tool call without waiting for its result.

@@ -65,6 +65,11 @@ impl Extensions {
         });
     }
 
+    /// Returns the flags of the capabilities that the extensions stand for.
+    pub(super) fn flags(&self) -> u32 {
+        self.iter().fold(0, |all, (id, text)| all | flags(id.as_bytes(), text.as_bytes()))
+    }
+
     /// Returns the extensions by identifier.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.0.iter().map(|(id, settings)| (&**id, settings))
@@ -91,12 +96,24 @@ impl Extensions {
     }
 }
 
+/// The capabilities that are extensions, or settings of them.
+pub(super) const CAPABILITIES: [Capability; 3] =
+    [Capability::Skills, Capability::DirectoryRead, Capability::TasksExtension];
+
 const SKILLS: u32 = capability_bit(Capability::Skills);
 const DIRECTORY_READ: u32 = capability_bit(Capability::DirectoryRead);
+const TASKS: u32 = capability_bit(Capability::TasksExtension);
+pub(super) const ALL_FLAGS: u32 = SKILLS | DIRECTORY_READ | TASKS;
 
-/// Returns the flags of the capabilities that an extension with these settings stands for (SKILL-001, SKILL-003).
+/// Returns the flags of the capabilities that an extension with these settings stands for (SKILL-001, SKILL-003, TASK-101).
 pub(super) fn flags(id: &[u8], settings: &[u8]) -> u32 {
-    if id != meta::SKILLS_EXTENSION.as_bytes() || settings.first() != Some(&b'{') {
+    if settings.first() != Some(&b'{') {
+        return 0;
+    }
+    if id == meta::TASKS_EXTENSION.as_bytes() {
+        return TASKS;
+    }
+    if id != meta::SKILLS_EXTENSION.as_bytes() {
         return 0;
     }
     let mut flags = SKILLS;
@@ -129,7 +146,6 @@ impl Capabilities {
     /// settings are not an object.
     pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
         self.change_named(|named| named.extensions.insert(id, settings))?;
-        self.update_extension_flags();
         Ok(self)
     }
 
@@ -137,7 +153,6 @@ impl Capabilities {
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
         self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
-        self.update_extension_flags();
         self
     }
 
@@ -148,7 +163,6 @@ impl Capabilities {
                 self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
             }
         }
-        self.update_extension_flags();
     }
 
     /// Declares the extension for skills, with directories if `capability` is that one.
@@ -161,15 +175,7 @@ impl Capabilities {
         let settings = RawJson::trusted(bytes::Bytes::from_static(settings));
         // Cannot fail: both arguments are valid.
         let _ = self.change_named(|named| named.extensions.insert(meta::SKILLS_EXTENSION, settings));
-        self.update_extension_flags();
         self
-    }
-
-    /// Sets the flags of the capabilities that are extensions (SKILL-001, SKILL-003).
-    pub(super) fn update_extension_flags(&mut self) {
-        let declared =
-            self.extensions().fold(0, |all, (id, text)| all | flags(id.as_bytes(), text.as_bytes()));
-        self.flags = self.flags & !(SKILLS | DIRECTORY_READ) | declared;
     }
 
     /// Returns whether an extension is declared.

@@ -8,8 +8,8 @@ use mcp_proto::client::{self, InputId};
 use mcp_proto::model::Implementation;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    CallError, CallId, CallKey, Capabilities, ChannelId, Diagnostic, Era, Fault, Instant, Limits, RawJson,
-    RpcError, Version, VersionSet,
+    CallError, CallId, CallKey, Capabilities, Capability, ChannelId, Diagnostic, Era, Fault, Instant, Limits,
+    RawJson, RpcError, Version, VersionSet,
 };
 
 use alloc::collections::BTreeMap;
@@ -397,7 +397,10 @@ impl Relay {
 ///
 /// Tasks are left out: their results and notifications are not relayed.
 pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
-    Capabilities::from_json(object).without_extension("io.modelcontextprotocol/tasks")
+    let tasks =
+        [Capability::Tasks, Capability::TaskList, Capability::TaskCancellation, Capability::ToolTasks];
+    let read = Capabilities::from_json(object).without_extension("io.modelcontextprotocol/tasks");
+    tasks.into_iter().fold(read, Capabilities::without)
 }
 
 /// Returns the configuration of the server that represents the connected one.

@@ -1,8 +1,9 @@
-//! Steps with traffic in both directions: an input request during a call, and change notifications.
+//! Steps with traffic in both directions: an input request during a call, change notifications, and a task.
 
 use core::time::Duration;
 use std::time::Instant;
 
+use mcp_proto::client::StartedTask;
 use mcp_proto::model::{ResourceContents, SubscriptionFilter};
 use mcp_proto::{Change, Era};
 use serde_json::json;
@@ -56,4 +57,23 @@ pub(super) fn run_change(client: &mut Client, wire: &WireLog) -> Result<String, 
     Ok("the server reported the change, and the client read the new contents".into())
 }
 
+pub(super) fn run_task(client: &mut Client, wire: &WireLog) -> Result<String, StepError> {
+    let begun = wire.len();
+    let StartedTask::Task(task) = client.start_task("multi_input", &json!({}))? else {
+        return Err("the server made no task of the call".into());
+    };
+    let result = client.wait_task(&task)?;
+    let polled = wait_for_message(client, wire, begun, |message| message.json["method"] == GET_METHOD)?;
+    ensure(polled.is_some(), || "the client did not ask for the state of the task".into())?;
+    let asked: fn(&WireMessage) -> bool = match client.peer().era() {
+        Era::Modern => |message| message.json["result"]["inputRequests"].is_object(),
+        Era::Legacy => |message| message.json["method"] == ELICITATION_METHOD,
+    };
+    ensure(wait_for_message(client, wire, begun, asked)?.is_some(), || "the task did not ask".into())?;
+    let got = only_text(&result)?;
+    ensure(got == format!("{USER_NAME} and {USER_NAME}"), || format!("the task answered {got:?}"))?;
+    Ok(format!("the client got a task, answered its questions, and collected its result: {got}"))
+}
+
+const GET_METHOD: &str = "tasks/get";
 const ELICITATION_METHOD: &str = "elicitation/create";

@@ -32,6 +32,7 @@ pub(crate) enum TourStep {
     Progress,
     Ask,
     Change,
+    Task,
     Cancel,
     Timeout,
     End,
@@ -47,6 +48,7 @@ impl fmt::Display for TourStep {
             Self::Progress => "progress",
             Self::Ask => "ask",
             Self::Change => "change",
+            Self::Task => "task",
             Self::Cancel => "cancel",
             Self::Timeout => "timeout",
             Self::End => "end",
@@ -100,13 +102,14 @@ impl Tour {
             let found = steps::check_negotiated(&mut client, &wire, self.version)?;
             Ok((client, found))
         })?;
-        let client_steps: [(TourStep, &str, steps::StepFn); 8] = [
+        let client_steps: [(TourStep, &str, steps::StepFn); 9] = [
             (TourStep::List, "the client lists the tools", steps::list),
             (TourStep::Call, "text arrives unchanged, and a sum arrives as a structured value", steps::call),
             (TourStep::Error, "a tool that fails, and a tool that does not exist", steps::error),
             (TourStep::Progress, "a slow call that reports progress", steps::progress),
             (TourStep::Ask, "a call that requests input of the user", interaction::run_ask),
             (TourStep::Change, "a resource that is followed, and changes", interaction::run_change),
+            (TourStep::Task, "a tool that runs as a task, and asks in the middle", interaction::run_task),
             (TourStep::Cancel, "a call that is cancelled", steps::cancel),
             (TourStep::Timeout, "a call that times out", steps::timeout),
         ];
@@ -166,7 +169,7 @@ impl Tour {
         let this = env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
         let config =
             session::client_config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
-        let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
+        let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm)).tasks();
         let server = Server::from_command(iter::once(this.into()).chain(serve.into_iter().map(Into::into)));
         let spec = ServerSpec {
             server: &server,

@@ -34,6 +34,7 @@ struct InspectReport {
     resources: Vec<RawJson>,
     resource_templates: Vec<RawJson>,
     prompts: Vec<RawJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     skills: Vec<RawJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     apps: Vec<AppReport>,

@@ -4,8 +4,8 @@ use std::thread;
 
 use crate::support::probe;
 
-const STEPS: [&str; 10] =
-    ["negotiate", "list", "call", "error", "progress", "ask", "change", "cancel", "timeout", "end"];
+const STEPS: [&str; 11] =
+    ["negotiate", "list", "call", "error", "progress", "ask", "change", "task", "cancel", "timeout", "end"];
 
 // covers: VER-014, VER-024, LIFE-001, LIFE-004, LIFE-017, STDIO-001, STDIO-017, STDIO-018, STDIO-019, STDIO-020
 // covers: STDIO-021, PROG-006, PROG-007, MRTR-001, MRTR-012, ELIC-006, SUB-001, RES-010, RES-011, CANC-001, CANC-010
@@ -33,6 +33,9 @@ fn demo_shows_every_step_in_both_eras() {
         "← {\"id\":1,\"method\":\"elicitation/create\"",
         "\"method\":\"resources/subscribe\"",
         "← {\"method\":\"notifications/resources/updated\"",
+        "\"method\":\"tasks/get\"",
+        "\"method\":\"tasks/update\"",
+        "\"method\":\"tasks/result\"",
         "→ {\"method\":\"notifications/cancelled\"",
         "\"method\":\"ping\"}",
     ]);

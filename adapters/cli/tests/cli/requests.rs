@@ -118,7 +118,8 @@ fn call_describes_content_that_is_not_text() {
 #[test]
 fn inspect_shows_all_lists_and_annotations() {
     everything(&["inspect"]).assert_ok().assert_stdout(&[
-        "capabilities  completions, extensions (io.modelcontextprotocol/ui), logging, prompts (listChanged), \
+        "capabilities  completions, extensions (io.modelcontextprotocol/skills, \
+         io.modelcontextprotocol/tasks, io.modelcontextprotocol/ui), logging, prompts (listChanged), \
          resources (listChanged, subscribe), tools (listChanged)\n",
         "tools (45)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",

@@ -110,12 +110,9 @@ async fn answer(client: &Client, id: &str, keys: &[String], content: Value) -> R
     acknowledged(client.update_task(update).await)
 }
 
-/// Checks an acknowledgement. This SDK takes one with `_meta` for the result of `subscriptions/listen`.
+/// Checks an acknowledgement.
 fn acknowledged(outcome: Result<(), ServiceError>) -> Result<(), String> {
-    match outcome {
-        Ok(()) | Err(ServiceError::UnexpectedResponse) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    }
+    outcome.map_err(|error| error.to_string())
 }
 
 async fn input_keys(client: &Client, id: &str) -> Result<Vec<String>, String> {

@@ -33,6 +33,7 @@ fn client_sees_identity_and_capabilities_of_server() {
         // Tasks are not relayed, whatever the server declares.
         let extensions = peer.capabilities.member("extensions").expect("declared");
         assert!(extensions.member("io.modelcontextprotocol/tasks").is_none(), "{down} {up}");
+        assert!(peer.capabilities.member("tasks").is_none(), "{down} {up}");
         assert!(peer.has(mcp_proto::Capability::ToolsListChanged));
     }
 }
@@ -364,7 +365,7 @@ fn custom_requests_of_client_reach_server() {
         chain.settle();
         assert!(chain.was_cancelled(&call), "{down} {up}");
         // Tasks belong to one connection.
-        let key = chain.call("tasks/list", &json!({}));
+        let key = chain.call("tasks/pause", &json!({}));
         let error = chain.error(key);
         assert!(error.code == -32601 && error.message.contains("tasks do not pass"), "{error}");
         assert_eq!(chain.relay.pending_calls(), 0);

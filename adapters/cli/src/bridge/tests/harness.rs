@@ -87,6 +87,8 @@ impl BridgeHarness {
             Capability::ResourceSubscriptions,
             Capability::ResourcesListChanged,
             Capability::ToolsListChanged,
+            Capability::TaskCancellation,
+            Capability::ToolTasks,
         ];
         let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
         let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");

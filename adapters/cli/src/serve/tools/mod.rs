@@ -33,7 +33,7 @@ pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Route
         router.core().info(info);
         everything::register(&mut router, broken);
         slow::register(&mut router);
-        tasks::register(&mut router);
+        tasks::register(&mut router, broken);
         annex::register(&mut router);
         notes::register(&mut router);
         Some(clock::register(&mut router))

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Router;
+use crate::demo::TourStep;
 
 #[derive(Deserialize, JsonSchema)]
 struct GreetArguments {
@@ -34,7 +35,8 @@ struct DeleteArguments {
     filename: String,
 }
 
-pub(super) fn register(router: &mut Router) {
+/// Registers the tools; `broken` is the step of the tour to perform wrongly.
+pub(super) fn register(router: &mut Router, broken: Option<TourStep>) {
     router.tasks(ServerTasks::new());
     router
         .tool("greet", handler!(|_cx, GreetArguments { name }: GreetArguments| format!("Hello, {name}!")))
@@ -91,7 +93,10 @@ pub(super) fn register(router: &mut Router) {
     router
         .tool("multi_input", inputs)
         .description("Asks for two things at once in the middle of a task")
-        .task_support(TaskSupport::Optional);
+        .task_support(match broken {
+            Some(TourStep::Task) => TaskSupport::Forbidden,
+            _ => TaskSupport::Optional,
+        });
 
     let deferred = handler!(|cx, _: NoArguments| {
         let answer = cx.elicit("user_name", "What is your name?", name_form())?;
