@@ -12,7 +12,7 @@
 //! A macro call whose first argument names the test, `pair_test!(name, …)`, or a module of tests is cited in the same
 //! way. A citation counts only if its test ran and passed, so the report reads the output of `cargo test`. Each
 //! requirement of [`TRACKED_AREAS`] that the core or an adapter has to meet needs a test, or a reason in
-//! `uncovered.tsv`; each one of [`COMPLETE_AREAS`] does, whoever has to meet it.
+//! `uncovered.tsv`; each one of `COMPLETE_AREAS` does, whoever has to meet it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt::Write as _;

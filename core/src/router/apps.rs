@@ -24,7 +24,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::App`] for each tool, hidden or not, whose `_meta.ui` cannot be read, or whose page is not
+    /// [`RegisterError::App`](super::RegisterError::App) for each tool, hidden or not, whose `_meta.ui` cannot be read, or whose page is not
     /// registered or has another media type than [`UI_MIME_TYPE`](crate::model::UI_MIME_TYPE).
     pub fn check_apps(&self, has_other_resources: bool) -> Result<(), RegisterErrors> {
         let mut errors = RegisterErrors::default();

@@ -34,6 +34,7 @@ pub(super) struct StreamState {
     /// Messages that are sent from now on cannot reach the client.
     unreachable: bool,
     /// The client has left the stream, which it can resume.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "only tasks read it"))]
     left: bool,
     /// The request was refused before it was delivered.
     request_refused: bool,
@@ -128,6 +129,7 @@ impl StreamState {
     }
 
     /// Returns whether the client has left the stream since it was opened, which it can resume.
+    #[cfg(feature = "crypto")]
     pub(super) const fn is_left(&self) -> bool {
         self.left
     }
