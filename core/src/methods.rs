@@ -114,6 +114,13 @@ pub enum Capability {
     TasksExtension,
 }
 
+impl Capability {
+    /// Returns whether the capability is an extension, or a setting of one.
+    pub(crate) const fn is_extension(self) -> bool {
+        matches!(self, Self::Skills | Self::DirectoryRead | Self::TasksExtension)
+    }
+}
+
 impl core::fmt::Display for Capability {
     #[expect(deprecated, reason = "supported until its removal")]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

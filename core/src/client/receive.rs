@@ -218,7 +218,7 @@ impl Engine {
             }
             ResponseMatch::Late => {
                 if let (true, Ok(result)) = (self.common.config.has_tasks(), &outcome) {
-                    Calls::cancel_late_task(&mut self.common, result);
+                    self.calls.cancel_late_task(&mut self.common, result);
                 }
                 self.common.diagnose(Diagnostic::LateResponse(id.clone()));
             }

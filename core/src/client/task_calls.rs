@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::common::CommonState;
-use super::tasks::{StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
+use super::tasks::{MAX_TASK_ID, StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
 use crate::calls::outbound::{CallPurpose, CallTask, ResponseMatch};
 use crate::error::{CallError, UseError};
 use crate::model::Task;
@@ -69,9 +69,11 @@ impl Calls {
         None
     }
 
-    /// Cancels a task that was created for a call which has ended (CANC-009, TASK-122).
-    pub(super) fn cancel_late_task(common: &mut CommonState, result: &RawJson) {
-        if let Ok(Some(task)) = Task::from_result(result) {
+    /// Cancels a task that was created for a call which has ended (CANC-009, TASK-122), unless another call follows it.
+    pub(super) fn cancel_late_task(&self, common: &mut CommonState, result: &RawJson) {
+        let Ok(Some(task)) = Task::from_result(result) else { return };
+        let is_followed = self.tasks.as_ref().is_some_and(|tasks| tasks.call_of(&task.task_id).is_some());
+        if !is_followed && task.task_id.as_str().len() <= MAX_TASK_ID {
             cancel_task(common, None, &task.task_id);
         }
     }

@@ -61,11 +61,9 @@ impl<H, M: Hook> Router<H, M> {
         let mut changed = ChangedLists::NONE;
         let base = self.scopes.nest(inner.scopes);
         self.declared.adopt_extensions(&inner.declared);
-        // An extension that is declared here already keeps its settings.
-        for capability in inner.declared.iter() {
-            if !self.declared.has(capability) {
-                self.declare(capability);
-            }
+        // Extensions were adopted above: one that is declared here already keeps its settings.
+        for capability in inner.declared.iter().filter(|capability| !capability.is_extension()) {
+            self.declare(capability);
         }
         for (name, mut tool, shown, mut registration) in inner.tools.into_ordered() {
             tool.name = prefixed(&name);

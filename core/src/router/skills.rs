@@ -63,15 +63,20 @@ impl<H, M: Hook> Router<H, M> {
         Ok(self.put_skill(key, entry))
     }
 
-    /// Adds a scope to all resources in the folder of a skill; returns whether there is such a skill.
+    /// Adds a scope to all resources in the folder of a skill; returns whether there is such a skill, with resources: the
+    /// files behind a template need a scope of the template.
     pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: &str) -> bool {
         let key = comparison_key(uri, MAX_URI).unwrap_or_default();
         if !self.skills.as_ref().is_some_and(|skills| skills.contains(&key)) {
             return false;
         }
         let folder = key.strip_suffix(SKILL_FILE).unwrap_or(&key);
-        self.resources.scopes_below_mut(folder).for_each(|scopes| scopes.push(scope.into()));
-        true
+        let mut has_resources = false;
+        for scopes in self.resources.scopes_below_mut(folder) {
+            scopes.push(scope.into());
+            has_resources = true;
+        }
+        has_resources
     }
 
     /// Checks an entry, and that its files are registered; returns the comparison key of its URI, and what is listed.

@@ -18,7 +18,7 @@ fn demo_shows_every_step_in_both_eras() {
         assert_eq!(announced, 2, "{step}: {done}");
     }
     assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{done}");
-    assert!(done.stdout.lines().count() <= 160, "{done}");
+    assert!(done.stdout.lines().count() <= 190, "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "colours in a pipe: {done}");
     assert_eq!(done.stderr, "", "{done}");
     done.assert_stdout(&[

@@ -121,12 +121,12 @@ fn inspect_shows_all_lists_and_annotations() {
         "capabilities  completions, extensions (io.modelcontextprotocol/skills, \
          io.modelcontextprotocol/tasks, io.modelcontextprotocol/ui), logging, prompts (listChanged), \
          resources (listChanged, subscribe), tools (listChanged)\n",
-        "tools (45)\n",
+        "tools (52)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",
         "      hints    changes things, may destroy, may be repeated, stays inside\n",
-        "resources (33)\n",
+        "resources (40)\n",
         "  test://static-binary  static-binary  image/png  93 bytes\n",
         "      is       for user and assistant, priority 0.2\n",
         "resource templates (2)\n",

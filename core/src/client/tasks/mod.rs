@@ -41,7 +41,7 @@ use crate::rpc::{RpcError, code};
 use crate::slab::Key;
 
 /// Longest id of a task in bytes.
-pub(super) const MAX_TASK_ID: usize = 1_024;
+pub(in crate::client) const MAX_TASK_ID: usize = 1_024;
 
 /// Tasks that calls follow; see the [module](self).
 ///
@@ -155,6 +155,10 @@ impl FollowedTasks {
         let followed = self.tasks.get_mut(&call)?;
         // Terminal states never change, so this one is older (TASK-013).
         if followed.status.is_terminal() && !task.status.is_terminal() {
+            if source == StateSource::Poll {
+                followed.postpone(now, &polling);
+                self.rearm(common, call);
+            }
             return None;
         }
         let is_new = match followed.record(now, &task, &polling) {
@@ -210,8 +214,10 @@ impl FollowedTasks {
                 return None;
             }
         }
-        // The state in another message need not be complete.
-        self.poll(common, call);
+        // The state in another message need not be complete. Such messages do not make polls more frequent.
+        let (soon, followed) =
+            (common.endpoint.now + common.config.polling().min_interval, self.tasks.get_mut(&call)?);
+        followed.next_poll = followed.next_poll.min(soon);
         None
     }
 

@@ -35,6 +35,10 @@ impl FollowedTasks {
         let is_terminal = followed.status.is_terminal();
         let request = match followed.result {
             Some(request) => request,
+            // One that stays open leaves room for polls.
+            None if !is_terminal && !has_room_to_wait(common) => {
+                return followed.postpone(common.endpoint.now, &polling);
+            }
             None => match send(common, call, methods::TASKS_RESULT, &followed.id, |_| {}) {
                 Some(request) => *followed.result.insert(request),
                 None => return followed.postpone(common.endpoint.now, &polling),
@@ -77,7 +81,9 @@ impl FollowedTasks {
     /// Asks for notifications about a task if polls are rare (2026-07-28; TASK-126). Nothing depends on them.
     pub(super) fn listen_if_useful(&mut self, common: &mut CommonState, call: Key) {
         let polling = common.config.polling();
-        let wanted = |followed: &&mut FollowedTask| common.is_modern() && followed.should_listen(&polling);
+        let wanted = |followed: &&mut FollowedTask| {
+            common.is_modern() && followed.should_listen(&polling) && has_room_to_wait(common)
+        };
         let Some(followed) = self.tasks.get_mut(&call).filter(wanted) else { return };
         let id = followed.id.clone();
         let request = send_params(common, call, methods::SUBSCRIPTIONS_LISTEN, |out| {
@@ -109,6 +115,12 @@ pub(in crate::client) fn cancel_task(common: &mut CommonState, call: Option<Key>
 fn has_room(common: &CommonState) -> bool {
     let max = common.endpoint.limits.effective_max_pending_calls();
     common.endpoint.outbound.calls.len() < max.saturating_mul(2) && !common.is_congested()
+}
+
+/// Returns whether a request that stays open can be sent, so that room for polls is left.
+fn has_room_to_wait(common: &CommonState) -> bool {
+    let max = common.endpoint.limits.effective_max_pending_calls();
+    common.endpoint.outbound.calls.len() < max.saturating_mul(3) / 2 && !common.is_congested()
 }
 
 /// Sends a request with the id of a task. Returns `None` if there is no room.

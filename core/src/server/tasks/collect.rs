@@ -11,6 +11,7 @@ use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
+use crate::methods::Capability;
 use crate::model::InputRequest;
 use crate::rpc::encode;
 use crate::server::channel::session;
@@ -24,7 +25,12 @@ impl ServerTasks {
         if entry.state != TaskState::Asking || entry.version >= Version::V2026_07_28 {
             return;
         }
-        let Some((stream, root)) = self.reachable_collector(cx, task) else { return };
+        let Some((stream, root)) = self.reachable_collector(cx, task) else {
+            if self.has_stateless_collector(cx, task) {
+                self.refuse_questions(cx, task);
+            }
+            return;
+        };
         let capabilities =
             session(cx.endpoint, root).map(|s| Capabilities::read(s.capabilities().as_bytes()));
         let capabilities = capabilities.unwrap_or_default();
@@ -65,17 +71,54 @@ impl ServerTasks {
         }
     }
 
-    /// Returns the stream and the session of a request for the result of a task that can carry questions.
+    /// Returns the stream and the session of a request for the result of a task that can carry questions: one that its
+    /// client has not left, if there is one.
     fn reachable_collector(&self, cx: &TaskContext<'_>, task: Key) -> Option<(Key, Key)> {
         let collectors = &self.table.get(task)?.peers.as_ref()?.collectors;
-        collectors.iter().find_map(|call| {
-            let stream = cx.endpoint.inbound.calls.get(*call)?.channel;
+        let mut left = None;
+        for call in collectors {
+            let Some(stream) = cx.endpoint.inbound.calls.get(*call).map(|call| call.channel) else {
+                continue;
+            };
             let root = cx.endpoint.root_channel(stream);
-            let session = session(cx.endpoint, root)?;
-            let c = cx.endpoint.channels.get(stream)?;
+            let (Some(session), Some(c)) = (session(cx.endpoint, root), cx.endpoint.channels.get(stream))
+            else {
+                continue;
+            };
             let can_answer = session.initialized && !session.is_stateless && c.input_end.is_none();
-            (can_answer && !c.role.stream.is_unreachable()).then_some((stream, root))
+            if can_answer && c.role.stream.is_left() {
+                left.get_or_insert((stream, root));
+            } else if can_answer && !c.role.stream.is_unreachable() {
+                return Some((stream, root));
+            }
+        }
+        left.filter(|(stream, _)| {
+            cx.endpoint.channels.get(*stream).is_some_and(|c| !c.role.stream.is_unreachable())
         })
+    }
+
+    /// Returns whether a client without a session waits for the result: it cannot be asked.
+    fn has_stateless_collector(&self, cx: &TaskContext<'_>, task: Key) -> bool {
+        let peers = self.table.get(task).and_then(|entry| entry.peers.as_ref());
+        peers.is_some_and(|peers| {
+            peers.collectors.iter().any(|call| {
+                let stream = cx.endpoint.inbound.calls.get(*call).map(|call| call.channel);
+                let root = stream.map(|stream| cx.endpoint.root_channel(stream));
+                root.and_then(|root| session(cx.endpoint, root)).is_some_and(|s| s.is_stateless)
+            })
+        })
+    }
+
+    /// Refuses the questions of a task for whose result only clients wait that cannot be asked.
+    fn refuse_questions(&mut self, cx: &mut TaskContext<'_>, task: Key) {
+        let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
+        for at in 0..count {
+            let question = self.table.get(task).and_then(|entry| entry.questions().get(at));
+            if question.is_some_and(|question| question.answer.is_none() && question.asked.is_none()) {
+                let missing = UseError::MissingPeerCapability(Capability::Elicitation);
+                self.record_answer(cx, task, at, Err(CallError::Refused(missing)));
+            }
+        }
     }
 
     fn send_question(&mut self, cx: &mut TaskContext<'_>, task: Key, at: usize, stream: Key, root: Key) {

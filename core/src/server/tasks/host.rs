@@ -67,8 +67,8 @@ pub(in crate::server) struct ServerTasks {
     pub(super) listeners: TaskListeners,
     /// Tasks with questions that are not asked yet because there is no room.
     pub(super) unasked: Vec<Key>,
-    /// Time of the next deadline that was armed.
-    armed_at: Option<Instant>,
+    /// Times of the timers that were armed, the earliest last.
+    armed: Vec<Instant>,
     /// Time at which notifications or questions that found no room are tried again.
     pub(super) retry_at: Option<Instant>,
 }
@@ -82,7 +82,7 @@ impl ServerTasks {
             held: BTreeMap::new(),
             listeners: TaskListeners::default(),
             unasked: Vec::new(),
-            armed_at: None,
+            armed: Vec::new(),
             retry_at: None,
         }
     }
@@ -110,9 +110,9 @@ impl ServerTasks {
     pub(super) fn arm(&mut self, cx: &mut TaskContext<'_>) {
         let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).min();
         let Some(at) = deadline else { return };
-        if self.armed_at.is_none_or(|armed| at < armed) {
+        if self.armed.last().is_none_or(|earliest| at < *earliest) {
             cx.endpoint.deadlines.arm(at, EndpointTimer::Tasks);
-            self.armed_at = Some(at);
+            self.armed.push(at);
         }
     }
 
@@ -412,7 +412,9 @@ impl TaskHost for ServerTasks {
 
     fn handle_timeout(&mut self, cx: &mut TaskContext<'_>) {
         let now = cx.endpoint.now;
-        self.armed_at = None;
+        while self.armed.last().is_some_and(|at| *at <= now) {
+            self.armed.pop();
+        }
         while let Some(task) = self.table.next_expired(now) {
             self.expire(cx, task);
         }

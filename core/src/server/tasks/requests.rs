@@ -169,11 +169,12 @@ impl ServerTasks {
         version: Version,
     ) -> Result<(), RpcError> {
         self.forget_left_collectors(cx, task, request.source.root);
-        let call = self.hold(cx, request, version)?;
         if self.table.get(task).is_some_and(TaskEntry::has_ended) {
+            let call = self.begin_call(cx, request, version)?;
             self.send_result(cx, call, task);
             return Ok(());
         }
+        let call = self.hold(cx, request, version)?;
         self.held.insert(call, Held::Result(task));
         if let Some(entry) = self.table.get_mut(task) {
             entry.peers_mut().collectors.push(call);
@@ -209,6 +210,15 @@ impl ServerTasks {
         if self.held.len() >= cx.endpoint.limits.max_live_calls as usize {
             return Err(RpcError::internal("too many requests wait for tasks"));
         }
+        self.begin_call(cx, request, version)
+    }
+
+    fn begin_call(
+        &self,
+        cx: &mut TaskContext<'_>,
+        request: &TaskRequestFrame<'_>,
+        version: Version,
+    ) -> Result<Key, RpcError> {
         let begun = cx.endpoint.begin_call(InboundCall {
             id: request.id.clone(),
             channel: request.source.channel,

@@ -162,7 +162,7 @@ impl ServerTasks {
         let (version, id) = (entry.version, RunId(entry.id.0));
         let begun = cx.endpoint.begin_call(InboundCall {
             // Unique while the task exists, and no secret.
-            id: RequestId::int(i64::try_from(u64::from(task)).unwrap_or_default()),
+            id: RequestId::int(i64::from_ne_bytes(u64::from(task).to_ne_bytes())),
             channel: self.channel,
             version,
             cacheable: false,
@@ -195,7 +195,7 @@ impl ServerTasks {
     /// Returns the task that a call runs.
     pub(super) fn task_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
         let id = endpoint.inbound.calls.get(run)?.id.as_int()?;
-        let task = Key::from(u64::try_from(id).ok()?);
+        let task = Key::from(u64::from_ne_bytes(id.to_ne_bytes()));
         self.table.get(task).filter(|entry| entry.run == Some(run)).map(|_| task)
     }
 
@@ -322,8 +322,12 @@ impl ServerTasks {
             })
         });
         let collectors = entry.peers.as_ref().map_or(&[][..], |peers| &peers.collectors);
-        let stream =
-            collectors.iter().filter_map(|call| Some(cx.endpoint.inbound.calls.get(*call)?.channel)).next();
+        // Another session may wait for the result, too; the token is not one of its requests.
+        let stream = collectors.iter().find_map(|call| {
+            let stream = cx.endpoint.inbound.calls.get(*call)?.channel;
+            let has_room = cx.endpoint.channels.get(stream)?.outbox.len() < high_water;
+            (has_room && entry.session == Some(cx.endpoint.root_channel(stream))).then_some(stream)
+        });
         let Some(channel) = stream.or(channel) else { return SendStatus::Dropped };
         cx.endpoint.send(channel, |out| {
             encode::notification_head(out, methods::PROGRESS);

@@ -15,8 +15,12 @@ impl TaskTable {
     /// Saves the state of a task.
     pub(super) fn save(&mut self, key: Key) {
         let (Some(store), Some(task)) = (&mut self.store, self.tasks.get_mut(key)) else { return };
+        // Otherwise the save that is queued or under way, or its next attempt, leads to one of this state.
+        let is_idle = task.saving == 0 && task.failed_saves == 0 && task.saved == task.revision;
         task.revision = task.revision.saturating_add(1);
-        store.unsaved.push_back(key);
+        if is_idle {
+            store.unsaved.push_back(key);
+        }
     }
 
     /// Saves the state of a task, which goes on when the store has it.

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use super::text::TaskBits;
@@ -13,7 +14,7 @@ use crate::time::Instant;
 /// Something that the store of tasks has to do.
 ///
 /// The effects of one task are to be carried out in the order in which they are returned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEffect {
     /// Write the record of a task, durably. Answer with [`Tasks::handle_saved`](super::super::Tasks::handle_saved).
@@ -32,6 +33,23 @@ pub enum StoreEffect {
         /// Number of the deletion, larger than that of all records of the task.
         version: u32,
     },
+}
+
+/// Hides the record, which contains the id and the arguments of the task.
+impl fmt::Debug for StoreEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Save { id, version, record } => f
+                .debug_struct("Save")
+                .field("id", id)
+                .field("version", version)
+                .field("bytes", &record.len())
+                .finish(),
+            Self::Delete { id, version } => {
+                f.debug_struct("Delete").field("id", id).field("version", version).finish()
+            }
+        }
+    }
 }
 
 /// What the store has to do next.

@@ -243,7 +243,7 @@ impl TaskTable {
         let key = self.insert(entry, new.owner, true)?;
         match self.store {
             Some(_) => self.save_before_going_on(key),
-            None => self.queue.push_back(key),
+            None => self.push_turn(key),
         }
         Ok(key)
     }
@@ -369,7 +369,7 @@ impl TaskTable {
         let is_new = self.tasks.get(key).is_some_and(|task| task.state == TaskState::Creating);
         if is_new {
             self.set_state(key, TaskState::Queued);
-            self.queue.push_back(key);
+            self.push_turn(key);
         }
         is_new
     }
@@ -404,7 +404,7 @@ impl TaskTable {
     pub(in crate::server) fn postpone(&mut self, key: Key) {
         if self.tasks.get(key).is_some_and(|task| task.state == TaskState::Running) {
             self.set_state(key, TaskState::Queued);
-            self.queue.push_back(key);
+            self.push_turn(key);
             self.save(key);
         }
     }
@@ -497,7 +497,7 @@ impl TaskTable {
             }
         });
         self.set_state(key, TaskState::Queued);
-        self.queue.push_back(key);
+        self.push_turn(key);
     }
 
     /// Ends a task whose handler has answered. Clients see it once the store has it: at once without a store.
@@ -623,7 +623,13 @@ impl TaskTable {
         self.owners.get(task.owner).map(|of| &of.owner)
     }
 
+    /// Lets a task wait for its turn.
     pub(super) fn push_turn(&mut self, key: Key) {
+        // Tasks that ended before their turn leave their keys, which are removed before they are many.
+        if self.queue.len() > 2 * self.tasks.len() + 32 {
+            let tasks = &self.tasks;
+            self.queue.retain(|key| tasks.get(*key).is_some_and(|task| task.state == TaskState::Queued));
+        }
         self.queue.push_back(key);
     }
 }

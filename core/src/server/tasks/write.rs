@@ -118,7 +118,7 @@ pub(super) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], task: &T
         out.extend_from_slice(tail);
         return;
     }
-    let body = object.strip_suffix(b"}").unwrap_or(object);
+    let body = object.strip_suffix(b"}").unwrap_or(object).trim_ascii_end();
     out.extend_from_slice(body);
     out.extend_from_slice(if body == b"{" { b"\"_meta\":{" } else { b",\"_meta\":{" });
     write_related_task(out, task);

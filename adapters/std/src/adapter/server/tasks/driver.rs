@@ -132,6 +132,7 @@ impl DriveTasks for StoreDriver {
         loop {
             self.drive(server_loop);
             let now = server_loop.now();
+            server_loop.engine().handle_timeout(now);
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || server_loop.engine().tasks(now).is_saved() {
                 break;
