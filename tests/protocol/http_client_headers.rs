@@ -10,7 +10,10 @@ use crate::common::{client, secs};
 fn modern_harness(cut: Chunker) -> HttpClientHarness {
     let mut harness =
         HttpClientHarness::new(client(VersionSet::MODERN), HttpClientHarness::default_http_config(), cut);
-    harness.become_modern(json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}}));
+    let extensions = json!({"io.modelcontextprotocol/tasks": {}});
+    harness.become_modern(
+        json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "extensions": extensions}),
+    );
     harness
 }
 

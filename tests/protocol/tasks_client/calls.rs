@@ -224,6 +224,11 @@ fn notification_that_is_not_complete_causes_a_poll() {
     let (call, _) = followed_call(&mut harness, &CallOptions::new());
     harness.feed_message(&notification("notifications/tasks", state("completed", json!({}))));
     expect_task(&mut harness, call, "completed");
+    // Such notifications do not make polls more frequent than the shortest interval.
+    harness.feed_message(&notification("notifications/tasks", state("completed", json!({}))));
+    harness.advance(ms(99));
+    assert!(harness.take_sent().is_empty());
+    harness.advance(ms(1));
     answer_poll(&mut harness, state("completed", json!({"result": content()})));
     harness.expect_done(call).expect("a result");
     // A faulty one is reported, and nothing else happens.

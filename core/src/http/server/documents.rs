@@ -2,11 +2,11 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::config::Config;
 use super::exchange_table::ExchangeTable;
 use super::refusal::Refusal;
 use crate::ascii::AsciiCaseExt as _;
@@ -46,49 +46,28 @@ impl PublicDocument {
         etag.push('"');
         Self { place, media_type, body, etag }
     }
-}
 
-impl Config {
-    /// Serves the card of this server and a catalog with it (SEP-2127, experimental; DESIGN-47).
-    ///
-    /// The card is at the path of the endpoint with `/server-card` appended, the catalog at
-    /// `/.well-known/ai-catalog.json`. They are public: everybody may read them without a token, pages of every origin,
-    /// too. The check of `Host` stays on. Both answer to GET, HEAD and conditional requests (`ETag`), and are fresh for an
-    /// hour.
-    ///
-    /// The endpoint is the first remote of the card; its path need not be that of this configuration, as a proxy may map
-    /// it. A card that was set before is replaced.
-    ///
-    /// ```
-    /// use mcp_proto::cards::{CardRemote, ServerCard};
-    /// use mcp_proto::http::server::Config;
-    ///
-    /// let remote = CardRemote::http("https://tides.example.com/mcp");
-    /// let card = ServerCard::new("com.example/tides", "1.0.0", "Tide tables").remotes([remote]);
-    /// let config = Config::new().allow_host("tides.example.com").card(&card)?;
-    /// # Ok::<(), mcp_proto::model::ValidationError>(())
-    /// ```
+    /// Returns the card of a server, and the catalog with it.
     ///
     /// # Errors
     ///
     /// As [`ServerCard::check`].
-    pub fn card(mut self, card: &ServerCard) -> Result<Self, ValidationError> {
+    pub(super) fn of_card(card: &ServerCard) -> Result<Vec<Self>, ValidationError> {
         let catalog = card.to_catalog()?.to_json();
-        self.documents = alloc::vec![
-            PublicDocument::new(Place::BesideEndpoint, CARD_MEDIA_TYPE, card.to_card()?),
-            PublicDocument::new(Place::WellKnown, CATALOG_MEDIA_TYPE, catalog),
-        ];
-        Ok(self)
+        Ok(alloc::vec![
+            Self::new(Place::BesideEndpoint, CARD_MEDIA_TYPE, card.to_card()?),
+            Self::new(Place::WellKnown, CATALOG_MEDIA_TYPE, catalog),
+        ])
     }
 
-    /// Returns the document at a path.
-    pub(super) fn document_at(&self, path: &str) -> Option<&PublicDocument> {
-        self.documents.iter().find(|document| match document.place {
+    /// Returns whether the document of a server with this endpoint is at a path.
+    pub(super) fn is_at(&self, path: &str, endpoint: &str) -> bool {
+        match self.place {
             Place::WellKnown => path == CATALOG_PATH,
-            Place::BesideEndpoint => path
-                .strip_suffix(CARD_SUFFIX)
-                .is_some_and(|endpoint| endpoint == self.path.trim_end_matches('/')),
-        })
+            Place::BesideEndpoint => {
+                path.strip_suffix(CARD_SUFFIX).is_some_and(|path| path == endpoint.trim_end_matches('/'))
+            }
+        }
     }
 }
 
