@@ -73,7 +73,9 @@ impl TaskStoreWorker {
         let sender = outcomes.sender();
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("mcp-task-store".into()).spawn(move || {
+            // Dropped in reverse order: once the end is seen, the store is free for the next server.
             let _alive: mpsc::Sender<()> = alive;
+            let store = store;
             run_jobs(&*store, &queue, &sender);
         })?;
         Ok(Self { jobs, outcomes, taken: VecDeque::new(), ended })

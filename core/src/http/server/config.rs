@@ -317,6 +317,42 @@ fn strip_port(authority: &[u8]) -> &[u8] {
     if is_port { name } else { b"" }
 }
 
+#[cfg(feature = "cards")]
+impl Config {
+    /// Serves the card of this server and a catalog with it (SEP-2127, experimental; DESIGN-47).
+    ///
+    /// The card is at the path of the endpoint with `/server-card` appended, the catalog at
+    /// `/.well-known/ai-catalog.json`. They are public: everybody may read them without a token, pages of every origin,
+    /// too. The check of `Host` stays on. Both answer to GET, HEAD and conditional requests (`ETag`), and are fresh for an
+    /// hour.
+    ///
+    /// The endpoint is the first remote of the card; its path need not be that of this configuration, as a proxy may map
+    /// it. A card that was set before is replaced.
+    ///
+    /// ```
+    /// use mcp_proto::cards::{CardRemote, ServerCard};
+    /// use mcp_proto::http::server::Config;
+    ///
+    /// let remote = CardRemote::http("https://tides.example.com/mcp");
+    /// let card = ServerCard::new("com.example/tides", "1.0.0", "Tide tables").remotes([remote]);
+    /// let config = Config::new().allow_host("tides.example.com").card(&card)?;
+    /// # Ok::<(), mcp_proto::model::ValidationError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerCard::check`](crate::cards::ServerCard::check).
+    pub fn card(mut self, card: &crate::cards::ServerCard) -> Result<Self, crate::model::ValidationError> {
+        self.documents = PublicDocument::of_card(card)?;
+        Ok(self)
+    }
+
+    /// Returns the public document at a path.
+    pub(super) fn document_at(&self, path: &str) -> Option<&PublicDocument> {
+        self.documents.iter().find(|document| document.is_at(path, &self.path))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,41 +402,5 @@ mod tests {
             !config.allows_host(b"mcp.example.com:8443")
                 && !config.allows_origin(b"https://app.example.com.evil.example")
         );
-    }
-}
-
-#[cfg(feature = "cards")]
-impl Config {
-    /// Serves the card of this server and a catalog with it (SEP-2127, experimental; DESIGN-47).
-    ///
-    /// The card is at the path of the endpoint with `/server-card` appended, the catalog at
-    /// `/.well-known/ai-catalog.json`. They are public: everybody may read them without a token, pages of every origin,
-    /// too. The check of `Host` stays on. Both answer to GET, HEAD and conditional requests (`ETag`), and are fresh for an
-    /// hour.
-    ///
-    /// The endpoint is the first remote of the card; its path need not be that of this configuration, as a proxy may map
-    /// it. A card that was set before is replaced.
-    ///
-    /// ```
-    /// use mcp_proto::cards::{CardRemote, ServerCard};
-    /// use mcp_proto::http::server::Config;
-    ///
-    /// let remote = CardRemote::http("https://tides.example.com/mcp");
-    /// let card = ServerCard::new("com.example/tides", "1.0.0", "Tide tables").remotes([remote]);
-    /// let config = Config::new().allow_host("tides.example.com").card(&card)?;
-    /// # Ok::<(), mcp_proto::model::ValidationError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`ServerCard::check`](crate::cards::ServerCard::check).
-    pub fn card(mut self, card: &crate::cards::ServerCard) -> Result<Self, crate::model::ValidationError> {
-        self.documents = PublicDocument::of_card(card)?;
-        Ok(self)
-    }
-
-    /// Returns the public document at a path.
-    pub(super) fn document_at(&self, path: &str) -> Option<&PublicDocument> {
-        self.documents.iter().find(|document| document.is_at(path, &self.path))
     }
 }
