@@ -379,7 +379,9 @@ fn random_values_are_valid_and_survive_in_every_revision() {
         ResourceNotFound ["JSONRPCErrorResponse" "JSONRPCError"] Error(-32602);
     }
     assert_every_type_seen(&tally);
-    assert_eq!(tally.revision_table.unused_types(), [""; 0], "rows of the table without a value");
+    // No schema of a revision has them; `core/src/model/skills.rs` has their round trips.
+    let skills = ["GetSkillResult", "ListSkillsResult", "ReadDirectoryResult"];
+    assert_eq!(tally.revision_table.unused_types(), skills, "rows of the table without a value");
     let unknown = ["x-odd", "é\"", "org.example/a"];
     let free =
         tally.tolerant_members.iter().filter(|((_, member), free)| **free && !unknown.contains(&&**member));
@@ -470,11 +472,12 @@ fn every_type_of_the_model_is_tested() {
         "ResultMeta",
         "TraceContext",
     ];
-    // The types of apps have no schema in a revision; `core/src/model/apps/tests.rs` has their round trips.
+    // The types of apps and skills have no schema in a revision; `core/src/model/apps/tests.rs` and
+    // `core/src/model/skills.rs` have their round trips.
     let uses = source
         .split("pub use ")
         .skip(1)
-        .filter(|part| !part.starts_with("apps::"))
+        .filter(|part| !part.starts_with("apps::") && !part.starts_with("skills::"))
         .map(|part| part.split(';').next().unwrap_or_default());
     let names: Vec<&str> = uses
         .flat_map(|part| part.split(|c: char| !c.is_alphanumeric()))
