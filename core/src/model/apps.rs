@@ -133,9 +133,8 @@ impl UiToolMeta {
     pub fn from_tool(tool: &Tool) -> Result<Self, ValidationError> {
         let mut ui: Self = read_ui(tool.meta.as_ref())?.unwrap_or_default();
         let mut path = "_meta.ui.resourceUri";
-        if ui.resource_uri.is_none()
-            && let Some(uri) = tool.meta.as_ref().and_then(|meta| meta.member(DEPRECATED_RESOURCE_URI))
-        {
+        let flat = || tool.meta.as_ref().and_then(|meta| meta.member(DEPRECATED_RESOURCE_URI));
+        if let (None, Some(uri)) = (&ui.resource_uri, flat()) {
             path = "_meta.ui/resourceUri";
             let Some(uri) = uri.string() else {
                 return Err(ValidationError::at_member(path, "must be a string"));
