@@ -17,7 +17,7 @@ use super::input::{Input, InputId, InputSource};
 use super::legacy_inputs::LegacyInputs;
 use super::rounds::{RoundDeadline, Rounds};
 use super::task_use::{TaskUse, task_role};
-use super::tasks::FollowedTasks;
+use super::tasks::TaskTable;
 use super::url_elicitations::UrlElicitations;
 use super::waiting_calls::CallQueue;
 use crate::calls::endpoint::EndpointTimer;
@@ -45,7 +45,7 @@ pub(super) struct Calls {
     /// Input requests of the server.
     inputs: Option<Box<InputState>>,
     /// Tasks that calls follow.
-    pub(super) tasks: Option<Box<FollowedTasks>>,
+    pub(super) tasks: Option<Box<dyn TaskTable>>,
 }
 
 /// Input requests in both eras.

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::tasks::TaskSupport;
 use super::tasks::polling::TaskPolling;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
@@ -30,8 +31,8 @@ pub struct Config {
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) custom_methods: Vec<String>,
-    /// How tasks are polled, if calls may become tasks.
-    pub(crate) tasks: Option<TaskPolling>,
+    /// The support of tasks, if calls may become tasks.
+    pub(crate) tasks: Option<TaskSupport>,
     /// Members of `_meta` in every modern request (META-009, META-010, META-011).
     pub(crate) request_meta: Vec<u8>,
 }
@@ -90,7 +91,7 @@ impl Config {
     /// Lets calls of tools become tasks as [`tasks`](Self::tasks) does, and sets how they are polled.
     #[must_use]
     pub fn task_polling(mut self, polling: TaskPolling) -> Self {
-        self.tasks = Some(polling);
+        self.tasks = Some(TaskSupport::new(polling));
         self.declare_tasks().rebuild_request_meta()
     }
 
@@ -108,7 +109,7 @@ impl Config {
 
     /// Returns how tasks are polled.
     pub(crate) fn polling(&self) -> TaskPolling {
-        self.tasks.unwrap_or_default()
+        self.tasks.map_or_else(TaskPolling::default, |tasks| tasks.polling)
     }
 
     /// Also declares an extension, beside the [`capabilities`](Self::capabilities).

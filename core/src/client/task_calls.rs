@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::common::CommonState;
-use super::tasks::{MAX_TASK_ID, StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
+use super::tasks::{TaskDeadline, TaskOutcome, TaskTable};
 use crate::calls::outbound::{CallPurpose, CallTask, ResponseMatch};
 use crate::error::{CallError, UseError};
-use crate::model::Task;
+use crate::json::Serializer;
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
@@ -50,19 +50,17 @@ impl Calls {
         result: RawJson,
     ) -> Option<RawJson> {
         let call = common.original_call(key);
-        let task = match common.endpoint.outbound.calls.get(call)?.task {
-            CallTask::Follow => match Task::from_result(&result) {
-                Ok(None) => return Some(result),
-                Ok(Some(task)) => Ok((task.into_owned(), StateSource::Creation)),
-                Err(error) => Err(CallError::InvalidTask { reason: alloc::format!("{error}") }),
-            },
-            CallTask::Wait => read_state(&result).map(|task| (task, StateSource::Poll)),
-            CallTask::None | CallTask::Report | CallTask::Running => return Some(result),
+        let role = common.endpoint.outbound.calls.get(call)?.task;
+        let Some(tasks) = self.tasks_table(common) else { return Some(result) };
+        let task = match tasks.read(role, &result) {
+            Ok(None) => return Some(result),
+            Ok(Some(task)) => Ok(task),
+            Err(error) => Err(error),
         };
         let call = self.finish_retry(common, key);
         self.end_rounds(common, call);
         let outcome = match task {
-            Ok((task, source)) => self.tasks.get_or_insert_default().begin(common, call, task, source),
+            Ok(task) => self.tasks.as_mut()?.begin(common, call, task),
             Err(error) => Some(Err(error)),
         };
         self.finish_followed(common, call, outcome);
@@ -70,12 +68,16 @@ impl Calls {
     }
 
     /// Cancels a task that was created for a call which has ended (CANC-009, TASK-122), unless another call follows it.
-    pub(super) fn cancel_late_task(&self, common: &mut CommonState, result: &RawJson) {
-        let Ok(Some(task)) = Task::from_result(result) else { return };
-        let is_followed = self.tasks.as_ref().is_some_and(|tasks| tasks.call_of(&task.task_id).is_some());
-        if !is_followed && task.task_id.as_str().len() <= MAX_TASK_ID {
-            cancel_task(common, None, &task.task_id);
+    pub(super) fn cancel_late_task(&mut self, common: &mut CommonState, result: &RawJson) {
+        if let Some(tasks) = self.tasks_table(common) {
+            tasks.cancel_late(common, result);
         }
+    }
+
+    /// Returns the table of tasks if the configuration has them. It is made now if there is none.
+    fn tasks_table(&mut self, common: &CommonState) -> Option<&mut dyn TaskTable> {
+        let support = common.config.tasks?;
+        Some(&mut **self.tasks.get_or_insert_with(support.new_table))
     }
 
     fn finish_followed(&mut self, common: &mut CommonState, call: Key, outcome: TaskOutcome) {
@@ -166,7 +168,8 @@ impl Calls {
         serial: u64,
         response: &T,
     ) -> Result<(), UseError> {
-        self.tasks.as_mut().ok_or(UseError::Stale)?.answer(common, serial, response)
+        let tasks = self.tasks.as_mut().ok_or(UseError::Stale)?;
+        tasks.answer(common, serial, &mut |text, table| Serializer::object(text, response, table))
     }
 
     /// Ends the call of an input request of a task that the application refuses.

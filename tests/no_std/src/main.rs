@@ -87,6 +87,8 @@ extern "C" fn _start() -> ! {
     crypto();
     #[cfg(feature = "http")]
     http_client();
+    #[cfg(feature = "cards")]
+    cards();
     loop {
         core::hint::spin_loop();
     }
@@ -128,9 +130,15 @@ fn server() {
     let now = Instant::from_micros(black_box(0));
     let config = Config::new("device", "1").capabilities(Capabilities::new().with(Capability::Tools));
     let mut server = Server::new(Arc::new(config.limits(Limits::small())), now);
+    #[cfg(all(feature = "tasks", feature = "crypto"))]
+    set_tasks(server.engine(), now);
     server.handle_input(now, receive());
     while let Some(event) = server.poll_event(now) {
         let Event::Call(call) = event else { continue };
+        #[cfg(all(feature = "tasks", feature = "crypto"))]
+        if begin_task(server.engine(), now, &call) {
+            continue;
+        }
         let tool = call.tool_call().and_then(|tool| tool.parse::<EchoArguments<'_>>());
         let done = match (call.method(), tool) {
             #[cfg(feature = "model")]
@@ -153,6 +161,73 @@ fn server() {
     server.consume(sent);
     server.handle_timeout(now);
     black_box(server.poll_timeout());
+}
+
+/// Offers tasks, which a store keeps.
+#[cfg(all(feature = "server", feature = "tasks", feature = "crypto"))]
+fn set_tasks(engine: &mut mcp_proto::server::Engine, now: mcp_proto::Instant) {
+    use mcp_proto::server::TaskTable;
+    use mcp_proto::{Anchor, Entropy};
+
+    let entropy = Entropy::new(black_box([7; 32]), 1);
+    engine.set_tasks(now, TaskTable::new(entropy, Anchor::new(now, black_box(0))).stored());
+    let loaded = engine.tasks(now).load(receive());
+    black_box(loaded);
+}
+
+/// Makes a task of the call if its client takes one, and serves the store. Returns whether it did.
+#[cfg(all(feature = "server", feature = "tasks", feature = "crypto"))]
+fn begin_task(
+    engine: &mut mcp_proto::server::Engine,
+    now: mcp_proto::Instant,
+    call: &mcp_proto::server::Call,
+) -> bool {
+    use mcp_proto::server::{StoreEffect, TaskOffer, TaskOptions};
+
+    if let Some(task) = call.task_id() {
+        black_box(task.as_str());
+        black_box(engine.tasks(now).working(call.id(), "half"));
+        return false;
+    }
+    if call.task_offer() == TaskOffer::None {
+        return false;
+    }
+    let mut tasks = engine.tasks(now);
+    let begun = tasks.begin(call, TaskOptions::new()).is_ok();
+    while let Some(effect) = tasks.poll_store() {
+        match effect {
+            StoreEffect::Save { id, version, record } => {
+                black_box(&record[..]);
+                tasks.handle_saved(&id, version, black_box(true));
+            }
+            StoreEffect::Delete { id, version } => tasks.handle_deleted(&id, version, black_box(true)),
+            _ => {}
+        }
+    }
+    begun
+}
+
+/// Registers a skill of one file.
+#[cfg(feature = "skills")]
+fn skills<H>(router: &mut mcp_proto::router::Router<H>) {
+    use mcp_proto::RawJson;
+    use mcp_proto::model::{Skill, SkillResource};
+
+    let Ok(front_matter) = RawJson::new(black_box("{}")) else { return };
+    let file = SkillResource::new("skill://pins/SKILL.md", black_box("sha256:"), 0u64);
+    let added = router.skill(&Skill::new("skill://pins/SKILL.md", front_matter, alloc::vec![file]));
+    black_box(added.is_ok());
+}
+
+/// Writes the card of a server, and its `server.json`.
+#[cfg(feature = "cards")]
+fn cards() {
+    use mcp_proto::Implementation;
+    use mcp_proto::cards::ServerCard;
+
+    let card = ServerCard::from_info(&Implementation::new(black_box("io.example/device"), black_box("1")));
+    black_box(card.to_card().is_ok());
+    black_box(card.to_server_json().is_ok());
 }
 
 /// Registers one entry of every kind.
@@ -199,6 +274,9 @@ fn router() {
     black_box(added.is_ok());
     let added = router.completion(PromptReference::new("ask"), "what", |text| text.into());
     black_box(added.is_ok());
+
+    #[cfg(feature = "skills")]
+    skills(&mut router);
 
     let mut pages = PageCache::new();
     let mut server = Server::new(Arc::new(router.config().limits(Limits::small())), now);
@@ -265,7 +343,10 @@ fn client() {
     }
 
     let now = Instant::from_micros(black_box(0));
-    let mut client = Client::new(Arc::new(Config::new("device", "1").limits(Limits::small())), now);
+    let config = Config::new("device", "1").limits(Limits::small());
+    #[cfg(feature = "tasks")]
+    let config = config.tasks();
+    let mut client = Client::new(Arc::new(config), now);
     let call =
         client.engine().call_tool(now, "echo", &EchoArguments { text: black_box("hi") }, &CallOptions::new());
     black_box(call.is_ok());

@@ -16,6 +16,7 @@ mod handle;
 pub(super) mod polling;
 mod questions;
 mod requests;
+mod table;
 mod tool_tasks;
 
 use alloc::boxed::Box;
@@ -27,7 +28,8 @@ use bytes::Bytes;
 use self::followed::{FollowedTask, TaskListen, is_transient};
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use self::polling::TaskPolling;
-pub(super) use self::requests::cancel_task;
+use self::requests::cancel_task;
+pub(super) use self::table::{TaskSupport, TaskTable};
 pub use self::tool_tasks::ToolTasks;
 use super::common::CommonState;
 use super::event::Event;

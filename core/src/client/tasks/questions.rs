@@ -4,16 +4,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Serialize;
-
 use super::followed::{Question, is_transient};
+use super::table::WriteAnswer;
 use super::{FollowedTasks, TaskOutcome};
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
 use crate::client::event::Event;
 use crate::client::input::{Input, InputId, InputSource, check_input_response};
 use crate::error::{CallError, UseError};
-use crate::json::Serializer;
 use crate::model::{InputRequest, InputRequests};
 use crate::slab::Key;
 
@@ -106,11 +104,11 @@ impl FollowedTasks {
     /// # Errors
     ///
     /// As [`Engine::answer`](crate::client::Engine::answer).
-    pub(in crate::client) fn answer<T: Serialize + ?Sized>(
+    pub(super) fn answer(
         &mut self,
         common: &mut CommonState,
         serial: u64,
-        response: &T,
+        write: WriteAnswer<'_>,
     ) -> Result<(), UseError> {
         let (call, name) = self.open_inputs.get(&serial).ok_or(UseError::Stale)?;
         let call = *call;
@@ -118,8 +116,7 @@ impl FollowedTasks {
         let question = followed.questions.get_mut(name).ok_or(UseError::Stale)?;
         let Question::Open { method, .. } = question else { return Err(UseError::Stale) };
         let mut text = Vec::new();
-        let members =
-            Serializer::object(&mut text, response, common.shape_table()).map_err(UseError::from)?;
+        let members = write(&mut text, common.shape_table()).map_err(UseError::from)?;
         check_input_response(method, members, &text)?;
         *question = Question::Answered { text: text.into(), attempts: 0, in_flight: false };
         if !followed.has_open_questions() {
