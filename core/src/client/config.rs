@@ -5,15 +5,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::tasks::TaskSupport;
-use super::tasks::polling::TaskPolling;
+use super::tasks::polling::TaskSupport;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
-use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::version::{KnownEra, Version, VersionSet};
 
@@ -76,40 +74,6 @@ impl Config {
             self = self.declare_tasks();
         }
         self.rebuild_request_meta()
-    }
-
-    /// Lets calls of tools become tasks, which the engine follows to their results unseen.
-    ///
-    /// Declares the extension `io.modelcontextprotocol/tasks` in the modern era (TASK-101), beside the
-    /// [`capabilities`](Self::capabilities). A server of 2025-11-25 runs a tool as a task if the call asks for it
-    /// ([`Engine::call_tool_as_task`](super::Engine::call_tool_as_task)).
-    #[must_use]
-    pub fn tasks(self) -> Self {
-        self.task_polling(TaskPolling::default())
-    }
-
-    /// Lets calls of tools become tasks as [`tasks`](Self::tasks) does, and sets how they are polled.
-    #[must_use]
-    pub fn task_polling(mut self, polling: TaskPolling) -> Self {
-        self.tasks = Some(TaskSupport::new(polling));
-        self.declare_tasks().rebuild_request_meta()
-    }
-
-    fn declare_tasks(mut self) -> Self {
-        let capabilities = Arc::make_mut(&mut self.settings.capabilities);
-        *capabilities = core::mem::take(capabilities).with(Capability::TasksExtension);
-        self
-    }
-
-    /// Returns whether calls of tools may become tasks.
-    #[must_use]
-    pub const fn has_tasks(&self) -> bool {
-        self.tasks.is_some()
-    }
-
-    /// Returns how tasks are polled.
-    pub(crate) fn polling(&self) -> TaskPolling {
-        self.tasks.map_or_else(TaskPolling::default, |tasks| tasks.polling)
     }
 
     /// Also declares an extension, beside the [`capabilities`](Self::capabilities).
@@ -213,7 +177,7 @@ impl Config {
     }
 
     /// Rebuilds `request_meta`.
-    fn rebuild_request_meta(mut self) -> Self {
+    pub(super) fn rebuild_request_meta(mut self) -> Self {
         let version = Version::V2026_07_28;
         let mut out = Vec::new();
         let key = |out: &mut Vec<u8>, name: &str| {

@@ -29,6 +29,7 @@ mod subscription_filter;
 mod subscriptions;
 mod task_calls;
 mod task_commands;
+mod task_config;
 mod task_use;
 mod tasks;
 mod tool_call;

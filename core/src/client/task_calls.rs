@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::common::CommonState;
-use super::tasks::{TaskDeadline, TaskOutcome, TaskTable};
+use super::tasks::{TaskDeadline, TaskOutcome, TaskTable, new_table};
 use crate::calls::outbound::{CallPurpose, CallTask, ResponseMatch};
 use crate::error::{CallError, UseError};
 use crate::json::Serializer;
@@ -75,9 +75,11 @@ impl Calls {
     }
 
     /// Returns the table of tasks if the configuration has them. It is made now if there is none.
-    fn tasks_table(&mut self, common: &CommonState) -> Option<&mut dyn TaskTable> {
-        let support = common.config.tasks?;
-        Some(&mut **self.tasks.get_or_insert_with(support.new_table))
+    fn tasks_table(&mut self, common: &CommonState) -> Option<&mut (dyn TaskTable + 'static)> {
+        if self.tasks.is_none() {
+            self.tasks = new_table(common.config.tasks?);
+        }
+        self.tasks.as_deref_mut()
     }
 
     fn finish_followed(&mut self, common: &mut CommonState, call: Key, outcome: TaskOutcome) {

@@ -29,7 +29,7 @@ use self::followed::{FollowedTask, TaskListen, is_transient};
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use self::polling::TaskPolling;
 use self::requests::cancel_task;
-pub(super) use self::table::{TaskSupport, TaskTable};
+pub(super) use self::table::{TaskTable, new_table};
 pub use self::tool_tasks::ToolTasks;
 use super::common::CommonState;
 use super::event::Event;

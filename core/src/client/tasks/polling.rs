@@ -1,5 +1,7 @@
 //! How tasks are polled.
 
+use alloc::boxed::Box;
+use core::any::Any;
 use core::time::Duration;
 
 /// How tasks are polled that the client follows.
@@ -46,6 +48,16 @@ impl Default for TaskPolling {
             listen_from: Duration::from_secs(5),
         }
     }
+}
+
+/// What a configuration with tasks gives to its engines.
+///
+/// Nothing else refers to the functions of the table, so a program without tasks links none of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskSupport {
+    pub(in crate::client) polling: TaskPolling,
+    /// Makes a boxed [`TaskTable`](super::TaskTable). Its type is that of no file that the configuration depends on.
+    pub(in crate::client) new_table: fn() -> Box<dyn Any>,
 }
 
 impl TaskPolling {

@@ -7,7 +7,7 @@ use core::fmt;
 use super::{FollowedTasks, MAX_TASK_ID, StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
 use crate::calls::outbound::CallTask;
 use crate::client::common::CommonState;
-use crate::client::tasks::polling::TaskPolling;
+use crate::client::tasks::polling::TaskSupport;
 use crate::error::{CallError, UseError};
 use crate::json::{EncodeError, ShapeTable, TopLevelMembers};
 use crate::model::{Task, TaskId};
@@ -20,21 +20,6 @@ pub(in crate::client) type WriteAnswer<'a> =
 
 /// A task with what it was read from.
 pub(in crate::client) type SourcedTask = (Box<Task<'static>>, StateSource);
-
-/// What a configuration with tasks adds to an engine.
-///
-/// Only it refers to the functions of the table, so a program without tasks links none of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskSupport {
-    pub(in crate::client) polling: TaskPolling,
-    pub(in crate::client) new_table: fn() -> Box<dyn TaskTable>,
-}
-
-impl TaskSupport {
-    pub(in crate::client) fn new(polling: TaskPolling) -> Self {
-        Self { polling, new_table: || Box::<FollowedTasks>::default() }
-    }
-}
 
 /// Tasks that calls follow; [`FollowedTasks`] has the meanings.
 pub(crate) trait TaskTable: fmt::Debug + Send + Sync {
@@ -147,4 +132,9 @@ impl TaskTable for FollowedTasks {
     fn take_refused(&mut self, serial: u64) -> Option<Key> {
         self.take_refused(serial)
     }
+}
+
+/// Makes the table of a configuration with tasks.
+pub(in crate::client) fn new_table(support: TaskSupport) -> Option<Box<dyn TaskTable>> {
+    Some(*(support.new_table)().downcast::<Box<dyn TaskTable>>().ok()?)
 }
