@@ -217,7 +217,7 @@ impl Engine {
                 self.finish_outbound(key, outcome);
             }
             ResponseMatch::Late => {
-                if let (true, Ok(result)) = (self.common.config.has_tasks(), &outcome) {
+                if let Ok(result) = &outcome {
                     self.calls.cancel_late_task(&mut self.common, result);
                 }
                 self.common.diagnose(Diagnostic::LateResponse(id.clone()));

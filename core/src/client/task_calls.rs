@@ -52,11 +52,7 @@ impl Calls {
         let call = common.original_call(key);
         let role = common.endpoint.outbound.calls.get(call)?.task;
         let Some(tasks) = self.tasks_table(common) else { return Some(result) };
-        let task = match tasks.read(role, &result) {
-            Ok(None) => return Some(result),
-            Ok(Some(task)) => Ok(task),
-            Err(error) => Err(error),
-        };
+        let Some(task) = tasks.read(role, &result).transpose() else { return Some(result) };
         let call = self.finish_retry(common, key);
         self.end_rounds(common, call);
         let outcome = match task {

@@ -30,7 +30,7 @@ impl Config {
         self.declare_tasks().rebuild_request_meta()
     }
 
-    pub(in crate::client) fn declare_tasks(mut self) -> Self {
+    pub(super) fn declare_tasks(mut self) -> Self {
         let capabilities = Arc::make_mut(&mut self.settings.capabilities);
         *capabilities = core::mem::take(capabilities).with(Capability::TasksExtension);
         self

@@ -22,12 +22,12 @@ pub(in crate::client) type WriteAnswer<'a> =
 pub(in crate::client) type SourcedTask = (Box<Task<'static>>, StateSource);
 
 /// Tasks that calls follow; [`FollowedTasks`] has the meanings.
-pub(crate) trait TaskTable: fmt::Debug + Send + Sync {
+pub(in crate::client) trait TaskTable: fmt::Debug + Send + Sync {
     fn is_empty(&self) -> bool;
     fn is_followed(&self, call: Key) -> bool;
     fn call_of(&self, id: &TaskId) -> Option<Key>;
     fn is_listen(&self, common: &CommonState, request: Key) -> bool;
-    /// Reads the result of a call. `None` means that it is the result of the tool.
+    /// Reads the result of a call. `None` means that the call ends with it.
     fn read(&self, role: CallTask, result: &RawJson) -> Result<Option<SourcedTask>, CallError>;
     fn begin(&mut self, common: &mut CommonState, call: Key, task: SourcedTask) -> TaskOutcome;
     /// Cancels a task that was created for a call which has ended, unless another call follows it.
