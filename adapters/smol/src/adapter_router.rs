@@ -10,6 +10,8 @@ use mcp_std::adapter::server::router::{
     self, FutureFlavor, LocalFutures, SendFutures, ServeFutures, ServeStream,
 };
 
+use crate::Smol;
+
 /// A server made of `async` closures that stay on their thread.
 ///
 #[cfg_attr(feature = "schemars", doc = "```no_run")]
@@ -75,10 +77,6 @@ pub type SendRouter = router::Router<SendFutures<Smol>>;
 
 /// Updates of a [`Router`] from inside its handlers.
 pub type RouterUpdates = router::RouterUpdates<LocalFutures<Smol>>;
-
-/// This adapter: it serves routers of [`LocalFutures`] and of [`SendFutures`].
-#[derive(Clone, Copy, Debug)]
-pub enum Smol {}
 
 impl<F: FutureFlavor<Adapter = Self>> ServeFutures<F> for Smol {
     #[cfg(unix)]

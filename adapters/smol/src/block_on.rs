@@ -50,12 +50,3 @@ fn block_on_current_thread<T>(future: impl Future<Output = T>) -> T {
 fn park(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
     futures_lite::future::block_on(poll_fn(poll));
 }
-
-#[cfg(unix)]
-pub(crate) use mcp_std::adapter::poll::{current_poller, current_poller_id};
-
-/// Returns `None`: only the reactor waits here.
-#[cfg(not(unix))]
-pub(crate) const fn current_poller_id() -> Option<usize> {
-    None
-}

@@ -259,24 +259,18 @@ mod adapter_router;
 
 mod block_on;
 mod client;
-mod future_set;
-#[cfg(feature = "http")]
-mod http;
-mod io;
 mod memory;
+#[cfg(unix)]
+mod reactor_watch;
+mod runtime;
 mod server;
 #[cfg(unix)]
 mod stdio;
 pub mod testing;
-mod timer;
 
-pub use adapter_router::{Router, RouterUpdates, SendRouter, Smol};
+pub use adapter_router::{Router, RouterUpdates, SendRouter};
 pub use block_on::block_on;
-pub use client::{
-    AsyncClientHandler, Client, Connecting, PendingCall, Run, RunWith, SharedBackend, async_handler,
-};
-#[cfg(feature = "http")]
-pub use http::{HttpServer, serve_http};
+pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
 pub use mcp_proto;
 pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
@@ -284,6 +278,8 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler};
+#[doc(inline)]
+pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
 pub use mcp_std::adapter::server::ServerTasks;
@@ -310,14 +306,14 @@ pub use mcp_std::tls;
 pub use mcp_std::token;
 pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
 pub use memory::{MemoryEnd, memory_pair};
+pub use runtime::Smol;
 #[cfg(unix)]
 pub use server::serve_stdio;
+#[cfg(feature = "http")]
+pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;
-
-/// Options of a [`Client`] before it connects.
-pub type Options = mcp_std::adapter::client::Options<Client>;
 
 #[cfg(all(doctest, unix, feature = "schemars"))]
 #[doc = include_str!("../README.md")]

@@ -5,15 +5,16 @@ use core::task::{Context, Poll};
 use std::io;
 
 use futures_lite::{AsyncRead, AsyncWrite};
+use mcp_std::adapter::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
-use crate::io::ReactorStream;
+use crate::reactor_watch::ReactorWatch;
 
 /// Stdin and stdout of this process, as one byte stream.
 ///
 /// Neither is set to non-blocking, so processes that share them are not affected. See [`mcp_std::io::Stdio`].
 #[derive(Debug)]
-pub struct Stdio(ReactorStream<mcp_std::io::Stdio>);
+pub struct Stdio(WatchedStream<ReactorWatch, mcp_std::io::Stdio>);
 
 impl Stdio {
     /// Opens stdin and stdout. Other output of this process to stdout goes into the stream.
@@ -41,36 +42,42 @@ impl Stdio {
     #[inline]
     fn from_std(mut stdio: mcp_std::io::Stdio) -> io::Result<Self> {
         stdio.set_read_nonblocking()?;
-        ReactorStream::new(stdio).map(Self)
+        WatchedStream::new(stdio).map(Self)
+    }
+}
+
+impl StdioStream for Stdio {
+    #[inline]
+    fn guarded() -> io::Result<Self> {
+        Self::guarded()
     }
 
-    /// Returns which directions the client has closed. Errors are left to the next read or write.
     #[inline]
-    pub(crate) fn hung_up(&mut self) -> HungUp {
-        self.0.stream.hung_up().unwrap_or_default()
+    fn hung_up(&mut self) -> HungUp {
+        self.0.get_mut().hung_up().unwrap_or_default()
     }
 }
 
 impl AsyncRead for Stdio {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
+        self.get_mut().0.poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Stdio {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_write(cx, bytes)
+        self.get_mut().0.poll_write(cx, bytes)
     }
 
     #[inline]
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     #[inline]
-    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_close(cx)
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().0.shutdown_write())
     }
 }

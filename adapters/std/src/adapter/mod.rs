@@ -10,12 +10,14 @@
 //! | [`driver`] | one step of a byte stream's event loop |
 //! | [`server`] | handlers, dispatching, HTTP connections and shards |
 //! | [`client`] | the connection of a client, its calls and its callbacks |
+//! | [`runtime`] | servers and clients as futures, over the runtime of an adapter |
 
 pub mod client;
 pub mod driver;
 #[cfg(feature = "http")]
 mod net_stream;
 pub mod poll;
+pub mod runtime;
 pub mod server;
 pub mod sync;
 

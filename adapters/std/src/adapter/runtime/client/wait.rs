@@ -6,17 +6,18 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::PoisonError;
 
-use mcp_std::Error;
-use mcp_std::adapter::client::{OutcomeReceiver, OutcomeUpdate};
-use mcp_std::process::ShutdownReport;
+use crate::Error;
+use crate::adapter::client::{OutcomeReceiver, OutcomeUpdate};
+use crate::process::ShutdownReport;
 
 use super::backend::ClientShared;
 use super::driver::MAX_TURNS_PER_POLL;
 use super::leader::WaiterGuard;
+use crate::adapter::runtime::Runtime;
 
 /// Polls `look` until it returns a value, driving the connection whenever this task is the leader.
-pub(super) fn poll_until<T>(
-    shared: &ClientShared,
+pub(super) fn poll_until<R: Runtime, T>(
+    shared: &ClientShared<R>,
     waiter: &mut WaiterGuard,
     cx: &mut Context<'_>,
     mut look: impl FnMut(&mut Context<'_>) -> Option<T>,
@@ -42,19 +43,19 @@ pub(super) fn poll_until<T>(
 }
 
 /// Future of an outcome.
-pub(super) struct SlotFuture<'a, T> {
-    shared: &'a ClientShared,
+pub(super) struct SlotFuture<'a, R: Runtime, T> {
+    shared: &'a ClientShared<R>,
     slot: &'a OutcomeReceiver<T>,
     waiter: WaiterGuard,
 }
 
-impl<'a, T> SlotFuture<'a, T> {
-    pub(super) fn new(shared: &'a ClientShared, slot: &'a OutcomeReceiver<T>) -> Self {
+impl<'a, R: Runtime, T> SlotFuture<'a, R, T> {
+    pub(super) fn new(shared: &'a ClientShared<R>, slot: &'a OutcomeReceiver<T>) -> Self {
         Self { shared, slot, waiter: WaiterGuard::new(shared.leader_queue.clone(), false) }
     }
 }
 
-impl<T> Future for SlotFuture<'_, T> {
+impl<R: Runtime, T> Future for SlotFuture<'_, R, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -73,18 +74,18 @@ impl<T> Future for SlotFuture<'_, T> {
 
 /// Future that drives a connection to its end; see [`Client::run`](super::Client::run).
 #[must_use = "nothing happens unless it is awaited or spawned"]
-pub struct Run {
-    shared: Arc<ClientShared>,
+pub struct Run<R: Runtime> {
+    shared: Arc<ClientShared<R>>,
     waiter: WaiterGuard,
 }
 
-impl Run {
-    pub(super) fn new(shared: Arc<ClientShared>) -> Self {
+impl<R: Runtime> Run<R> {
+    pub(super) fn new(shared: Arc<ClientShared<R>>) -> Self {
         let waiter = WaiterGuard::new(shared.leader_queue.clone(), false);
         Self { shared, waiter }
     }
 
-    pub(super) fn shared(&self) -> &ClientShared {
+    pub(super) fn shared(&self) -> &ClientShared<R> {
         &self.shared
     }
 
@@ -100,7 +101,7 @@ impl Run {
     }
 }
 
-impl Future for Run {
+impl<R: Runtime> Future for Run<R> {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -110,7 +111,7 @@ impl Future for Run {
     }
 }
 
-impl core::fmt::Debug for Run {
+impl<R: Runtime> core::fmt::Debug for Run<R> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Run").field("caller", &self.shared.caller).finish_non_exhaustive()
     }

@@ -7,7 +7,8 @@ use core::cell::RefCell;
 use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_std::adapter::sync::InlineMap;
+use crate::adapter::poll::current_poller_id;
+use crate::adapter::sync::InlineMap;
 
 /// Leader/follower queue of the tasks that poll a connection. One task, the leader, drives I/O; the others wait.
 ///
@@ -59,7 +60,7 @@ struct Waiter {
     poller: PollerId,
 }
 
-/// The [`block_on`](crate::block_on()) in which a future is polled; `None` under another executor.
+/// The [poller](crate::adapter::poll::block_on_poller) in which a future is polled; `None` under another executor.
 type PollerId = Option<usize>;
 
 thread_local! {
@@ -120,7 +121,7 @@ impl LeaderQueue {
     ///
     /// The reactor is needed if waiters are polled on different pollers: a poller waits only while its thread is idle.
     pub(super) fn select_reactor(&self) -> bool {
-        let poller = crate::block_on::current_poller_id();
+        let poller = current_poller_id();
         let mut state = self.lock();
         let use_reactor =
             state.waiters_elsewhere > 0 || (!state.waiters.is_empty() && state.home_poller != poller);
@@ -211,7 +212,7 @@ impl WaiterGuard {
     ///
     /// Do not call it when an outcome is available.
     pub(super) fn try_lead(&mut self, waker: &Waker) -> bool {
-        let poller = crate::block_on::current_poller_id();
+        let poller = current_poller_id();
         let mut guard = self.leader_queue.lock();
         let state = &mut *guard;
         let mut before = None;

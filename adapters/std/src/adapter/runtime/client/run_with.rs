@@ -13,17 +13,18 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 
 use mcp_proto::RpcError;
-use mcp_std::adapter::client::{Callback, CallbackReply, ClientHandler, HandlerSlot, RemoteHandler};
-use mcp_std::adapter::sync::Inbox;
-use mcp_std::{Error, catch};
+use crate::adapter::client::{Callback, CallbackReply, ClientHandler, HandlerSlot, RemoteHandler};
+use crate::adapter::sync::Inbox;
+use crate::{Error, catch};
 
 use super::wait::Run;
 use super::{Client, driver::MAX_TURNS_PER_POLL};
+use crate::adapter::runtime::Runtime;
 
 /// Future that drives a connection to its end, with a handler of its own; see [`Client::run_with`].
 #[must_use = "nothing happens unless it is awaited or spawned"]
-pub struct RunWith<H: ClientHandler> {
-    run: Run,
+pub struct RunWith<R: Runtime, H: ClientHandler> {
+    run: Run<R>,
     handler: H,
     callbacks: Arc<HandlerQueue>,
     /// Buffer for `run_callbacks`, kept to reuse its memory.
@@ -60,8 +61,8 @@ impl RemoteHandler for HandlerQueueSender {
     }
 }
 
-impl<H: ClientHandler> RunWith<H> {
-    pub(super) fn new(client: &Client, handler: H) -> Self {
+impl<R: Runtime, H: ClientHandler> RunWith<R, H> {
+    pub(super) fn new(client: &Client<R>, handler: H) -> Self {
         let inbox = Inbox::new(usize::MAX);
         let queue =
             Arc::new(HandlerQueue { inbox, waiting: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });
@@ -110,9 +111,9 @@ impl<H: ClientHandler> RunWith<H> {
 }
 
 // The handler is never pinned.
-impl<H: ClientHandler> Unpin for RunWith<H> {}
+impl<R: Runtime, H: ClientHandler> Unpin for RunWith<R, H> {}
 
-impl<H: ClientHandler> Future for RunWith<H> {
+impl<R: Runtime, H: ClientHandler> Future for RunWith<R, H> {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -132,10 +133,10 @@ impl<H: ClientHandler> Future for RunWith<H> {
 }
 
 // Refuses all open requests, and those that arrive before the connection has replaced the handler.
-impl<H: ClientHandler> Drop for RunWith<H> {
+impl<R: Runtime, H: ClientHandler> Drop for RunWith<R, H> {
     fn drop(&mut self) {
         let open =
-            catch(|| self.handler.deferred().map(mcp_std::adapter::client::DeferredHandler::cancel_all))
+            catch(|| self.handler.deferred().map(crate::adapter::client::DeferredHandler::cancel_all))
                 .ok()
                 .flatten();
         open.into_iter().flatten().for_each(|reply| self.reply(reply));
@@ -154,7 +155,7 @@ impl<H: ClientHandler> Drop for RunWith<H> {
     }
 }
 
-impl<H: ClientHandler> fmt::Debug for RunWith<H> {
+impl<R: Runtime, H: ClientHandler> fmt::Debug for RunWith<R, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunWith").field("run", &self.run).finish_non_exhaustive()
     }

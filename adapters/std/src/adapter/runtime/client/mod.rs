@@ -18,24 +18,24 @@ use core::fmt;
 use core::future::{Future, poll_fn};
 use core::ops::Deref;
 use core::pin::Pin;
+use core::task::Poll;
 use core::time::Duration;
 
-use async_io::Timer;
-use futures_lite::future::or;
-use futures_lite::io::{AsyncRead, AsyncWrite};
 use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{Progress, RawJson};
-use mcp_std::Error;
-use mcp_std::adapter::client::{AsyncCalls, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot};
-use mcp_std::process::{Program, ShutdownReport};
+use crate::Error;
+use crate::adapter::client::{AsyncCalls, Options, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot};
+use crate::process::{Program, ShutdownReport};
 
-use crate::Options;
+use super::deadline_timer::timer_after;
+use super::{AsyncTimer, PollStream, Runtime};
 use backend::ClientShared;
 use driver::ConnectionDriver;
 use leader::{LeaderQueue, WaiterGuard};
 use pending_call::{LeaveOnDrop, SubscribeGuard};
 use wait::poll_until;
+
 
 pub use async_handler::{AsyncClientHandler, async_handler};
 pub use backend::SharedBackend;
@@ -51,7 +51,7 @@ pub use wait::Run;
 ///
 /// Bytes move only while some task awaits the client. A program that pauses between calls should spawn
 /// [`run`](Self::run), or [`poll`](Self::poll) from time to time. Otherwise requests of the server stay unanswered and
-/// its output accumulates. The client works under any executor, because `async-io` has its own reactor.
+/// its output accumulates. The client works under any executor, if its runtime does.
 ///
 /// Dropping the future of a call cancels the call; the next leader notifies the server. Drop a future that was polled
 /// and is no longer needed: it may be the leader, and the other tasks would wait for it.
@@ -61,39 +61,30 @@ pub use wait::Run;
 /// immediately.
 ///
 /// The client dereferences to its [calls](AsyncCalls).
-///
-/// ```no_run
-/// use mcp_smol::{Client, Program};
-///
-/// # mcp_smol::block_on(async {
-/// let client = Client::spawn(Program::new("my-server").arg("--stdio")).await?;
-/// let result = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22})).await?;
-/// for block in result.content.iter() {
-///     println!("{block:?}");
-/// }
-/// # Ok::<(), mcp_smol::Error>(())
-/// # })?;
-/// # Ok::<(), mcp_smol::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Client {
-    calls: AsyncCalls<SharedBackend>,
+pub struct Client<R: Runtime> {
+    calls: AsyncCalls<SharedBackend<R>>,
 }
 
-impl Deref for Client {
-    type Target = AsyncCalls<SharedBackend>;
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Self { calls: self.calls.clone() }
+    }
+}
+
+impl<R: Runtime> Deref for Client<R> {
+    type Target = AsyncCalls<SharedBackend<R>>;
 
     fn deref(&self) -> &Self::Target {
         &self.calls
     }
 }
 
-impl Client {
-    fn new(driver: ConnectionDriver, leader_queue: Arc<LeaderQueue>, caller: ConnectionHandle) -> Self {
+impl<R: Runtime> Client<R> {
+    fn new(driver: ConnectionDriver<R>, leader_queue: Arc<LeaderQueue>, caller: ConnectionHandle) -> Self {
         Self { calls: AsyncCalls::new(SharedBackend::new(driver, leader_queue, caller)) }
     }
 
-    fn shared(&self) -> &Arc<ClientShared> {
+    fn shared(&self) -> &Arc<ClientShared<R>> {
         self.backend().shared()
     }
 
@@ -106,7 +97,7 @@ impl Client {
     ///
     /// As [`spawn_with`](Self::spawn_with).
     pub async fn spawn(program: impl Borrow<Program> + Send) -> Result<Self, Error> {
-        Options::default().spawn(program).await
+        Options::<Self>::default().spawn(program).await
     }
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
@@ -121,7 +112,7 @@ impl Client {
     /// - [`Error::Closed`] if the process ended, did not answer in time, or is not an MCP server. No process is left
     ///   running.
     pub async fn spawn_with(config: Config, program: impl Borrow<Program> + Send) -> Result<Self, Error> {
-        Options::new(config).spawn(program).await
+        Options::<Self>::new(config).spawn(program).await
     }
 
     /// Connects over any byte stream and waits until the server is ready.
@@ -131,9 +122,10 @@ impl Client {
     /// [`Error::Closed`] and [`Error::Io`], as for [`spawn_with`](Self::spawn_with).
     pub async fn connect<S>(config: Config, stream: S) -> Result<Self, Error>
     where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        R: PollStream<S>,
+        S: Send + 'static,
     {
-        Options::new(config).connect(stream).await
+        Options::<Self>::new(config).connect(stream).await
     }
 
     /// Connects to the HTTP server at `url` (example: `http://127.0.0.1:8080/mcp`) and waits until it is ready.
@@ -150,19 +142,19 @@ impl Client {
     /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub async fn connect_url(url: &str) -> Result<Self, Error> {
-        Options::default().connect_url(url).await
+        Options::<Self>::default().connect_url(url).await
     }
 
     /// Returns the options of a client with this configuration, to be set before it connects.
     #[must_use]
-    pub fn options(config: Config) -> Options {
-        Options::new(config)
+    pub fn options(config: Config) -> Options<Self> {
+        Options::<Self>::new(config)
     }
 
     /// Replaces the handler of the server's requests and notifications.
     ///
     /// The methods of a handler run in the leader's task and must be fast. For slow answers, use
-    /// [`async_handler`](crate::async_handler), or leave the request open and [answer](AsyncCalls::answer) it later. Requests
+    /// [`async_handler`](async_handler), or leave the request open and [answer](AsyncCalls::answer) it later. Requests
     /// that a replaced asynchronous handler has open are refused.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
         self.shared()
@@ -203,7 +195,7 @@ impl Client {
     ///
     /// As [`request`](AsyncCalls::request), and errors that [`start`](AsyncCalls::start) could not know yet: requests that this
     /// server does not support.
-    pub async fn wait(&self, call: PendingCall) -> Result<RawJson, Error> {
+    pub async fn wait(&self, call: PendingCall<R>) -> Result<RawJson, Error> {
         call.await
     }
 
@@ -217,7 +209,7 @@ impl Client {
     /// As [`wait`](Self::wait).
     pub async fn wait_with(
         &self,
-        call: PendingCall,
+        call: PendingCall<R>,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<RawJson, Error> {
         call.slot.enable_progress();
@@ -232,13 +224,14 @@ impl Client {
     /// As [`wait`](Self::wait); [`UseError::Stale`](mcp_proto::UseError) if the result was fetched before.
     pub async fn wait_timeout(
         &self,
-        call: &mut PendingCall,
+        call: &mut PendingCall<R>,
         timeout: Duration,
     ) -> Result<Option<RawJson>, Error> {
         let call = LeaveOnDrop(call);
-        or(async { (&mut *call.0).await.map(Some) }, async {
-            Timer::after(timeout).await;
-            Ok(None)
+        let mut timer = timer_after::<R>(timeout);
+        poll_fn(|cx| match Pin::new(&mut *call.0).poll(cx) {
+            Poll::Pending => timer.poll(cx).map(|()| Ok(None)),
+            Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
         })
         .await
     }
@@ -248,7 +241,7 @@ impl Client {
     /// # Errors
     ///
     /// None at present; the type is that of other adapters.
-    pub fn cancel(&self, call: PendingCall, reason: Option<&str>) -> Result<(), Error> {
+    pub fn cancel(&self, call: PendingCall<R>, reason: Option<&str>) -> Result<(), Error> {
         self.shared().caller.cancel(&call.slot, reason);
         drop(call);
         Ok(())
@@ -260,55 +253,22 @@ impl Client {
     ///
     /// It does not keep the connection open: when the last handle is dropped, it shuts the server down and completes.
     ///
-    /// ```no_run
-    /// # mod async_executor { pub struct Executor<'a>(&'a ()); impl Executor<'_> {
-    /// #     pub fn spawn<F: Future + Send + 'static>(&self, _: F) -> Task { Task } } pub struct Task;
-    /// #     impl Task { pub fn detach(self) {} } }
-    /// # async fn example(executor: &async_executor::Executor<'static>) -> Result<(), mcp_smol::Error> {
-    /// let client = mcp_smol::Client::spawn(mcp_smol::Program::new("my-server")).await?;
-    /// executor.spawn(client.run()).detach();
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`Error::Closed`] if the connection ended without being closed by this side.
-    pub fn run(&self) -> Run {
+    pub fn run(&self) -> Run<R> {
         self.shared().leader_queue.wake_by_ref();
         Run::new(self.shared().clone())
     }
 
     /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future.
     ///
-    /// Neither the handler nor, with [`async_handler`](crate::async_handler), its futures need be `Send`. From now on
+    /// Neither the handler nor, with [`async_handler`](async_handler), its futures need be `Send`. From now on
     /// the handler gets all callbacks, and nothing is answered while this future is not polled. At most
     /// [`Limits::max_waiting_requests`](mcp_proto::Limits) callbacks and [`max_waiting_bytes`](mcp_proto::Limits) bytes
     /// are queued; beyond that, nothing is read from the server until the handler has caught up. Dropping the future
     /// refuses open requests. Then callbacks are discarded until another handler is set.
-    ///
-    /// ```no_run
-    /// use std::cell::Cell;
-    ///
-    /// use mcp_smol::mcp_proto::model::ListRootsResult;
-    /// use mcp_smol::{AsyncClientHandler, RpcError, async_handler};
-    ///
-    /// struct Counts(Cell<u32>);
-    ///
-    /// impl AsyncClientHandler for Counts {
-    ///     async fn roots(&self) -> Result<ListRootsResult, RpcError> {
-    ///         self.0.set(self.0.get() + 1);
-    ///         Ok(ListRootsResult::new(Vec::new()))
-    ///     }
-    /// }
-    ///
-    /// # async fn example(client: mcp_smol::Client) -> Result<(), mcp_smol::Error> {
-    /// let calls = async { client.list_tools().await.map(drop) };
-    /// futures_lite::future::or(client.run_with(async_handler(Counts(Cell::new(0)))), calls).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn run_with<H: ClientHandler>(&self, handler: H) -> RunWith<H> {
+    pub fn run_with<H: ClientHandler>(&self, handler: H) -> RunWith<R, H> {
         RunWith::new(self, handler)
     }
 
@@ -319,7 +279,7 @@ impl Client {
     /// [`Error::Closed`] if the connection has ended.
     pub async fn poll(&self, timeout: Duration) -> Result<bool, Error> {
         let shared = &**self.shared();
-        let mut timer = Timer::after(timeout);
+        let mut timer = timer_after::<R>(timeout);
         let mut waiter = WaiterGuard::new(shared.leader_queue.clone(), true);
         let events_before = shared.leader_queue.events_seen();
         // The last leader may have left work.
@@ -332,7 +292,7 @@ impl Client {
                 if shared.leader_queue.events_seen() != events_before {
                     return Some(Ok(true));
                 }
-                Pin::new(&mut timer).poll(cx).is_ready().then_some(Ok(false))
+                timer.poll(cx).is_ready().then_some(Ok(false))
             })
         })
         .await
@@ -387,7 +347,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl<R: Runtime> fmt::Debug for Client<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("caller", &self.shared().caller).finish_non_exhaustive()
     }

@@ -8,10 +8,9 @@ use core::future::{Future, ready};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use futures_lite::io::{AsyncRead, AsyncWrite};
 use mcp_proto::client::Config;
-use mcp_std::Error;
-use mcp_std::adapter::client::{
+use crate::Error;
+use crate::adapter::client::{
     ClientSetup, ClientTransport, CommandQueue, ConnectionTarget, Connector, ServerIo, StreamConnector,
     StreamTransport,
 };
@@ -20,30 +19,32 @@ use super::Client;
 use super::driver::ConnectionDriver;
 use super::leader::LeaderQueue;
 use super::watch::{AsyncDuplex, ConnectionWatch};
+use crate::adapter::runtime::{PollStream, Runtime};
 
 /// A client that is connecting. Dropping it shuts down a server process that was started for it.
 #[must_use = "nothing happens unless it is awaited"]
-pub struct Connecting<'a>(Pin<Box<dyn Future<Output = Result<Client, Error>> + Send + 'a>>);
+pub struct Connecting<'a, R: Runtime>(Pin<Box<dyn Future<Output = Result<Client<R>, Error>> + Send + 'a>>);
 
-impl Future for Connecting<'_> {
-    type Output = Result<Client, Error>;
+impl<R: Runtime> Future for Connecting<'_, R> {
+    type Output = Result<Client<R>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(cx)
     }
 }
 
-impl fmt::Debug for Connecting<'_> {
+impl<R: Runtime> fmt::Debug for Connecting<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connecting")
     }
 }
 
-impl Connector for Client {
-    type Connecting<'a> = Connecting<'a>;
+impl<R: Runtime> Connector for Client<R> {
+    type Connecting<'a> = Connecting<'a, R>;
 
     fn default_config() -> Config {
-        Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        let (name, version) = R::name_and_version();
+        Config::new(name, version)
     }
 
     fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
@@ -55,11 +56,11 @@ impl Connector for Client {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> StreamConnector<S> for Client {
+impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
     fn open_stream(mut setup: ClientSetup, stream: S) -> Self::Connecting<'static> {
         Connecting(Box::pin(async move {
             let queue = Arc::<LeaderQueue>::default();
-            let (duplex, watch) = AsyncDuplex::new(stream, Waker::from(queue.clone()));
+            let (duplex, watch) = AsyncDuplex::<R, S>::new(stream, Waker::from(queue.clone()));
             let transport = StreamTransport::new(setup.config.clone(), ServerIo::Stream(Box::new(duplex)));
             let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
@@ -67,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> StreamConnector<S> for 
     }
 }
 
-async fn open(mut setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Client, Error> {
+async fn open<R: Runtime>(mut setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Client<R>, Error> {
     let queue = Arc::<LeaderQueue>::default();
     match target {
         ConnectionTarget::Program(program) => {
@@ -87,17 +88,15 @@ async fn open(mut setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Cl
             let driver = new_driver(&mut setup, Box::new(transport), descriptors()?, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }
-        // The feature of this target is off in this crate. Another crate may have enabled it in `mcp-std`.
-        _ => Err(Error::Io(std::io::ErrorKind::Unsupported.into())),
     }
 }
 
 /// Starts a server process.
-fn spawn_program(
+fn spawn_program<R: Runtime>(
     setup: &mut ClientSetup,
-    program: &(dyn Borrow<mcp_std::process::Program> + Send + '_),
+    program: &(dyn Borrow<crate::process::Program> + Send + '_),
     queue: &Arc<LeaderQueue>,
-) -> Result<ConnectionDriver, Error> {
+) -> Result<ConnectionDriver<R>, Error> {
     let watch = descriptors()?;
     let transport = StreamTransport::new(setup.config.clone(), ServerIo::spawn(program.borrow())?);
     Ok(new_driver(setup, Box::new(transport), watch, queue))
@@ -105,30 +104,30 @@ fn spawn_program(
 
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "the variant for other platforms fails")]
-fn descriptors() -> Result<ConnectionWatch, Error> {
-    Ok(ConnectionWatch::Descriptors(super::watch::DescriptorWatches::default()))
+fn descriptors<R: Runtime>() -> Result<ConnectionWatch<R>, Error> {
+    Ok(ConnectionWatch::Descriptors(super::watch::DescriptorWatches::new()))
 }
 
 #[cfg(not(unix))]
-fn descriptors() -> Result<ConnectionWatch, Error> {
+fn descriptors<R: Runtime>() -> Result<ConnectionWatch<R>, Error> {
     Err(Error::Io(std::io::ErrorKind::Unsupported.into()))
 }
 
-fn new_driver(
+fn new_driver<R: Runtime>(
     setup: &mut ClientSetup,
     transport: Box<dyn ClientTransport + Send>,
-    watch: ConnectionWatch,
+    watch: ConnectionWatch<R>,
     queue: &Arc<LeaderQueue>,
-) -> ConnectionDriver {
+) -> ConnectionDriver<R> {
     ConnectionDriver::new(setup.connection(transport), watch, Waker::from(queue.clone()))
 }
 
 /// Waits until the connection is ready. On failure, returns the setup if the connection should be retried.
-async fn finish_open(
+async fn finish_open<R: Runtime>(
     mut setup: ClientSetup,
-    mut driver: ConnectionDriver,
+    mut driver: ConnectionDriver<R>,
     queue: Arc<LeaderQueue>,
-) -> Result<Client, (Error, Option<ClientSetup>)> {
+) -> Result<Client<R>, (Error, Option<ClientSetup>)> {
     let outcome = driver.wait_until_ready(&queue).await;
     let over = || Error::closed(mcp_proto::Fault::Closed);
     let Some(inner) = driver.state_mut() else { return Err((over(), None)) };

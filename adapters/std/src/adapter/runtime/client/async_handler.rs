@@ -20,11 +20,11 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
-use mcp_std::adapter::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
-use mcp_std::adapter::sync::{Inbox, Sender};
+use crate::adapter::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
+use crate::adapter::sync::{Inbox, Sender};
 
-use crate::future_set::FutureSet;
-use mcp_std::catch_async;
+use crate::adapter::runtime::future_set::FutureSet;
+use crate::catch_async;
 
 /// A client's handler like [`ClientHandler`], with `async` methods.
 ///
@@ -34,31 +34,6 @@ use mcp_std::catch_async;
 /// The task that drives the connection polls the futures, so they must not compute for a long time without awaiting.
 /// They may await calls of the same client. A future is dropped when the server cancels its request or withdraws its
 /// input request, and when the call that needed the input has ended. A panic is answered with an internal error.
-///
-/// ```no_run
-/// use std::time::Duration;
-///
-/// use mcp_smol::mcp_proto::model::{ElicitParams, ElicitResult};
-/// use mcp_smol::mcp_proto::{Capabilities, Capability, client::Config};
-/// use mcp_smol::{AsyncClientHandler, Client, Program, RpcError, async_handler};
-///
-/// struct User;
-///
-/// impl AsyncClientHandler for User {
-///     async fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
-///         println!("{params:?}");
-///         async_io::Timer::after(Duration::from_secs(5)).await; // calls, pings and timeouts continue
-///         Ok(ElicitResult::decline())
-///     }
-/// }
-///
-/// # mcp_smol::block_on(async {
-/// let config = Config::new("my-app", "1.0").capabilities(Capabilities::new().with(Capability::ElicitationForm));
-/// let client = Client::options(config).handler(async_handler(User)).spawn(Program::new("my-server")).await?;
-/// # Ok::<(), mcp_smol::Error>(())
-/// # })?;
-/// # Ok::<(), mcp_smol::Error>(())
-/// ```
 #[allow(async_fn_in_trait, reason = "whether a handler can move to another thread follows from its futures")]
 pub trait AsyncClientHandler {
     /// Answers a request of the server with a JSON object (legacy servers only).
@@ -196,7 +171,7 @@ pub trait AsyncClientHandler {
 ///
 /// At most [`Limits::max_waiting_requests`](mcp_proto::Limits) requests are open at a time; more are refused.
 ///
-/// Use it with clients of this crate only. Clients of other adapters never poll it, so it answers nothing there.
+/// Use it with clients of an asynchronous adapter only. Other clients never poll it, so it answers nothing there.
 pub fn async_handler<H: AsyncClientHandler>(handler: H) -> impl ClientHandler {
     AsyncHandlerAdapter {
         handler: Arc::new(handler),

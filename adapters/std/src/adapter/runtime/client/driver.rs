@@ -3,41 +3,40 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::task::Wake;
-use core::future::{Future, poll_fn};
-use core::pin::Pin;
+use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::Instant as StdInstant;
 
-use async_io::Timer;
 use mcp_proto::client::Peer;
 use mcp_proto::{Fault, Instant};
-use mcp_std::adapter::client::{CloseAction, CommandQueue, Connection, EXIT_STATUS_TIMEOUT, HandlerSlot};
-use mcp_std::io::{Duplex, is_peer_gone};
-use mcp_std::process::{Shutdown, ShutdownReport, ShutdownStep};
-use mcp_std::{Clock, Error, Panic, catch};
+use crate::adapter::client::{CloseAction, CommandQueue, Connection, EXIT_STATUS_TIMEOUT, HandlerSlot};
+use crate::io::{Duplex, is_peer_gone};
+use crate::process::{Shutdown, ShutdownReport, ShutdownStep};
+use crate::{Clock, Error, Panic, catch};
 
 use super::leader::{LeaderQueue, LeaderScope, WaiterGuard};
 use super::watch::{ConnectionWatch, WatchReadiness};
+use crate::adapter::runtime::{AsyncTimer, Runtime};
 
 /// A connection with all that drives it. When dropped, a thread completes the unfinished steps.
 #[derive(Debug)]
-pub(super) struct ConnectionDriver {
+pub(super) struct ConnectionDriver<R: Runtime> {
     /// `None` while it is dropped.
-    state: Option<Box<DriverState>>,
+    state: Option<Box<DriverState<R>>>,
 }
 
 #[derive(Debug)]
-pub(super) struct DriverState {
+pub(super) struct DriverState<R: Runtime> {
     pub(super) connection: Connection,
     /// The commands of callers; `None` until the connection is ready.
     commands: Option<CommandQueue>,
-    watch: Option<ConnectionWatch>,
+    watch: Option<ConnectionWatch<R>>,
     /// Whether readiness is requested from the reactor instead of the current poller.
     uses_reactor: bool,
-    timer: Timer,
+    timer: R::Timer,
     /// Time for which `timer` is set. It may be earlier than needed.
     timer_deadline: Option<Instant>,
     /// Clock of the closing steps.
@@ -75,8 +74,8 @@ impl core::fmt::Debug for ClosingStream {
     }
 }
 
-impl ConnectionDriver {
-    pub(super) fn new(mut connection: Connection, watch: ConnectionWatch, waker: Waker) -> Self {
+impl<R: Runtime> ConnectionDriver<R> {
+    pub(super) fn new(mut connection: Connection, watch: ConnectionWatch<R>, waker: Waker) -> Self {
         // This loop waits for the exit status itself, in `DriverStage::AwaitExit`.
         connection.exit_status_timeout = Duration::ZERO;
         Self {
@@ -85,7 +84,7 @@ impl ConnectionDriver {
                 commands: None,
                 watch: Some(watch),
                 uses_reactor: false,
-                timer: Timer::never(),
+                timer: R::Timer::never(),
                 timer_deadline: None,
                 clock: Clock::start(),
                 waker,
@@ -98,7 +97,7 @@ impl ConnectionDriver {
     }
 
     /// Returns the state; `None` only while the driver is dropped.
-    pub(super) fn state_mut(&mut self) -> Option<&mut DriverState> {
+    pub(super) fn state_mut(&mut self) -> Option<&mut DriverState<R>> {
         self.state.as_deref_mut()
     }
 
@@ -138,7 +137,7 @@ impl ConnectionDriver {
     }
 }
 
-impl DriverState {
+impl<R: Runtime> DriverState<R> {
     /// Processes the commands of callers from now on.
     pub(super) fn accept_calls(&mut self, mut commands: CommandQueue) {
         if !matches!(self.stage, DriverStage::Open | DriverStage::AwaitExit(_)) {
@@ -260,18 +259,18 @@ impl DriverState {
         if self.timer_deadline.is_some_and(|armed| now < armed && armed <= at) {
             return true;
         }
-        self.timer.set_at(StdInstant::now() + at.saturating_duration_since(now));
+        self.timer.reset(StdInstant::now() + at.saturating_duration_since(now));
         self.timer_deadline = Some(at);
         let mut cx = Context::from_waker(&self.waker);
-        Pin::new(&mut self.timer).poll(&mut cx).is_pending()
+        self.timer.poll(&mut cx).is_pending()
     }
 
     /// Sets the timer for a time of `clock`. Returns `false` if that time has passed.
     fn sleep_until(&mut self, until: Instant) -> bool {
         self.timer_deadline = None;
-        self.timer.set_at(StdInstant::now() + self.clock.until(until));
+        self.timer.reset(StdInstant::now() + self.clock.until(until));
         let mut cx = Context::from_waker(&self.waker);
-        Pin::new(&mut self.timer).poll(&mut cx).is_pending()
+        self.timer.poll(&mut cx).is_pending()
     }
 
     /// Returns and resets the readiness found since the last call.
@@ -392,7 +391,7 @@ impl DriverState {
 }
 
 // No task is left to drive the connection: immediate steps run here, the rest runs on a thread.
-impl Drop for ConnectionDriver {
+impl<R: Runtime> Drop for ConnectionDriver<R> {
     fn drop(&mut self) {
         let Some(mut inner) = self.state.take() else { return };
         inner.is_closing = true;

@@ -8,24 +8,25 @@ use core::task::{Context, Poll};
 use mcp_proto::client::SubscriptionKey;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Progress, RawJson, UseError};
-use mcp_std::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
-use mcp_std::{Error, catch};
+use crate::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
+use crate::{Error, catch};
 
 use super::backend::SharedBackend;
 use super::leader::WaiterGuard;
 use super::wait::poll_until;
+use crate::adapter::runtime::Runtime;
 
 /// A call that was started. Await it, or pass it to [`Client::wait`](super::Client::wait), to get its result.
 ///
 /// Dropping it cancels the call and notifies the server.
 #[must_use = "dropping it cancels the call"]
-pub struct PendingCall {
+pub struct PendingCall<R: Runtime> {
     pub(super) slot: OutcomeReceiver<CallAnswer>,
-    pub(super) backend: SharedBackend,
+    pub(super) backend: SharedBackend<R>,
     pub(super) waiter: WaiterGuard,
 }
 
-impl PendingCall {
+impl<R: Runtime> PendingCall<R> {
     /// Returns the key under which the handler gets progress of the call; `None` until the call has been sent.
     #[must_use]
     pub fn key(&self) -> Option<CallKey> {
@@ -58,7 +59,7 @@ impl PendingCall {
 }
 
 // Awaiting it is the same as `Client::wait`.
-impl Future for PendingCall {
+impl<R: Runtime> Future for PendingCall<R> {
     type Output = Result<RawJson, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -66,22 +67,22 @@ impl Future for PendingCall {
     }
 }
 
-impl Drop for PendingCall {
+impl<R: Runtime> Drop for PendingCall<R> {
     fn drop(&mut self) {
         self.backend.shared().caller.cancel(&self.slot, None);
     }
 }
 
 /// A call that is awaited for a limited time. Leaves the leader queue when dropped.
-pub(super) struct LeaveOnDrop<'a>(pub(super) &'a mut PendingCall);
+pub(super) struct LeaveOnDrop<'a, R: Runtime>(pub(super) &'a mut PendingCall<R>);
 
-impl Drop for LeaveOnDrop<'_> {
+impl<R: Runtime> Drop for LeaveOnDrop<'_, R> {
     fn drop(&mut self) {
         self.0.waiter.leave();
     }
 }
 
-impl fmt::Debug for PendingCall {
+impl<R: Runtime> fmt::Debug for PendingCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingCall").field("call", &self.slot.call()).finish_non_exhaustive()
     }

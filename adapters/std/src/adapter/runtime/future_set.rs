@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use mcp_std::adapter::sync::Inbox;
-use mcp_std::adapter::sync::IndexedWaker;
-use mcp_std::catch;
+use crate::adapter::sync::Inbox;
+use crate::adapter::sync::IndexedWaker;
+use crate::catch;
 
 /// Concurrently running futures of one type, in reusable slots. `K` identifies a future.
 ///
 /// The set is `Send` if its futures are.
-pub(crate) struct FutureSet<F, K = ()> {
+pub(super) struct FutureSet<F, K = ()> {
     slots: Vec<FutureSlot<F, K>>,
     free: Vec<usize>,
     /// Indexes of the slots that were woken.
@@ -34,7 +34,7 @@ struct FutureSlot<F, K> {
 
 impl<F, K: PartialEq> FutureSet<F, K> {
     /// Drops the future with this key, if it runs.
-    pub(crate) fn cancel(&mut self, key: &K) {
+    pub(super) fn cancel(&mut self, key: &K) {
         if let Some(index) = self.slots.iter().position(|slot| slot.key.as_ref() == Some(key)) {
             self.clear_slot(index);
         }
@@ -43,7 +43,7 @@ impl<F, K: PartialEq> FutureSet<F, K> {
 
 impl<F, K> FutureSet<F, K> {
     /// Creates an empty set; `waker` is woken when a future is to be polled.
-    pub(crate) fn new(waker: &Waker) -> Self {
+    pub(super) fn new(waker: &Waker) -> Self {
         let (slots, free, scratch) = (Vec::new(), Vec::new(), VecDeque::new());
         let woken = Inbox::new(usize::MAX);
         woken.register(waker);
@@ -58,22 +58,22 @@ impl<F, K> FutureSet<F, K> {
     }
 
     /// Replaces the waker of the set.
-    pub(crate) fn register(&self, waker: &Waker) {
+    pub(super) fn register(&self, waker: &Waker) {
         self.woken.register(waker);
     }
 
     /// Returns the number of running futures.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Returns whether a future was woken.
-    pub(crate) fn is_woken(&self) -> bool {
+    pub(super) fn is_woken(&self) -> bool {
         !self.woken.is_empty()
     }
 
     /// Drops all futures and returns their keys.
-    pub(crate) fn drop_all(&mut self) -> Vec<K> {
+    pub(super) fn drop_all(&mut self) -> Vec<K> {
         (0..self.slots.len()).filter_map(|index| self.clear_slot(index)).collect()
     }
 
@@ -95,7 +95,7 @@ impl<F, K> Drop for FutureSet<F, K> {
 
 impl<F: Future<Output = ()>, K> FutureSet<F, K> {
     /// Adds a future and polls it for the first time.
-    pub(crate) fn start(&mut self, key: K, future: impl FnOnce() -> F) {
+    pub(super) fn start(&mut self, key: K, future: impl FnOnce() -> F) {
         let index = self.free.pop().unwrap_or_else(|| self.add_slot());
         if let Some(slot) = self.slots.get_mut(index) {
             slot.key = Some(key);
@@ -105,7 +105,7 @@ impl<F: Future<Output = ()>, K> FutureSet<F, K> {
     }
 
     /// Polls the futures that were woken. Returns whether there were any.
-    pub(crate) fn poll_woken(&mut self) -> bool {
+    pub(super) fn poll_woken(&mut self) -> bool {
         let mut woken = core::mem::take(&mut self.scratch);
         let any = self.woken.take(&mut woken);
         woken.drain(..).for_each(|index| self.poll_slot(index));

@@ -1,7 +1,7 @@
 //! Wake-ups of a connection: descriptors in the reactor, or an asynchronous stream.
 
 use alloc::sync::Arc;
-use core::pin::Pin;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -9,21 +9,23 @@ use std::io::{self, ErrorKind};
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
 
-use futures_lite::io::{AsyncRead, AsyncWrite};
-use mcp_std::adapter::client::ClientTransport;
-use mcp_std::io::{Duplex, Interest, Ready};
+use crate::adapter::client::ClientTransport;
+#[cfg(unix)]
+use crate::adapter::runtime::DescriptorWatch;
+use crate::adapter::runtime::{PollStream, Runtime};
+use crate::io::{Duplex, Interest, Ready};
 
 /// The source of a connection's wake-ups.
 #[derive(Debug)]
-pub(super) enum ConnectionWatch {
+pub(super) enum ConnectionWatch<R: Runtime> {
     /// Duplicates of the transport's descriptors.
     #[cfg(unix)]
-    Descriptors(DescriptorWatches),
+    Descriptors(DescriptorWatches<R::Watch>),
     /// An asynchronous stream, which has stored the waker.
     Stream(Arc<AsyncDuplexState>),
 }
 
-impl ConnectionWatch {
+impl<R: Runtime> ConnectionWatch<R> {
     /// Returns whether reading, writing or closing may make progress. Otherwise the task of `cx` is woken later.
     ///
     /// `reactor` forces the use of the reactor instead of the current poller.
@@ -50,7 +52,7 @@ impl ConnectionWatch {
         match self {
             #[cfg(unix)]
             Self::Descriptors(DescriptorWatches { read, write, stderr }) => {
-                let mut take = |watch: &mut Option<crate::io::DescriptorWatch>, interest| {
+                let mut take = |watch: &mut Option<R::Watch>, interest| {
                     watch.as_mut().is_some_and(|watch| watch.take_ready(cx, interest, reactor))
                 };
                 take(write, Interest::WRITE);
@@ -87,15 +89,19 @@ pub(super) struct WatchReadiness {
 
 /// Duplicates of the transport's descriptors. A duplicate is closed with its original, or the peer would see no end.
 #[cfg(unix)]
-#[derive(Debug, Default)]
-pub(super) struct DescriptorWatches {
-    read: Option<crate::io::DescriptorWatch>,
-    write: Option<crate::io::DescriptorWatch>,
-    stderr: Option<crate::io::DescriptorWatch>,
+#[derive(Debug)]
+pub(super) struct DescriptorWatches<W> {
+    read: Option<W>,
+    write: Option<W>,
+    stderr: Option<W>,
 }
 
 #[cfg(unix)]
-impl DescriptorWatches {
+impl<W: DescriptorWatch> DescriptorWatches<W> {
+    pub(super) const fn new() -> Self {
+        Self { read: None, write: None, stderr: None }
+    }
+
     fn poll(
         &mut self,
         transport: &mut dyn ClientTransport,
@@ -114,8 +120,8 @@ impl DescriptorWatches {
 }
 
 #[cfg(unix)]
-fn poll_descriptor(
-    watch: &mut Option<crate::io::DescriptorWatch>,
+fn poll_descriptor<W: DescriptorWatch>(
+    watch: &mut Option<W>,
     descriptor: Option<BorrowedFd<'_>>,
     wanted: bool,
     interest: Interest,
@@ -131,7 +137,7 @@ fn poll_descriptor(
     }
     let watch = match watch {
         Some(watch) => watch,
-        none => none.insert(crate::io::DescriptorWatch::new(descriptor)?),
+        none => none.insert(W::new(descriptor)?),
     };
     match watch.poll(cx, interest, reactor) {
         Poll::Ready(outcome) => outcome.map(|()| true),
@@ -141,10 +147,11 @@ fn poll_descriptor(
 
 /// An asynchronous stream in the form that a connection reads and writes.
 #[derive(Debug)]
-pub(super) struct AsyncDuplex<S> {
+pub(super) struct AsyncDuplex<R, S> {
     stream: S,
     waker: Waker,
     state: Arc<AsyncDuplexState>,
+    runtime: PhantomData<R>,
 }
 
 /// State that an [`AsyncDuplex`] shares with its [`ConnectionWatch`].
@@ -156,19 +163,19 @@ pub(super) struct AsyncDuplexState {
     is_blocking: AtomicBool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncDuplex<S> {
+impl<R: PollStream<S>, S> AsyncDuplex<R, S> {
     /// Wraps `stream`, which wakes `waker` when it becomes ready.
-    pub(super) fn new(stream: S, waker: Waker) -> (Self, ConnectionWatch) {
+    pub(super) fn new(stream: S, waker: Waker) -> (Self, ConnectionWatch<R>) {
         let state = Arc::<AsyncDuplexState>::default();
-        (Self { stream, waker, state: state.clone() }, ConnectionWatch::Stream(state))
+        (Self { stream, waker, state: state.clone(), runtime: PhantomData }, ConnectionWatch::Stream(state))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
+impl<R: PollStream<S>, S> Duplex for AsyncDuplex<R, S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         loop {
-            let outcome = Pin::new(&mut self.stream).poll_read(&mut cx, buf);
+            let outcome = R::poll_read(&mut self.stream, &mut cx, buf);
             self.state.is_read_blocked.store(outcome.is_pending(), Ordering::Relaxed);
             match outcome {
                 Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
@@ -181,17 +188,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         loop {
-            match Pin::new(&mut self.stream).poll_write(&mut cx, bytes) {
+            match R::poll_write(&mut self.stream, &mut cx, bytes) {
                 Poll::Pending => {
                     // Buffered bytes must leave, or there will never be room.
-                    let _ = Pin::new(&mut self.stream).poll_flush(&mut cx)?;
+                    let _ = R::poll_flush(&mut self.stream, &mut cx)?;
                     return Err(ErrorKind::WouldBlock.into());
                 }
                 Poll::Ready(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Poll::Ready(outcome) => {
                     let written = outcome?;
                     // If it is pending, the flush wakes the connection and is repeated by the next write or wait.
-                    let _ = Pin::new(&mut self.stream).poll_flush(&mut cx)?;
+                    let _ = R::poll_flush(&mut self.stream, &mut cx)?;
                     return Ok(written);
                 }
             }
@@ -205,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
         }
         let mut cx = Context::from_waker(&self.waker);
         // An error occurs again at the next write.
-        let _ = Pin::new(&mut self.stream).poll_flush(&mut cx);
+        let _ = R::poll_flush(&mut self.stream, &mut cx);
         Ok(Ready { readable: interest.read, writable: interest.write })
     }
 
@@ -216,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
     /// Closes the stream. Returns `WouldBlock` and causes a wake-up while that is not complete.
     fn shutdown_write(&mut self) -> io::Result<()> {
         let mut cx = Context::from_waker(&self.waker);
-        match Pin::new(&mut self.stream).poll_close(&mut cx) {
+        match R::poll_close(&mut self.stream, &mut cx) {
             Poll::Pending => Err(ErrorKind::WouldBlock.into()),
             Poll::Ready(outcome) => outcome,
         }

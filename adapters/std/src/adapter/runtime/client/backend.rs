@@ -7,8 +7,8 @@ use core::future::{Future, poll_fn};
 use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::{CallKey, Progress};
-use mcp_std::Error;
-use mcp_std::adapter::client::{
+use crate::Error;
+use crate::adapter::client::{
     CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, OutcomeReceiver,
     ResultCache,
 };
@@ -17,25 +17,31 @@ use super::PendingCall;
 use super::driver::ConnectionDriver;
 use super::leader::{LeaderQueue, WaiterGuard};
 use super::wait::SlotFuture;
+use crate::adapter::runtime::Runtime;
 
-/// The connection of a [`Client`](crate::Client), shared by its handles and pending calls.
-#[derive(Clone)]
-pub struct SharedBackend(Arc<ClientHandle>);
+/// The connection of a [`Client`](super::Client), shared by its handles and pending calls.
+pub struct SharedBackend<R: Runtime>(Arc<ClientHandle<R>>);
+
+impl<R: Runtime> Clone for SharedBackend<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 /// Closes the connection when the last handle is dropped.
-struct ClientHandle {
-    shared: Arc<ClientShared>,
+struct ClientHandle<R: Runtime> {
+    shared: Arc<ClientShared<R>>,
 }
 
 /// State shared by handles and [`Run`](super::Run).
-pub(super) struct ClientShared {
+pub(super) struct ClientShared<R: Runtime> {
     pub(super) caller: ConnectionHandle,
     pub(super) leader_queue: Arc<LeaderQueue>,
     /// Locked by the leader.
-    pub(super) driver: Mutex<ConnectionDriver>,
+    pub(super) driver: Mutex<ConnectionDriver<R>>,
 }
 
-impl ClientShared {
+impl<R: Runtime> ClientShared<R> {
     /// Returns whether the connection was closed by this side.
     pub(super) fn is_closed(&self) -> bool {
         let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,16 +49,16 @@ impl ClientShared {
     }
 }
 
-impl Drop for ClientHandle {
+impl<R: Runtime> Drop for ClientHandle<R> {
     fn drop(&mut self) {
         // Fails if the connection has ended already.
         let _ = self.shared.caller.close();
     }
 }
 
-impl SharedBackend {
+impl<R: Runtime> SharedBackend<R> {
     pub(super) fn new(
-        driver: ConnectionDriver,
+        driver: ConnectionDriver<R>,
         leader_queue: Arc<LeaderQueue>,
         caller: ConnectionHandle,
     ) -> Self {
@@ -60,7 +66,7 @@ impl SharedBackend {
         Self(Arc::new(ClientHandle { shared: Arc::new(shared) }))
     }
 
-    pub(super) fn shared(&self) -> &Arc<ClientShared> {
+    pub(super) fn shared(&self) -> &Arc<ClientShared<R>> {
         &self.0.shared
     }
 
@@ -101,10 +107,10 @@ impl SharedBackend {
     }
 }
 
-impl ClientBackend for SharedBackend {
-    type PendingCall = PendingCall;
+impl<R: Runtime> ClientBackend for SharedBackend<R> {
+    type PendingCall = PendingCall<R>;
 
-    fn begin(&self, progress: bool, command: impl EngineCommand<CallKey>) -> Result<PendingCall, Error> {
+    fn begin(&self, progress: bool, command: impl EngineCommand<CallKey>) -> Result<PendingCall<R>, Error> {
         let slot = match self.begin_now(progress, command) {
             Ok(slot) => slot,
             Err(command) => self.0.shared.caller.call(progress, command)?,
@@ -120,7 +126,7 @@ impl ClientBackend for SharedBackend {
 
     fn result(
         &self,
-        mut call: PendingCall,
+        mut call: PendingCall<R>,
         mut on_progress: impl FnMut(&Progress),
     ) -> impl Future<Output = Result<CallAnswer, Error>> {
         poll_fn(move |cx| call.poll_answer(cx, &mut on_progress))
@@ -147,7 +153,7 @@ impl ClientBackend for SharedBackend {
     }
 }
 
-impl fmt::Debug for SharedBackend {
+impl<R: Runtime> fmt::Debug for SharedBackend<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedBackend").field("caller", &self.0.shared.caller).finish_non_exhaustive()
     }

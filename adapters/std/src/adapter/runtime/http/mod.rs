@@ -1,0 +1,241 @@
+//! HTTP servers: one future for all connections and event streams, or several shards.
+
+mod serve_loop;
+mod shards;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::marker::PhantomData;
+use core::net::SocketAddr;
+use std::io;
+use std::net::ToSocketAddrs;
+
+use mcp_proto::h1::HttpLimits;
+use mcp_proto::http::server as http;
+use mcp_proto::server::Config;
+
+use super::Runtime;
+use super::server::DEFAULT_MAX_RUNNING;
+use crate::Error;
+use crate::adapter::server as serve;
+use crate::adapter::server::{AsyncHandler, Handle, SharedHandler};
+use crate::token::TokenValidator;
+use serve_loop::serve_shard;
+use shards::{ShardThreads, spawn_shards};
+
+/// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
+///
+/// Calls run concurrently, as on a [byte stream](super::server::Server). A handler that computes without awaiting delays all
+/// clients of its shard. A connection costs no task, and an idle connection little more than its buffers.
+///
+/// The number of connections is limited ([`max_connections`](Self::max_connections)), including event streams. At the
+/// limit, a new connection waits: an idle, silent or slow one is evicted in its favour, or its request gets 503 with
+/// `Retry-After` within a second. The same connections are evicted when the process has no descriptor left.
+///
+/// Every program that reaches the address can use the server. Listen at `127.0.0.1` or `[::1]` unless other machines
+/// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
+/// public networks use TLS (`HttpServer::tls`, feature `tls`) or a proxy.
+///
+/// On Linux the reactor watches one descriptor for all connections. On other systems the server checks its connections
+/// every 10 ms.
+pub struct HttpServer<R, H> {
+    inner: InnerServer<H>,
+    /// Starts the shards other than the first.
+    spawn_shards: Option<SpawnShards<H>>,
+    runtime: PhantomData<fn() -> R>,
+}
+
+type SpawnShards<H> = Box<dyn FnOnce(&mut InnerServer<H>) -> Result<ShardThreads, Error> + Send + Sync>;
+
+/// The server or one of its shards, without the futures of handlers.
+type InnerServer<H> = serve::HttpServer<SharedHandler<H>>;
+
+impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
+    /// Binds `address` and starts to listen; connections are accepted while the server runs.
+    ///
+    /// With port 0 the system chooses a port: see [`address`](Self::address).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the address cannot be bound, if there is no source of randomness, if a tool's schema requests
+    /// invalid header fields, if [`AsyncHandler::for_each_tool`] panics, or if the platform cannot wait for many sockets.
+    pub fn bind(
+        address: impl ToSocketAddrs,
+        config: Config,
+        http: http::Config,
+        handler: H,
+    ) -> Result<Self, Error> {
+        let mut inner = InnerServer::bind(address, config, http, SharedHandler(Arc::new(handler)))?;
+        inner.max_running(DEFAULT_MAX_RUNNING);
+        Ok(Self { inner, spawn_shards: None, runtime: PhantomData })
+    }
+
+    /// Sets on how many threads connections are served (default 1, at least 1).
+    ///
+    /// The first shard is the future of [`run`](Self::run). Each other shard has a thread that lasts as long as that
+    /// future and polls the futures of its handlers. Those futures need not be `Send`; only the handler is shared.
+    /// Shards do not wait for each other, so a handler that computes without awaiting delays its own shard only.
+    ///
+    /// Each shard has clients and sessions of its own. One shard serves tens of thousands of requests per second; more
+    /// shards than cores are of no use. Connections are distributed in turn. A connection whose client names a session
+    /// of another shard moves there.
+    ///
+    /// Use [`shards_with`](Self::shards_with) for a handler that cannot be shared, for example a
+    /// router.
+    #[must_use]
+    pub fn shards(mut self, shards: u8) -> Self
+    where
+        H: Send + Sync + 'static,
+    {
+        let shared = self.inner.handler().0.clone();
+        self.with_spawner(shards, move || SharedHandler(shared.clone()))
+    }
+
+    /// Sets the number of threads as [`shards`](Self::shards) does. `make` builds a handler on each thread but the
+    /// first.
+    ///
+    /// A session stays with its shard, so a handler sees all requests of a session. A panic of `make` ends the server.
+    #[must_use]
+    pub fn shards_with(self, shards: u8, make: impl Fn() -> H + Send + Sync + 'static) -> Self
+    where
+        H: 'static,
+    {
+        self.with_spawner(shards, move || SharedHandler(Arc::new(make())))
+    }
+
+    fn with_spawner(mut self, shards: u8, make: impl Fn() -> SharedHandler<H> + Send + Sync + 'static) -> Self
+    where
+        H: 'static,
+    {
+        let make = Arc::new(make);
+        self.spawn_shards = (shards > 1)
+            .then(|| -> SpawnShards<H> { Box::new(move |first| spawn_shards::<R, H>(first, shards, &make)) });
+        self
+    }
+
+    /// Pins each [shard](Self::shards) except the first to a core.
+    ///
+    /// A pinned shard gets the connections whose packets arrive on its core, as long as the shards stay evenly loaded.
+    /// Use this on a machine that does little else and whose network card (or local proxy) uses several cores: data
+    /// then stays on the core on which it arrived. The first shard runs wherever its caller runs. Threads that the
+    /// handlers of a shard start inherit its core.
+    ///
+    /// Linux only; elsewhere it has no effect.
+    #[must_use]
+    pub fn pin_shards(mut self) -> Self {
+        self.inner.pin_shards();
+        self
+    }
+
+    /// Sets the maximum number of open connections, in all shards together (at least 1).
+    ///
+    /// The default is the number of descriptors that the process may have open when the server is created, less 128,
+    /// and at most 10,000; see [`raise_descriptor_limit`](crate::io::raise_descriptor_limit). An idle connection takes about
+    /// 1 KiB, and one with a request at most [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
+    /// [`HttpLimits::max_buffered`](mcp_proto::h1::HttpLimits) for its buffers. Besides, 64 connections may wait.
+    /// Three quarters of the connections may be event streams: a further one ends the one that has been quiet for
+    /// longest.
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.inner = self.inner.max_connections(connections);
+        self
+    }
+
+    /// Sets the maximum number of open connections of one address (default: half of all; at least 1).
+    ///
+    /// Of IPv6, addresses of one network of 64 bits count as one. Addresses of this machine are not limited. Reached:
+    /// 503. Behind a proxy on another machine, all clients have its address: set `usize::MAX` there.
+    #[must_use]
+    pub fn max_connections_per_address(mut self, connections: usize) -> Self {
+        self.inner = self.inner.max_connections_per_address(connections);
+        self
+    }
+
+    /// Sets how many calls run at a time in each shard (default 1,024, at least 1).
+    ///
+    /// More calls wait, up to [`Limits::max_waiting_requests`](mcp_proto::Limits) and
+    /// [`max_waiting_bytes`](mcp_proto::Limits). Further requests are refused with 503.
+    #[must_use]
+    pub fn max_running(mut self, calls: usize) -> Self {
+        self.inner.max_running(calls);
+        self
+    }
+
+    /// Sets the limits of each connection (timeouts, sizes of heads).
+    ///
+    /// The limit on bodies is always [`Limits::max_frame`](mcp_proto::Limits).
+    #[must_use]
+    pub fn connection_limits(mut self, limits: HttpLimits) -> Self {
+        self.inner = self.inner.connection_limits(limits);
+        self
+    }
+
+    /// Serves TLS only. A connection without TLS is closed.
+    ///
+    /// The handshake has the same timeout as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB more when idle.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<crate::tls::ServerTls>) -> Self {
+        self.inner = self.inner.tls(tls);
+        self
+    }
+
+    /// Sets the validator of access tokens, for a server that is [protected](http::Config::protected). Without one, no
+    /// token is accepted.
+    ///
+    /// A decision that the [validator](crate::token::TokenValidator) cannot make at once is made on own threads,
+    /// at most 8 at a time; 256 more tokens may wait. Beyond that, and after
+    /// [`token_timeout`](mcp_proto::http::server::Config::token_timeout), requests get 503 with `Retry-After`. A token is
+    /// validated at every request (SEC-004).
+    #[must_use]
+    pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
+        self.inner = self.inner.validate_tokens(validator);
+        self
+    }
+
+    /// Enables [`AsyncHandler::head`].
+    #[must_use]
+    pub fn tap_heads(mut self) -> Self {
+        self.inner = self.inner.tap_heads();
+        self
+    }
+
+    /// Returns the address at which the server listens.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.inner.address()
+    }
+
+    /// Returns a handle for commands while the server runs.
+    ///
+    /// [`Handle::shutdown`] and [`Handle::publish`] act on all shards, [`Handle::with_engine`] on the first one.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.inner.commands())
+    }
+
+    /// Serves until [`Handle::shutdown`] is called and all running calls are answered and written, in all shards.
+    ///
+    /// Dropping the future ends the server immediately.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system refuses to wait, or has no thread for a shard. An error of a connection ends that
+    /// connection only.
+    pub async fn run(self) -> Result<(), Error> {
+        let Self { mut inner, spawn_shards, .. } = self;
+        let threads = spawn_shards.map_or_else(|| Ok(ShardThreads::new()), |spawn| spawn(&mut inner))?;
+        let result = serve_shard::<R, H>(inner).await;
+        threads.join(result).await
+    }
+}
+
+impl<R, H: fmt::Debug> fmt::Debug for HttpServer<R, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
