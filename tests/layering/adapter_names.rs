@@ -60,6 +60,12 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
 /// Aliases: names of adapters, and the type in `mcp-std` that has their methods.
 const ALIASES: &[(&str, &str)] = &[("Cx", "CallCx"), ("AsyncCx", "CallCx"), ("Router", "Router")];
 
+/// Types of asynchronous adapters that are aliases of types in `adapter::runtime` of `mcp-std`.
+const RUNTIME_TYPES: (&str, &[&str]) = (
+    "smol",
+    &["Client", "Connecting", "HttpServer", "PendingCall", "Run", "RunWith", "Server", "SharedBackend"],
+);
+
 /// Names of `mcp-std` that differ between adapters, and what they are compared as.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("smol", "AsyncCx", "Cx"),
@@ -95,8 +101,11 @@ fn public_names(adapter: &str, std: &[SourceFile]) -> BTreeSet<String> {
         let own = sources.iter().filter(|s| s.path != "testing.rs").collect();
         let within = |module: &str| std.iter().filter(|s| s.path.starts_with(module)).collect();
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        let is_runtime_type =
+            RUNTIME_TYPES.0.split(' ').any(|of| of == adapter) && RUNTIME_TYPES.1.contains(&&*name);
         let places: Vec<&SourceFile> = match (alias, std_module.as_deref()) {
             (Some(_), _) => within("adapter/server"),
+            _ if is_runtime_type => within("adapter/runtime"),
             (None, Some(module)) => within(module),
             (None, None) => own,
         };

@@ -26,6 +26,8 @@ pub(crate) use notifier::{LazyNotifier, Notifier};
 #[cfg(unix)]
 pub use poller::Poller;
 #[cfg(unix)]
+pub use readiness::is_ready;
+#[cfg(unix)]
 pub(crate) use readiness::{MAX_TIMEOUT, PollHandles, hung_up, wait_any};
 pub use selector::Selector;
 pub use wait_request::WaitRequest;

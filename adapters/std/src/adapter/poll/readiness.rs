@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::HungUp;
+use super::{HungUp, Interest};
 use crate::adapter::poll::Notifier;
 
 /// The handles of one wait; a handle that is `None` cannot end the wait.
@@ -36,6 +36,17 @@ pub(crate) struct PollOutcome {
     pub(crate) auxiliary: bool,
     /// Whether the notifier was notified; it has been reset.
     pub(crate) notified: bool,
+}
+
+/// Returns whether an operation on a descriptor would not block now. Errors and hang-ups count as ready.
+///
+/// # Errors
+///
+/// That of `poll(2)`.
+pub fn is_ready(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
+    let (read, write) = (interest.read.then_some(fd), interest.write.then_some(fd));
+    let found = PollHandles { read, write, ..PollHandles::default() }.wait(Some(Duration::ZERO))?;
+    Ok(found.read || found.write)
 }
 
 impl PollHandles<'_> {

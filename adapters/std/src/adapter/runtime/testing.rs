@@ -13,13 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant as StdInstant;
 
-use mcp_proto::Instant;
-use mcp_proto::server::Event;
 use crate::adapter::client::TestPeer;
 use crate::adapter::server::{
     AsyncHandler, Dispatcher, RemoteCall, ServerLoop, TaskSource, dispatch_async_event, run_call,
 };
 use crate::catch;
+use mcp_proto::Instant;
+use mcp_proto::server::Event;
 
 use super::Runtime;
 use super::deadline_timer::start_timer;

@@ -7,6 +7,8 @@ use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
+use crate::adapter::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
+use crate::adapter::sync::{Inbox, Sender};
 use mcp_proto::client::{
     Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
@@ -20,8 +22,6 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
-use crate::adapter::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
-use crate::adapter::sync::{Inbox, Sender};
 
 use crate::adapter::runtime::future_set::FutureSet;
 use crate::catch_async;

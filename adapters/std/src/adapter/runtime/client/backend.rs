@@ -6,12 +6,12 @@ use core::fmt;
 use core::future::{Future, poll_fn};
 use std::sync::{Mutex, PoisonError};
 
-use mcp_proto::{CallKey, Progress};
 use crate::Error;
 use crate::adapter::client::{
     CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, OutcomeReceiver,
     ResultCache,
 };
+use mcp_proto::{CallKey, Progress};
 
 use super::PendingCall;
 use super::driver::ConnectionDriver;

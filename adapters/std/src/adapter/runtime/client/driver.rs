@@ -10,12 +10,12 @@ use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::Instant as StdInstant;
 
-use mcp_proto::client::Peer;
-use mcp_proto::{Fault, Instant};
 use crate::adapter::client::{CloseAction, CommandQueue, Connection, EXIT_STATUS_TIMEOUT, HandlerSlot};
 use crate::io::{Duplex, is_peer_gone};
 use crate::process::{Shutdown, ShutdownReport, ShutdownStep};
 use crate::{Clock, Error, Panic, catch};
+use mcp_proto::client::Peer;
+use mcp_proto::{Fault, Instant};
 
 use super::leader::{LeaderQueue, LeaderScope, WaiterGuard};
 use super::watch::{ConnectionWatch, WatchReadiness};

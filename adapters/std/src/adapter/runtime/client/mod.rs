@@ -21,12 +21,14 @@ use core::pin::Pin;
 use core::task::Poll;
 use core::time::Duration;
 
+use crate::Error;
+use crate::adapter::client::{
+    AsyncCalls, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot, Options,
+};
+use crate::process::{Program, ShutdownReport};
 use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{Progress, RawJson};
-use crate::Error;
-use crate::adapter::client::{AsyncCalls, Options, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot};
-use crate::process::{Program, ShutdownReport};
 
 use super::deadline_timer::timer_after;
 use super::{AsyncTimer, PollStream, Runtime};
@@ -35,7 +37,6 @@ use driver::ConnectionDriver;
 use leader::{LeaderQueue, WaiterGuard};
 use pending_call::{LeaveOnDrop, SubscribeGuard};
 use wait::poll_until;
-
 
 pub use async_handler::{AsyncClientHandler, async_handler};
 pub use backend::SharedBackend;

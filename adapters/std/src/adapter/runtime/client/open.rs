@@ -8,12 +8,12 @@ use core::future::{Future, ready};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use mcp_proto::client::Config;
 use crate::Error;
 use crate::adapter::client::{
     ClientSetup, ClientTransport, CommandQueue, ConnectionTarget, Connector, ServerIo, StreamConnector,
     StreamTransport,
 };
+use mcp_proto::client::Config;
 
 use super::Client;
 use super::driver::ConnectionDriver;

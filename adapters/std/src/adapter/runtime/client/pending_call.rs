@@ -5,11 +5,11 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use crate::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
+use crate::{Error, catch};
 use mcp_proto::client::SubscriptionKey;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Progress, RawJson, UseError};
-use crate::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
-use crate::{Error, catch};
 
 use super::backend::SharedBackend;
 use super::leader::WaiterGuard;

@@ -12,10 +12,10 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 
-use mcp_proto::RpcError;
 use crate::adapter::client::{Callback, CallbackReply, ClientHandler, HandlerSlot, RemoteHandler};
 use crate::adapter::sync::Inbox;
 use crate::{Error, catch};
+use mcp_proto::RpcError;
 
 use super::wait::Run;
 use super::{Client, driver::MAX_TURNS_PER_POLL};
@@ -135,10 +135,9 @@ impl<R: Runtime, H: ClientHandler> Future for RunWith<R, H> {
 // Refuses all open requests, and those that arrive before the connection has replaced the handler.
 impl<R: Runtime, H: ClientHandler> Drop for RunWith<R, H> {
     fn drop(&mut self) {
-        let open =
-            catch(|| self.handler.deferred().map(crate::adapter::client::DeferredHandler::cancel_all))
-                .ok()
-                .flatten();
+        let open = catch(|| self.handler.deferred().map(crate::adapter::client::DeferredHandler::cancel_all))
+            .ok()
+            .flatten();
         open.into_iter().flatten().for_each(|reply| self.reply(reply));
         let queue = self.callbacks.clone();
         self.run.shared().caller.run_unbounded(move |connection| {

@@ -22,7 +22,9 @@ use crate::adapter::sync::CoalescingWaker;
 use crate::io::Interest;
 
 /// Serves one shard, or the whole server if there is only one.
-pub(super) async fn serve_shard<R: Runtime, H: AsyncHandler>(mut server: InnerServer<H>) -> Result<(), Error> {
+pub(super) async fn serve_shard<R: Runtime, H: AsyncHandler>(
+    mut server: InnerServer<H>,
+) -> Result<(), Error> {
     let coalescing_waker = CoalescingWaker::new();
     server.register(coalescing_waker.waker());
     let handler = server.handler().0.clone();
@@ -36,7 +38,8 @@ pub(super) async fn serve_shard<R: Runtime, H: AsyncHandler>(mut server: InnerSe
         is_armed: false,
         next_deadline: None,
     };
-    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote, start_timer::<R>))).await
+    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote, start_timer::<R>)))
+        .await
 }
 
 /// State of a running server or shard, without the futures of handlers.

@@ -66,7 +66,9 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
         })
         .await?;
         poll_fn(|cx| {
-            state.poll_tasks(cx, &handler, &mut running, &|remote| run_call(&handler, remote, start_timer::<R>))
+            state.poll_tasks(cx, &handler, &mut running, &|remote| {
+                run_call(&handler, remote, start_timer::<R>)
+            })
         })
         .await;
         // Handlers that still run are dropped: no answer can be sent any more.

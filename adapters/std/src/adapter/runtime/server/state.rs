@@ -306,7 +306,8 @@ impl<R: PollStream<S>, S> State<R, S> {
     /// Flushes the stream and returns how the server ended.
     pub(super) async fn finish(mut self, stream: &mut S) -> Result<(), Error> {
         let grace = self.pipe.engine().config().effective_limits().eof_grace_period;
-        let closed = if self.drive.is_write_closed() { Ok(()) } else { flush_and_close::<R, S>(stream, grace).await };
+        let closed =
+            if self.drive.is_write_closed() { Ok(()) } else { flush_and_close::<R, S>(stream, grace).await };
         match (self.drive.take_error(), self.fault.take(), closed) {
             (Some(error), ..) => Err(Error::Io(error)),
             (None, Some(fault @ (Fault::TooManyFaultyMessages { .. } | Fault::PingTimeout { .. })), _) => {

@@ -1,0 +1,190 @@
+//! Model Context Protocol servers and clients on tokio.
+//!
+//! # A server
+//!
+//! A [`Router`] dispatches calls to `async` closures by name. The schema of a tool's arguments comes from a Rust type
+//! (feature `schemars`):
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_tokio::{Cx, Router, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add {
+//!     a: f64,
+//!     b: f64,
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), mcp_tokio::Error> {
+//!     let mut router = Router::new("calculator", "1.0.0");
+//!     router.tool("add", async |_: &mut Cx, Add { a, b }: Add| a + b).description("Adds two numbers");
+//!     router.serve_stdio().await
+//! }
+//! ```
+//!
+//! The documentation of [`router::Router`] lists each kind of entry ([tools](router::Router::tool),
+//! [resources](router::Router::resource), [templates](router::Router::resource_template),
+//! [prompts](router::Router::prompt), [completions](router::Router::completion)), [shared
+//! state](router::Router::with_state) and the [errors of handlers](router::Router#errors-of-handlers).
+//! [`RouterUpdates`] adds and removes entries while the server runs.
+//!
+//! Timers, sockets and pipes are those of tokio: the futures of this crate run in a tokio runtime with its I/O and time
+//! drivers (`enable_all`), of one or of several threads. They spawn no task: the task that awaits one drives it, and
+//! `tokio::spawn` moves it to a task of its own. Handlers run concurrently inside the future of their server. A handler
+//! that computes for a long time without awaiting delays its server: move such work away with
+//! `tokio::task::spawn_blocking`. The future of a cancelled call is dropped.
+//!
+//! `mcp-smol` offers the same API under any executor, `mcp-threads` with a pool of workers, `mcp-blocking` as blocking
+//! calls. The crate page of `mcp-blocking` explains what all have in common.
+//!
+//! # A client
+//!
+//! ```no_run
+//! use mcp_tokio::{Client, Program, Stderr};
+//!
+//! # async fn example() -> Result<(), mcp_tokio::Error> {
+//! let client = Client::spawn(Program::new("my-server").arg("--stdio").stderr(Stderr::Capture)).await?;
+//! let greeting = serde_json::json!({"name": "you"});
+//! let (tools, result) = tokio::join!(client.list_tools(), client.call_tool("greet", &greeting));
+//! println!("{} {:?}", tools?.len(), result?.content[0].as_text());
+//! client.close().await?; // returns how the server process ended
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Client`] is a handle that tasks share: of the tasks that await it, one drives the connection for all. Spawn
+//! `Client::run` to drive it between calls. Dropping the future of a call cancels the call at the server. An
+//! [`AsyncClientHandler`] answers the server's requests with futures, which the driving task polls.
+//!
+//! # HTTP
+//!
+//! [`HttpServer`] serves all connections in one future. Its shards add threads, each with an engine and a runtime of its
+//! own.
+//!
+#![cfg_attr(all(feature = "http", feature = "schemars"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "http", feature = "schemars")), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use mcp_tokio::mcp_proto::http::server::Config;
+//! use mcp_tokio::{Cx, HttpServer, Router};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), mcp_tokio::Error> {
+//! let mut router = Router::new("clock", "1.0");
+//! router.tool("time", async |_: &mut Cx, (): ()| "noon").description("Returns the time of day");
+//! let server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?;
+//! let handle = server.handle();
+//! let serving = tokio::spawn(server.run());
+//! // When the program ends:
+//! handle.shutdown(Duration::from_secs(5));
+//! serving.await.expect("the server does not panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! TLS works as in `mcp-blocking` (feature `tls`).
+//!
+//! # Input in the middle of a call
+//!
+//! `Cx::elicit_as`, `Cx::elicit_url`, `Cx::sample` and `Cx::list_roots` ask the client for input. They are not futures.
+//! While the answer is missing they return an error that the handler passes on with `?`. When the answer has arrived,
+//! the handler runs again from its beginning.
+//!
+//! # Tests of a server
+//!
+//! `mcp_blocking::testing::pair` connects a client to a router in memory, on virtual time: see [`testing`].
+//!
+//! # A server without a router
+//!
+//! [`serve_stdio`], [`serve`] and `serve_http` take any `async` closure or [`Handler`] that answers all requests.
+//! [`serve`] works on any stream with `AsyncRead` and `AsyncWrite` of tokio.
+//!
+//! # Guarantees
+//!
+//! Those of `mcp-smol`: two peers with full pipes never deadlock, a panic of a handler becomes an error response, and
+//! memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
+//!
+//! # Features
+//!
+//! | feature | default | effect |
+//! |---|---|---|
+//! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
+//! | `base64` | yes | binary resources |
+//! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
+//! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
+//! | `http` | yes | servers and clients over HTTP; enables `crypto` |
+//! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
+//! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
+//! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified; the module `skills` |
+//! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
+//!
+//! # Platforms
+//!
+//! [`serve`] and `Client::connect` work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
+//! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod adapter_router;
+mod client;
+#[cfg(unix)]
+mod fd_watch;
+mod runtime;
+mod server;
+#[cfg(unix)]
+mod stdio;
+pub mod testing;
+
+pub use adapter_router::{LocalRouter, Router, RouterUpdates};
+pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
+pub use mcp_proto;
+pub use mcp_proto::router::Json;
+#[cfg(feature = "schemars")]
+pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::{Progress, RpcError};
+pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler};
+#[doc(inline)]
+pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
+#[doc(inline)]
+#[cfg(feature = "crypto")]
+pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::router;
+pub use mcp_std::adapter::server::{
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure, TaskSource,
+};
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use mcp_std::auth;
+#[cfg(feature = "http")]
+pub use mcp_std::io::raise_descriptor_limit;
+#[cfg(all(unix, feature = "signals"))]
+pub use mcp_std::process::on_terminate;
+pub use mcp_std::process::{Program, Stderr};
+#[cfg(feature = "validate")]
+pub use mcp_std::schema;
+#[cfg(feature = "skills")]
+pub use mcp_std::skills;
+pub use mcp_std::task_store;
+#[cfg(feature = "tls")]
+pub use mcp_std::tls;
+#[cfg(feature = "http")]
+pub use mcp_std::token;
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use runtime::Tokio;
+#[cfg(unix)]
+pub use server::serve_stdio;
+#[cfg(feature = "http")]
+pub use server::{HttpServer, serve_http};
+pub use server::{Server, serve};
+#[cfg(unix)]
+pub use stdio::Stdio;
+
+#[cfg(all(doctest, unix, feature = "schemars"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

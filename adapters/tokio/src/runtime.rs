@@ -1,0 +1,104 @@
+//! The runtime of this adapter: timers and descriptors of tokio, and its byte streams.
+
+use alloc::boxed::Box;
+use core::future::Future;
+use core::mem;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::io;
+use std::time::Instant;
+
+use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Sleep, sleep_until};
+
+/// This adapter: it serves routers of [`SendFutures`](crate::router::SendFutures) and of
+/// [`LocalFutures`](crate::router::LocalFutures).
+#[derive(Clone, Copy, Debug)]
+pub enum Tokio {}
+
+impl Runtime for Tokio {
+    type Timer = TokioTimer;
+    #[cfg(unix)]
+    type Watch = crate::fd_watch::FdWatch;
+    #[cfg(unix)]
+    type Stdio = crate::Stdio;
+
+    fn name_and_version() -> (&'static str, &'static str) {
+        (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
+        Ok(Builder::new_current_thread().enable_all().build()?.block_on(future))
+    }
+}
+
+/// A timer of tokio, which is started when it is polled: only a task of tokio can do that.
+#[expect(unnameable_types, reason = "callers use it as the type of `Runtime`")]
+#[derive(Debug, Default)]
+pub enum TokioTimer {
+    #[default]
+    Never,
+    Set(Instant),
+    Started(Pin<Box<Sleep>>),
+}
+
+impl AsyncTimer for TokioTimer {
+    #[inline]
+    fn never() -> Self {
+        Self::Never
+    }
+
+    #[inline]
+    fn reset(&mut self, at: Instant) {
+        match self {
+            Self::Started(sleep) if Handle::try_current().is_ok() => sleep.as_mut().reset(at.into()),
+            _ => *self = Self::Set(at),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self {
+                Self::Never => return Poll::Pending,
+                Self::Started(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    *self = Self::Never;
+                    return Poll::Ready(());
+                }
+                // A connection that is dropped outside of the runtime ends on a thread and needs no timer.
+                Self::Set(_) if Handle::try_current().is_err() => return Poll::Pending,
+                Self::Set(_) => {
+                    let Self::Set(at) = mem::take(self) else { continue };
+                    *self = Self::Started(Box::pin(sleep_until(at.into())));
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> PollStream<S> for Tokio {
+    #[inline]
+    fn poll_read(stream: &mut S, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buf = ReadBuf::new(buf);
+        ready!(Pin::new(stream).poll_read(cx, &mut buf))?;
+        Poll::Ready(Ok(buf.filled().len()))
+    }
+
+    #[inline]
+    fn poll_write(stream: &mut S, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(stream).poll_write(cx, bytes)
+    }
+
+    #[inline]
+    fn poll_flush(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(stream).poll_flush(cx)
+    }
+
+    #[inline]
+    fn poll_close(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,198 @@
+//! Servers on byte streams and over HTTP.
+
+#[cfg(feature = "http")]
+use std::net::ToSocketAddrs;
+
+#[cfg(feature = "http")]
+use mcp_proto::http::server as http;
+use mcp_proto::server::Config;
+use mcp_std::Error;
+use mcp_std::adapter::runtime;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{Handler, Tokio};
+
+/// A server on one byte stream, with a [`Handle`](crate::Handle) for commands while it runs.
+pub type Server<S, H> = runtime::server::Server<Tokio, S, H>;
+
+/// Serves on stdin and stdout of this process until the input ends or the client disconnects.
+///
+/// Calls received before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
+/// cancelled.
+///
+/// The server stops earlier in two cases:
+///
+/// - Its output is no longer read.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
+///
+/// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
+/// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
+/// Unix only.
+///
+/// # Errors
+///
+/// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
+///   disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+///   keep-alive pings.
+#[cfg(unix)]
+pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
+    Server::stdio(config, handler)?.run().await
+}
+
+/// Serves one client on any byte stream until the client closes its sending side or disconnects.
+///
+/// One future reads, writes, observes deadlines and polls the futures of handlers that were woken. It is
+/// `Send` if the handler's futures are, so that `tokio::spawn` takes it. Dropping it drops the stream and the running handlers.
+///
+/// ```
+/// use mcp_tokio::mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
+/// use mcp_tokio::{Call, Cx, serve};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// let (server_end, client_end) = tokio::io::duplex(4096);
+/// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
+/// let server = serve(config, server_end, async |cx: &mut Cx, call: &Call| {
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
+/// });
+/// # drop(client_end);
+/// server.await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// - [`Error::Io`] if the stream breaks for another reason than the client disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
+///   keep-alive pings.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    config: Config,
+    stream: S,
+    handler: impl Handler,
+) -> Result<(), Error> {
+    Server::new(config, stream, handler).run().await
+}
+
+/// An HTTP server in one future, or in several shards.
+///
+/// With shards, a handler that can be shared by threads serves in all of them:
+///
+/// ```no_run
+/// use mcp_tokio::mcp_proto::{http, model::CallToolResult, server::Config};
+/// use mcp_tokio::{Call, Cx, HttpServer};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
+/// let (config, http) = (Config::new("demo", "1.0"), http::server::Config::new());
+/// let server = HttpServer::bind("127.0.0.1:8080", config, http, handler)?.shards(2);
+/// server.run().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Of a handler that cannot be shared, for example a [`Router`](crate::Router), each thread builds its own:
+///
+/// ```no_run
+/// use mcp_tokio::mcp_proto::{RawJson, http, model::Tool};
+/// use mcp_tokio::{Cx, HttpServer, Router};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// fn router() -> Router {
+///     let mut router = Router::new("demo", "1.0");
+///     let tool = Tool::new("hello", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
+///     router.tool_with(tool, async |_: &mut Cx, _: serde_json::Value| "hello");
+///     router
+/// }
+///
+/// let first = router();
+/// let config = first.config()?;
+/// let server = HttpServer::bind("127.0.0.1:8080", config, http::server::Config::new(), first)?;
+/// server.shards_with(2, router).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With TLS (feature `tls`):
+///
+#[cfg_attr(feature = "tls", doc = "```no_run")]
+#[cfg_attr(not(feature = "tls"), doc = "```ignore")]
+/// use mcp_tokio::mcp_proto::{http, model::CallToolResult, server::Config};
+/// use mcp_tokio::{Call, Cx, HttpServer, tls::ServerTls};
+///
+/// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
+/// let http = http::server::Config::new().allow_host("tools.example.com");
+/// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
+/// let server = HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls);
+/// server.run().await?;
+/// # Ok::<(), mcp_tokio::Error>(())
+/// ```
+///
+/// Protected by access tokens:
+///
+/// ```no_run
+/// use mcp_tokio::mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
+/// use mcp_tokio::mcp_proto::server::{Config, Identity};
+/// use mcp_tokio::mcp_proto::model::CallToolResult;
+/// use mcp_tokio::{Call, Cx, HttpServer};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// let handler = async |cx: &mut Cx, _: &Call| {
+///     cx.require_scopes(&["greet"])?;
+///     let name = cx.principal().unwrap_or_default();
+///     cx.complete(&CallToolResult::text(format!("hello, {name}")))
+/// };
+/// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
+/// let http = Http::new().allow_host("tools.example.com").protected(protected);
+/// let validator = |request: &TokenRequest| {
+///     if request.token.matches("a-long-random-text") {
+///         Ok(Identity::new("alice").scopes("greet"))
+///     } else {
+///         Err(Denial::invalid_token())
+///     }
+/// };
+/// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
+/// server.validate_tokens(validator).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "http")]
+pub type HttpServer<H> = runtime::http::HttpServer<Tokio, H>;
+
+/// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
+///
+/// ```no_run
+/// use mcp_tokio::mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
+/// use mcp_tokio::{Call, Cx, serve_http};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
+/// let handler = async |cx: &mut Cx, call: &Call| {
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
+/// };
+/// serve_http("127.0.0.1:8080", config, http::server::Config::new(), handler).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`HttpServer::bind`] and [`HttpServer::run`].
+#[cfg(feature = "http")]
+pub async fn serve_http(
+    address: impl ToSocketAddrs,
+    config: Config,
+    http: http::Config,
+    handler: impl Handler,
+) -> Result<(), Error> {
+    HttpServer::bind(address, config, http, handler)?.run().await
+}

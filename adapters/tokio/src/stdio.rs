@@ -1,0 +1,86 @@
+//! Stdin and stdout of this process, watched by tokio.
+
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::io;
+
+use mcp_std::adapter::runtime::{StdioStream, WatchedStream};
+use mcp_std::io::{Duplex, HungUp};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::fd_watch::FdWatch;
+
+/// Stdin and stdout of this process, as one byte stream.
+///
+/// Neither is set to non-blocking, so processes that share them are not affected. See [`mcp_std::io::Stdio`].
+#[derive(Debug)]
+pub struct Stdio(WatchedStream<FdWatch, mcp_std::io::Stdio>);
+
+impl Stdio {
+    /// Opens stdin and stdout. Other output of this process to stdout goes into the stream.
+    ///
+    /// # Errors
+    ///
+    /// The I/O error if the descriptors cannot be duplicated, inspected or watched.
+    #[inline]
+    pub fn open() -> io::Result<Self> {
+        Self::from_std(mcp_std::io::Stdio::open()?)
+    }
+
+    /// Opens stdin and stdout, and withholds both from the rest of the program until this is dropped.
+    ///
+    /// See [`mcp_std::io::Stdio::guarded`].
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and if they are already guarded.
+    #[inline]
+    pub fn guarded() -> io::Result<Self> {
+        Self::from_std(mcp_std::io::Stdio::guarded()?)
+    }
+
+    #[inline]
+    fn from_std(mut stdio: mcp_std::io::Stdio) -> io::Result<Self> {
+        stdio.set_read_nonblocking()?;
+        WatchedStream::new(stdio).map(Self)
+    }
+}
+
+impl StdioStream for Stdio {
+    #[inline]
+    fn guarded() -> io::Result<Self> {
+        Self::guarded()
+    }
+
+    #[inline]
+    fn hung_up(&mut self) -> HungUp {
+        self.0.get_mut().hung_up().unwrap_or_default()
+    }
+}
+
+impl AsyncRead for Stdio {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = ready!(self.get_mut().0.poll_read(cx, buf.initialize_unfilled()))?;
+        buf.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stdio {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write(cx, bytes)
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().0.shutdown_write())
+    }
+}

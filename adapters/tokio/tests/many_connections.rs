@@ -1,0 +1,11 @@
+//! Thousands of connections to one HTTP server of `mcp-tokio`.
+
+#![cfg(target_os = "linux")]
+
+extern crate alloc;
+
+#[path = "../../suites/many_connections.rs"]
+mod suite;
+mod support;
+
+use support::adapter;
