@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Decodes text that must be JSON; `None` if it exceeds a limit of serde_json (huge numbers, deep nesting).
 pub(super) fn json(text: &[u8]) -> Option<Value> {
@@ -56,6 +57,19 @@ pub(super) fn messages(sent: &[u8]) -> Vec<Value> {
         assert!(message.get("id").is_none_or(|id| id.is_number() || id.is_string()), "an odd id: {message}");
     }
     messages
+}
+
+/// Returns the ids of the messages in a received text, which is a batch or a single message; `None` if it is not JSON.
+///
+/// Other members are not decoded, because the engine answers messages with numbers that no `Value` can hold.
+pub(super) fn ids(text: &[u8]) -> Option<Vec<Value>> {
+    let single = || serde_json::from_slice::<&RawValue>(text).map(|message| [message].into());
+    let messages: Vec<&RawValue> = serde_json::from_slice(text).or_else(|_| single()).ok()?;
+    let id = |message: &&RawValue| {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
+        serde_json::from_str(members.get("id")?.get()).ok()
+    };
+    Some(messages.iter().filter_map(id).collect())
 }
 
 /// Returns the number of responses per id.

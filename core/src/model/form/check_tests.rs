@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{
-    BooleanSchema, EnumSchema, LegacyTitledEnumSchema, TitledSingleSelectEnumSchema,
+    BooleanSchema, ElicitResult, EnumSchema, LegacyTitledEnumSchema, TitledSingleSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 };
 use alloc::format;
@@ -302,4 +302,30 @@ fn form_check_handles_many_fields_and_choices() {
     let choices: Vec<String> = (0..many).map(|n| format!("c{n}")).collect();
     let field = PrimitiveSchemaDefinition::from(EnumSchema::any_of(choices.clone()));
     assert_eq!(field.check(&ElicitValue::Choices(choices)), Ok(()));
+}
+
+// covers: ELIC-014
+#[test]
+fn numbers_beyond_floats_are_refused_where_they_are_read() {
+    let form = |member: &str| {
+        let text = alloc::format!(
+            r#"{{"type":"object","properties":{{"n":{{"type":"number","{member}":-1e999}}}},"z":1e999}}"#
+        );
+        serde_json::from_str::<ElicitSchema>(&text).map_err(|e| e.to_string())
+    };
+    for member in ["minimum", "maximum", "default"] {
+        let error = form(member).expect_err("no float");
+        assert!(
+            error.starts_with(&alloc::format!("`properties.n.{member}`: number out of range")),
+            "{error}"
+        );
+    }
+    // Members that are not read are kept as text, even if no float can hold them.
+    let form = form("multipleOf").expect("a form");
+    assert_eq!(form.validate(), Ok(()));
+    let again = serde_json::to_string(&form).expect("JSON");
+    assert!(again.contains(r#""multipleOf":-1e999"#) && again.contains(r#""z":1e999"#), "{again}");
+    let content = r#"{"action":"accept","content":{"n":1e999}}"#;
+    let error = serde_json::from_str::<ElicitResult>(content).expect_err("no float").to_string();
+    assert!(error.starts_with("`content.n`: number out of range"), "{error}");
 }
