@@ -161,8 +161,8 @@ fn core() -> Vec<SourceFile> {
 }
 
 fn adapters() -> Vec<SourceFile> {
-    let folders =
-        ["std", "blocking", "threads", "smol"].map(|name| root().join("adapters").join(name).join("src"));
+    let folders = ["std", "blocking", "threads", "smol", "tokio"]
+        .map(|name| root().join("adapters").join(name).join("src"));
     folders.iter().filter(|f| f.is_dir()).flat_map(|f| source::read(f)).collect()
 }
 /// Panics with one line per finding, if there is one.

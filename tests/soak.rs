@@ -52,3 +52,15 @@ fn smol_stdio() {
 fn smol_http() {
     soak("smol", "http", "legacy");
 }
+
+// covers: BASE-006, BASE-008, CANC-010, CANC-012, CANC-013, CANC-014
+#[test]
+fn tokio_stdio() {
+    soak("tokio", "stdio", "legacy");
+}
+
+// covers: CANC-013, CANC-017
+#[test]
+fn tokio_http() {
+    soak("tokio", "http", "modern");
+}

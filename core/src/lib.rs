@@ -21,7 +21,7 @@
 //! without one. It is `no_std` (with `alloc`) and contains no `unsafe` code.
 //!
 //! Most programs use an adapter instead of this crate: `mcp-blocking` (one thread), `mcp-threads` (a pool of worker
-//! threads) or `mcp-smol` (futures). Use this crate directly to put MCP into an event loop of your own.
+//! threads) `mcp-tokio` or `mcp-smol` (futures). Use this crate directly to put MCP into an event loop of your own.
 //!
 //! # Driving a connection
 //!

@@ -64,6 +64,7 @@ const fn pinned_revision(runtime: AdapterKind) -> Option<&'static str> {
         AdapterKind::Blocking => None,
         AdapterKind::Threads => Some("2026-07-28"),
         AdapterKind::Smol => Some("2025-11-25"),
+        AdapterKind::Tokio => Some("2026-07-28"),
     }
 }
 
@@ -225,6 +226,11 @@ fn server_conforms_on_smol() {
 }
 
 #[test]
+fn server_conforms_on_tokio() {
+    assert_server_conforms(AdapterKind::Tokio);
+}
+
+#[test]
 fn client_conforms_on_blocking() {
     assert_client_conforms(AdapterKind::Blocking);
 }
@@ -240,6 +246,11 @@ fn client_conforms_on_smol() {
 }
 
 #[test]
+fn client_conforms_on_tokio() {
+    assert_client_conforms(AdapterKind::Tokio);
+}
+
+#[test]
 fn skills_conform_on_blocking() {
     assert_skills_conform(AdapterKind::Blocking);
 }
@@ -252,4 +263,9 @@ fn skills_conform_on_threads() {
 #[test]
 fn skills_conform_on_smol() {
     assert_skills_conform(AdapterKind::Smol);
+}
+
+#[test]
+fn skills_conform_on_tokio() {
+    assert_skills_conform(AdapterKind::Tokio);
 }

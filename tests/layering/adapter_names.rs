@@ -8,28 +8,39 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use crate::source::{self, SourceFile};
 use crate::{assert_none, root};
 
-const ADAPTERS: [&str; 3] = ["blocking", "threads", "smol"];
+const ADAPTERS: [&str; 4] = ["blocking", "threads", "smol", "tokio"];
 
 /// Names that some adapters lack: the adapters that have them, the names, and the reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
     (
-        "threads smol",
+        "threads smol tokio",
         "PendingCall PendingCall::key",
         "a call that runs is a value that can be dropped; blocking has its key",
     ),
     ("blocking", "Client::engine Client::now", "the thread of the client is that of its engine"),
-    ("threads smol", "Client::check_open", "the client runs in the background, so it may end unnoticed"),
-    ("blocking smol", "Client::poll", "threads drives the client in the background"),
     (
-        "smol",
+        "threads smol tokio",
+        "Client::check_open",
+        "the client runs in the background, so it may end unnoticed",
+    ),
+    ("blocking smol tokio", "Client::poll", "threads drives the client in the background"),
+    (
+        "smol tokio",
         "AsyncClientHandler async_handler Client::run Client::run_with Run RunWith Connecting",
         "callbacks and the connection are futures",
     ),
-    ("smol", "block_on", "the others need no executor"),
-    ("smol", "SendRouter", "the handlers of the others are functions"),
+    ("smol", "block_on", "the others need no executor, or have one"),
+    (
+        "smol",
+        "SendRouter",
+        "the handlers of blocking and threads are functions; tokio spawns futures, which must be `Send`",
+    ),
+    ("tokio", "LocalRouter", "the router whose handlers need not be `Send`"),
+    ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
+    ("tokio", "Tokio", "the adapter in the type of its routers"),
     ("blocking", "LocalBackend", "how calls reach the connection of this client"),
     ("threads", "LoopBackend", "how calls reach the connection of this client"),
-    ("smol", "SharedBackend", "how calls reach the connection of this client"),
+    ("smol tokio", "SharedBackend", "how calls reach the connection of this client"),
     ("blocking", "Blocking", "the adapter in the type of its routers"),
     ("threads", "Threads", "the adapter in the type of its routers"),
     ("smol", "Smol", "the adapter in the type of its routers"),
@@ -38,23 +49,27 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "Server::poll Server::shutdown Server::engine Server::channel Server::now Server::handler HttpServer::poll \
          HttpServer::shutdown HttpServer::engine HttpServer::server HttpServer::publish HttpServer::now \
          HttpServer::handler HttpServer::connections",
-        "in smol the future of `run` owns the server, and `Handle` reaches it",
+        "in smol and tokio the future of `run` owns the server, and `Handle` reaches it",
     ),
     ("threads", "Server::workers HttpServer::workers", "handlers on threads of their own"),
-    ("smol", "Server::max_running HttpServer::max_running", "handlers that are futures"),
-    ("threads smol", "HttpServer::shards HttpServer::pin_shards", "handlers of blocking stay on one thread"),
-    ("smol", "HttpServer::shards_with", "routers of smol cannot be shared by threads"),
+    ("smol tokio", "Server::max_running HttpServer::max_running", "handlers that are futures"),
+    (
+        "threads smol tokio",
+        "HttpServer::shards HttpServer::pin_shards",
+        "handlers of blocking stay on one thread",
+    ),
+    ("smol tokio", "HttpServer::shards_with", "routers of smol cannot be shared by threads"),
     (
         "blocking threads",
         "Stdio::from_fds Stdio::set_read_nonblocking",
-        "a stream of `mcp-std`; in smol the reactor watches the descriptors",
+        "a stream of `mcp-std`; in smol and tokio the reactor watches the descriptors",
     ),
     (
         "blocking",
         "testing::Server testing::Server::new testing::Server::from_peer testing::pair",
         "the other adapters are tested by the client of blocking",
     ),
-    ("threads smol", "testing::test_peer", "makes a handler testable by `mcp_blocking::testing`"),
+    ("threads smol tokio", "testing::test_peer", "makes a handler testable by `mcp_blocking::testing`"),
 ];
 
 /// Aliases: names of adapters, and the type in `mcp-std` that has their methods.
@@ -71,6 +86,9 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("smol", "AsyncCx", "Cx"),
     ("smol", "AsyncHandler", "Handler"),
     ("smol", "AsyncCalls", "Calls"),
+    ("tokio", "AsyncCx", "Cx"),
+    ("tokio", "AsyncHandler", "Handler"),
+    ("tokio", "AsyncCalls", "Calls"),
     ("blocking", "BlockingCalls", "Calls"),
     ("threads", "BlockingCalls", "Calls"),
 ];

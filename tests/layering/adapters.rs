@@ -53,7 +53,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/blocking", "mcp-proto mcp-std"),
     ("adapters/threads", "mcp-proto mcp-std"),
     ("adapters/smol", "mcp-proto mcp-std"),
-    ("adapters/cli", "mcp-proto mcp-std mcp-blocking mcp-threads mcp-smol"),
+    ("adapters/tokio", "mcp-proto mcp-std"),
+    ("adapters/cli", "mcp-proto mcp-std mcp-blocking mcp-threads mcp-smol mcp-tokio"),
 ];
 
 fn std_sources() -> Vec<SourceFile> {

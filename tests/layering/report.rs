@@ -55,6 +55,7 @@ fn counts_are_printed() {
         "adapters/blocking/src",
         "adapters/threads/src",
         "adapters/smol/src",
+        "adapters/tokio/src",
         "adapters/cli/src",
     ];
     for folder in folders {

@@ -14,6 +14,7 @@ pub mod harness;
 pub mod requirements;
 pub mod revision_table;
 pub mod schema;
+pub mod tokio_runtime;
 
 /// Doctests of the examples in the README.
 #[cfg(doctest)]

@@ -33,7 +33,7 @@
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
 //! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads
 //! exist for I/O on Windows, where pipes cannot be polled, and briefly to resolve host names and to flush stdout.
-//! `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
+//! `mcp-threads` offers the same API with a pool of workers, `mcp-tokio` and `mcp-smol` with futures.
 //!
 //! # Running handlers
 //!
@@ -43,7 +43,7 @@
 //! the call was cancelled, so a long handler that uses `?` on them ends early.
 //!
 //! Use `mcp-threads` if a handler may block: its handlers are `Fn + Send + Sync` and run in parallel on a bounded pool
-//! of workers, and its HTTP server can use several threads. Use `mcp-smol` if handlers are `async`.
+//! of workers, and its HTTP server can use several threads. Use `mcp-tokio` or `mcp-smol` if handlers are `async`.
 //!
 //! Handlers share state by [`Rc`](std::rc::Rc) and [`RefCell`](core::cell::RefCell):
 //!

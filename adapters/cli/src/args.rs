@@ -411,7 +411,7 @@ pub(crate) struct ServeArgs {
     pub(crate) protection: ProtectionArgs,
     /// Sets the number of threads that serve HTTP.
     ///
-    /// Each thread has its own connections and sessions. Needs --runtime threads, or smol without --everything.
+    /// Each thread has its own connections and sessions. Needs --runtime threads, smol or tokio, without --everything.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "address")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) shards: u8,

@@ -20,12 +20,14 @@ use serde::Serialize;
 use crate::args::Runtime;
 use crate::failure::CommandFailure;
 use crate::server::ServerSpec;
+use crate::tokio_runtime;
 
 /// A client on the selected adapter.
 pub(crate) enum Client {
     Blocking(Box<mcp_blocking::Client>),
     Threads(mcp_threads::Client),
     Smol(mcp_smol::Client),
+    Tokio(mcp_tokio::Client),
 }
 
 /// Evaluates an expression with the client of whichever adapter is in use.
@@ -35,6 +37,7 @@ macro_rules! with_client {
             Client::Blocking($client) => $call,
             Client::Threads($client) => $call,
             Client::Smol($client) => block_on($call),
+            Client::Tokio($client) => tokio_runtime::block_on($call),
         }
     };
 }
@@ -68,6 +71,11 @@ impl Client {
                     Options::<mcp_smol::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
                 block_on(spec.open(options)?).map(Self::Smol)
             }
+            Runtime::Tokio => {
+                let options =
+                    Options::<mcp_tokio::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
+                tokio_runtime::block_on(spec.open(options)?).map(Self::Tokio)
+            }
         })
     }
 
@@ -76,6 +84,7 @@ impl Client {
             Self::Blocking(client) => client.peer(),
             Self::Threads(client) => client.peer(),
             Self::Smol(client) => client.peer(),
+            Self::Tokio(client) => client.peer(),
         }
     }
 
@@ -164,6 +173,7 @@ impl Client {
             Self::Blocking(client) => StartedCall::Blocking(client.start_tool(name, arguments, options)?),
             Self::Threads(client) => StartedCall::Threads(client.start_tool(name, arguments, options)?),
             Self::Smol(client) => StartedCall::Smol(client.start_tool(name, arguments, options)?),
+            Self::Tokio(client) => StartedCall::Tokio(client.start_tool(name, arguments, options)?),
         })
     }
 
@@ -172,6 +182,7 @@ impl Client {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait(call),
             (Self::Threads(client), StartedCall::Threads(call)) => client.wait(call),
             (Self::Smol(client), StartedCall::Smol(call)) => block_on(client.wait(call)),
+            (Self::Tokio(client), StartedCall::Tokio(call)) => tokio_runtime::block_on(client.wait(call)),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
@@ -181,6 +192,7 @@ impl Client {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.cancel(call, Some(reason)),
             (Self::Threads(client), StartedCall::Threads(call)) => client.cancel(call, Some(reason)),
             (Self::Smol(client), StartedCall::Smol(call)) => client.cancel(call, Some(reason)),
+            (Self::Tokio(client), StartedCall::Tokio(call)) => client.cancel(call, Some(reason)),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
@@ -250,6 +262,7 @@ impl Client {
                 }
             }
             Self::Smol(client) => block_on(client.poll(timeout)).map(drop),
+            Self::Tokio(client) => tokio_runtime::block_on(client.poll(timeout)).map(drop),
         }
     }
 
@@ -263,6 +276,7 @@ pub(crate) enum StartedCall {
     Blocking(CallKey),
     Threads(mcp_threads::PendingCall),
     Smol(mcp_smol::PendingCall),
+    Tokio(mcp_tokio::PendingCall),
 }
 
 /// Interval at which the end of a connection is checked.

@@ -1,6 +1,6 @@
 //! `mcp-probe`: a command-line tool to inspect, check and serve the Model Context Protocol.
 //!
-//! An application on top of `mcp-blocking`, `mcp-threads` and `mcp-smol`. It may use protocol terms that the adapters
+//! An application on top of `mcp-blocking`, `mcp-threads`, `mcp-smol` and `mcp-tokio`. It may use protocol terms that the adapters
 //! do not know.
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod server;
 mod session;
 mod skills;
 mod stop;
+mod tokio_runtime;
 mod tool_arguments;
 mod trace;
 mod whoami;

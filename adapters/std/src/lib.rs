@@ -1,6 +1,6 @@
 //! Byte streams, server processes, TLS and schema validation for programs that use `mcp-proto` on `std`.
 //!
-//! The core does no I/O. This crate holds the I/O that the adapters `mcp-blocking`, `mcp-threads` and `mcp-smol`
+//! The core does no I/O. This crate holds the I/O that the adapters `mcp-blocking`, `mcp-threads`, `mcp-smol` and `mcp-tokio`
 //! share. It knows no message, method or error code of the protocol (DESIGN-24). Programs usually depend on one
 //! adapter, which re-exports what they need.
 //!
@@ -38,13 +38,13 @@
 //! | | Linux | other Unix | Windows |
 //! |---|---|---|---|
 //! | stdin and stdout ([`io::Stdio`]) | one `poll(2)` per wait | one `poll(2)` per wait | two threads |
-//! | servers on stdio with `mcp-smol` | yes | yes | no `serve_stdio`; `serve` takes any asynchronous stream |
-//! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol` |
+//! | servers on stdio with `mcp-smol`, `mcp-tokio` | yes | yes | no `serve_stdio`; `serve` takes any asynchronous stream |
+//! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol`, `mcp-tokio` |
 //! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | it alone is killed |
 //! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
 //! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
-//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; `mcp-smol` looks every 10 ms | `Unsupported` |
-//! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol` | `Unsupported` |
+//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; `mcp-smol`, `mcp-tokio` look every 10 ms | `Unsupported` |
+//! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol`, `mcp-tokio` | `Unsupported` |
 //! | authorization (module `auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |

@@ -36,8 +36,10 @@ enum Source {
 /// the first wait after a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// There may be something left since the last report.
-    Reported,
+    /// It was found ready.
+    Ready,
+    /// That was taken note of. There may be something left.
+    Taken,
     /// The direction was checked and was blocked.
     Blocked,
 }
@@ -70,18 +72,20 @@ impl DescriptorWatch for FdWatch {
             // Descriptors that are always ready are refused, with different errors on different systems.
             Err(_) => Source::AlwaysReady(TokioTimer::never()),
         };
-        Ok(Self { source, read: Direction::Reported, write: Direction::Reported })
+        Ok(Self { source, read: Direction::Taken, write: Direction::Taken })
     }
 
     fn take_ready(&mut self, cx: &mut Context<'_>, interest: Interest, _: bool) -> bool {
-        let found = match self.source {
+        let is_reported = match self.source {
             Source::Reactor(_) => self.poll_report(cx, interest).is_ready(),
-            Source::AlwaysReady(_) => true,
+            Source::AlwaysReady(_) => return true,
         };
-        if found {
-            *self.direction(interest) = Direction::Reported;
+        let direction = self.direction(interest);
+        let is_found = is_reported || *direction == Direction::Ready;
+        if is_found {
+            *direction = Direction::Taken;
         }
-        found
+        is_found
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, interest: Interest, _: bool) -> Poll<io::Result<()>> {
@@ -91,17 +95,15 @@ impl DescriptorWatch for FdWatch {
             }
             return timer.poll(cx).map(Ok);
         }
-        if let Poll::Ready(report) = self.poll_report(cx, interest) {
-            *self.direction(interest) = Direction::Reported;
-            return Poll::Ready(report);
-        }
+        let report = self.poll_report(cx, interest);
         let Source::Reactor(fd) = &self.source else { return Poll::Pending };
-        let is_reported = *if interest.write { &self.write } else { &self.read } == Direction::Reported;
-        if is_reported && is_ready(fd.as_fd(), interest)? {
-            return Poll::Ready(Ok(()));
+        let was_blocked = *if interest.write { &self.write } else { &self.read } == Direction::Blocked;
+        let is_found = report.is_ready() || (!was_blocked && is_ready(fd.as_fd(), interest)?);
+        *self.direction(interest) = if is_found { Direction::Ready } else { Direction::Blocked };
+        match report {
+            Poll::Pending if is_found => Poll::Ready(Ok(())),
+            report => report,
         }
-        *self.direction(interest) = Direction::Blocked;
-        Poll::Pending
     }
 }
 

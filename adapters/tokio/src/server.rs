@@ -97,16 +97,16 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 /// # }
 /// ```
 ///
-/// Of a handler that cannot be shared, for example a [`Router`](crate::Router), each thread builds its own:
+/// Of a handler that cannot be shared, for example a [`LocalRouter`](crate::LocalRouter), each thread builds its own:
 ///
 /// ```no_run
 /// use mcp_tokio::mcp_proto::{RawJson, http, model::Tool};
-/// use mcp_tokio::{Cx, HttpServer, Router};
+/// use mcp_tokio::{Cx, HttpServer, LocalRouter};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///
-/// fn router() -> Router {
-///     let mut router = Router::new("demo", "1.0");
+/// fn router() -> LocalRouter {
+///     let mut router = LocalRouter::new("demo", "1.0");
 ///     let tool = Tool::new("hello", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
 ///     router.tool_with(tool, async |_: &mut Cx, _: serde_json::Value| "hello");
 ///     router
@@ -127,12 +127,14 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 /// use mcp_tokio::mcp_proto::{http, model::CallToolResult, server::Config};
 /// use mcp_tokio::{Call, Cx, HttpServer, tls::ServerTls};
 ///
+/// # async fn example() -> Result<(), mcp_tokio::Error> {
 /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
 /// let http = http::server::Config::new().allow_host("tools.example.com");
 /// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
 /// let server = HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls);
 /// server.run().await?;
-/// # Ok::<(), mcp_tokio::Error>(())
+/// # Ok(())
+/// # }
 /// ```
 ///
 /// Protected by access tokens:

@@ -24,7 +24,8 @@
 //! Handlers run concurrently, and the future of a cancelled call is dropped, as in production.
 //! [`Cx::sleep`](crate::Cx::sleep) takes virtual time. Other waits of a handler (timers and sockets of the runtime,
 //! other threads) take real time. When nothing else is left to do, the test waits for them for up to one second; then
-//! virtual time advances without them.
+//! virtual time advances without them. Handlers that use timers or sockets of tokio need a runtime of several threads
+//! around the test: `#[tokio::test(flavor = "multi_thread")]`.
 
 use alloc::boxed::Box;
 

@@ -3,6 +3,7 @@
 mod blocking;
 mod smol;
 mod threads;
+mod tokio;
 
 use core::fmt;
 use core::time::Duration;
@@ -26,11 +27,13 @@ pub enum AdapterKind {
     Threads,
     /// `mcp-smol`.
     Smol,
+    /// `mcp-tokio`.
+    Tokio,
 }
 
 impl AdapterKind {
     /// All adapters.
-    pub const ALL: [Self; 3] = [Self::Blocking, Self::Threads, Self::Smol];
+    pub const ALL: [Self; 4] = [Self::Blocking, Self::Threads, Self::Smol, Self::Tokio];
 
     /// Returns the name, as `--runtime` takes it.
     #[must_use]
@@ -39,6 +42,7 @@ impl AdapterKind {
             Self::Blocking => "blocking",
             Self::Threads => "threads",
             Self::Smol => "smol",
+            Self::Tokio => "tokio",
         }
     }
 
@@ -145,6 +149,7 @@ pub fn connect(
         AdapterKind::Blocking => blocking::connect(config, handler, server),
         AdapterKind::Threads => threads::connect(config, handler, server),
         AdapterKind::Smol => smol::connect(config, handler, server),
+        AdapterKind::Tokio => tokio::connect(config, handler, server),
     }
 }
 

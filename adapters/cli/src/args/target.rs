@@ -129,6 +129,8 @@ pub(crate) enum Runtime {
     Threads,
     /// Futures on one thread. Handlers run concurrently.
     Smol,
+    /// As smol, in a runtime of tokio.
+    Tokio,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

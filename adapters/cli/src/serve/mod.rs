@@ -10,6 +10,7 @@ mod logged_router;
 mod protection;
 mod smol;
 mod threads;
+mod tokio;
 
 use core::time::Duration;
 use std::thread;
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
         Runtime::Blocking => blocking::run(args)?,
         Runtime::Threads => threads::run(args)?,
         Runtime::Smol => smol::run(args)?,
+        Runtime::Tokio => tokio::run(args)?,
     }
     if args.broken == Some(TourStep::End) {
         // Longer than any client waits.
@@ -55,9 +57,11 @@ pub(crate) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
 fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let why = match args.runtime {
         _ if args.shards == 1 => return Ok(()),
-        Runtime::Blocking => "--shards: the blocking runtime has one thread; use --runtime threads or smol",
+        Runtime::Blocking => {
+            "--shards: the blocking runtime has one thread; use --runtime threads, smol or tokio"
+        }
         _ if args.everything => "--shards: --everything has tasks, and a server with tasks has one shard",
-        Runtime::Threads | Runtime::Smol => return Ok(()),
+        Runtime::Threads | Runtime::Smol | Runtime::Tokio => return Ok(()),
     };
     Err(CommandFailure::usage(why))
 }

@@ -38,6 +38,11 @@ fn runtime() -> &'static Runtime {
     })
 }
 
+/// Makes timers and sockets of the runtime usable on this thread, which does not run it.
+pub(crate) fn enter() -> tokio::runtime::EnterGuard<'static> {
+    runtime().enter()
+}
+
 /// Gives a stream to the runtime.
 pub(crate) fn async_stream(stream: UnixStream) -> tokio::net::UnixStream {
     let _entered = runtime().enter();

@@ -12,6 +12,7 @@ mod plan;
 mod smol;
 mod tally;
 mod threads;
+mod tokio;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -28,7 +29,7 @@ use plan::CallPlan;
 use tally::WorkArguments;
 
 const USAGE: &str = "\
-usage: soak --runtime blocking|threads|smol --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
+usage: soak --runtime blocking|threads|smol|tokio --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
 
 Makes N calls (200,000) from a seed (1) and prints one line. Fails if a call has no outcome or more than one, if the server
 runs a call twice or never ends it, if either side reports a diagnostic, or if one of the processes grows by more than
@@ -48,6 +49,7 @@ enum SoakAdapter {
     Blocking,
     Threads,
     Smol,
+    Tokio,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +78,7 @@ impl SoakArgs {
                 ("--runtime", "blocking") => runtime = Some(SoakAdapter::Blocking),
                 ("--runtime", "threads") => runtime = Some(SoakAdapter::Threads),
                 ("--runtime", "smol") => runtime = Some(SoakAdapter::Smol),
+                ("--runtime", "tokio") => runtime = Some(SoakAdapter::Tokio),
                 ("--transport", "stdio") => transport = Some(SoakTransport::Stdio),
                 ("--transport", "http") => transport = Some(SoakTransport::Http),
                 ("--era", "modern" | "legacy") => legacy = value == "legacy",
@@ -100,6 +103,7 @@ impl SoakArgs {
             SoakAdapter::Blocking => "blocking",
             SoakAdapter::Threads => "threads",
             SoakAdapter::Smol => "smol",
+            SoakAdapter::Tokio => "tokio",
         };
         let transport = match self.transport {
             SoakTransport::Stdio => "stdio",
@@ -140,6 +144,8 @@ fn serve(args: &SoakArgs) -> Result<(), BoxError> {
         (SoakAdapter::Threads, SoakTransport::Http) => threads::serve_http(args.calls),
         (SoakAdapter::Smol, SoakTransport::Stdio) => smol::serve_stdio(args.calls),
         (SoakAdapter::Smol, SoakTransport::Http) => smol::serve_http(args.calls),
+        (SoakAdapter::Tokio, SoakTransport::Stdio) => tokio::serve_stdio(args.calls),
+        (SoakAdapter::Tokio, SoakTransport::Http) => tokio::serve_http(args.calls),
     }
 }
 
@@ -161,6 +167,7 @@ fn soak(args: &SoakArgs) -> Result<(), BoxError> {
         SoakAdapter::Blocking => blocking::run(args, target, &plan, &ledger, &mut memory)?,
         SoakAdapter::Threads => threads::run(args, target, &plan, &ledger, &mut memory)?,
         SoakAdapter::Smol => smol::run(args, target, &plan, &ledger, &mut memory)?,
+        SoakAdapter::Tokio => tokio::run(args, target, &plan, &ledger, &mut memory)?,
     }
     let took = begun.elapsed();
     if let Some(server) = hosted {
