@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
+use adapter::block_on;
 use futures_lite::future::{or, poll_once, zip};
 use mcp_blocking::{Call, Cx};
 use mcp_proto::client::ServerRequest;
@@ -27,8 +28,7 @@ use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Era, Limits, R
 use mcp_std::io::Socket;
 use mcp_tokio::{AsyncClientHandler, Client, Error, async_handler};
 use serde_json::{Value, json};
-use support::adapter::block_on;
-use support::{ERAS, NoteLog, client_config, server_config, text, version_set, with_timeout};
+use support::{ERAS, NoteLog, adapter, client_config, server_config, text, version_set, with_timeout};
 
 type ServerThread = JoinHandle<Result<(), Error>>;
 
@@ -44,7 +44,7 @@ fn spawn_server() -> (tokio::net::UnixStream, ServerThread) {
     let (near, far) = UnixStream::pair().unwrap();
     let near = Socket::unix(near).unwrap();
     (
-        support::adapter::async_stream(far),
+        adapter::async_stream(far),
         thread::spawn(move || mcp_blocking::serve(server_config(), near, answer_with_elicitation)),
     )
 }
@@ -230,7 +230,7 @@ fn raw_server() -> (tokio::net::UnixStream, UnixStream, mpsc::Receiver<Value>) {
             let _ = writeln!(answers, "{answer}");
         }
     });
-    (support::adapter::async_stream(far), near, read)
+    (adapter::async_stream(far), near, read)
 }
 
 fn send_messages(server: &mut UnixStream, messages: &[Value]) {

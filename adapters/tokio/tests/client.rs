@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use adapter::block_on;
 use futures_lite::future::{or, poll_once};
 use mcp_blocking::{Call, Cx, Handler, serve};
 use mcp_proto::client::{self, Input, InputId};
@@ -26,7 +27,6 @@ use mcp_std::io::Socket;
 use mcp_std::process::{ShutdownStage, ShutdownTimeouts};
 use mcp_tokio::{Client, ClientHandler, Error, Program};
 use serde_json::json;
-use support::adapter::block_on;
 use support::{DEADLINE, ERAS, adapter, client_config, example, text, version_set, with_timeout};
 use tokio::task::yield_now;
 
@@ -44,7 +44,7 @@ type ServerThread = JoinHandle<Result<(), Error>>;
 fn spawn_server(handler: impl Handler + Send + 'static) -> (tokio::net::UnixStream, ServerThread) {
     let (near, far) = UnixStream::pair().unwrap();
     let near = Socket::unix(near).unwrap();
-    (support::adapter::async_stream(far), thread::spawn(move || serve(server_config(), near, handler)))
+    (adapter::async_stream(far), thread::spawn(move || serve(server_config(), near, handler)))
 }
 
 async fn pair(era: Era, handler: impl Handler + Send + 'static) -> (Client, ServerThread) {
@@ -625,9 +625,11 @@ fn server_that_disconnects_after_handshake_closes_client() {
         for n in 0..100 {
             let (near, far) = UnixStream::pair().unwrap();
             let (go, events) = mpsc::channel();
+            let (has_read, read) = mpsc::channel();
             let server = thread::spawn(move || {
                 let mut line = String::new();
                 BufReader::new(&near).read_line(&mut line).unwrap();
+                has_read.send(()).unwrap();
                 events.recv().unwrap();
                 let id = &serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"];
                 let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
@@ -638,10 +640,8 @@ fn server_that_disconnects_after_handshake_closes_client() {
             });
             if n % 3 > 0 {
                 go.send(()).unwrap();
-                let connecting = Client::connect(
-                    client_config(version_set(Era::Legacy)),
-                    support::adapter::async_stream(far),
-                );
+                let connecting =
+                    Client::connect(client_config(version_set(Era::Legacy)), adapter::async_stream(far));
                 let client = match block_on(connecting) {
                     Ok(client) => client,
                     Err(error) => {
@@ -655,9 +655,13 @@ fn server_that_disconnects_after_handshake_closes_client() {
                 // The response and the end of the stream arrive before the client polls again.
                 let mut connecting = pin!(Client::connect(
                     client_config(version_set(Era::Legacy)),
-                    support::adapter::async_stream(far)
+                    adapter::async_stream(far)
                 ));
-                assert!(block_on(poll_once(&mut connecting)).is_none());
+                // The reactor tells a stream later that it is writable.
+                while read.try_recv().is_err() {
+                    assert!(block_on(poll_once(&mut connecting)).is_none());
+                    thread::sleep(Duration::from_millis(1));
+                }
                 go.send(()).unwrap();
                 server.join().unwrap();
                 let client = block_on(connecting).unwrap();

@@ -24,7 +24,7 @@ use mcp_proto::testing::Rng;
 use mcp_proto::{CallOptions, Capabilities, Capability, Era, RpcError, server};
 use mcp_tokio::{Answered, Call, Client, Cx, Program, Stderr, serve};
 use serde_json::json;
-use support::{DEADLINE, ERAS, client_config, text, version_set, with_timeout};
+use support::{DEADLINE, ERAS, adapter, client_config, text, version_set, with_timeout};
 
 /// Counts a live call until it is dropped.
 struct LiveCallGuard(Arc<AtomicU32>);
@@ -41,7 +41,7 @@ async fn answer(cx: &mut Cx, call: &Call, live: &Arc<AtomicU32>) -> Result<Answe
     let _live = LiveCallGuard(live.clone());
     let tool = call.tool_call()?;
     match tool.name.split(' ').next() {
-        Some("soon") => drop(tokio::time::sleep(Duration::from_micros(tool.name.len() as u64 * 50)).await),
+        Some("soon") => tokio::time::sleep(Duration::from_micros(tool.name.len() as u64 * 50)).await,
         Some("never") => core::future::pending().await,
         _ => {}
     }
@@ -78,7 +78,7 @@ fn helper() {
         let live = Arc::default();
         let serving =
             mcp_tokio::serve_stdio(config(), async |cx: &mut Cx, call: &Call| answer(cx, call, &live).await);
-        support::adapter::block_on(serving).unwrap();
+        adapter::block_on(serving).unwrap();
     }
 }
 
@@ -91,12 +91,12 @@ fn pair(transport: TransportKind, era: Era) -> (Client, Arc<AtomicU32>, CloseBot
     let counter = live.clone();
     let handler = async move |cx: &mut Cx, call: &Call| answer(cx, call, &counter).await;
     let options = Client::options(client_config(version_set(era)));
-    let close = |client: Client| support::adapter::block_on(client.close()).unwrap();
+    let close = |client: Client| adapter::block_on(client.close()).unwrap();
     match transport {
         TransportKind::Stream => {
-            let (near, far) = support::adapter::async_pair();
-            let server = thread::spawn(move || support::adapter::block_on(serve(config(), near, handler)));
-            let client = support::adapter::block_on(options.connect(far)).unwrap();
+            let (near, far) = adapter::async_pair();
+            let server = thread::spawn(move || adapter::block_on(serve(config(), near, handler)));
+            let client = adapter::block_on(options.connect(far)).unwrap();
             let close_both = move |client: Client| {
                 close(client);
                 server.join().unwrap().unwrap();
@@ -107,7 +107,7 @@ fn pair(transport: TransportKind, era: Era) -> (Client, Arc<AtomicU32>, CloseBot
             let program = Program::new(std::env::current_exe().unwrap());
             let program = program.args(["helper", "--exact", "--nocapture"]).env("MCP_DROPPED", "1");
             let program = program.stderr(Stderr::Capture);
-            let client = support::adapter::block_on(options.spawn(program)).unwrap();
+            let client = adapter::block_on(options.spawn(program)).unwrap();
             let close_both = move |client: Client| {
                 let ended = close(client).unwrap();
                 assert!(ended.status.unwrap().success(), "{ended:?}");
@@ -121,11 +121,10 @@ fn pair(transport: TransportKind, era: Era) -> (Client, Arc<AtomicU32>, CloseBot
             let server = thread::spawn(move || {
                 let server = mcp_tokio::HttpServer::bind("127.0.0.1:0", config(), http, handler).unwrap();
                 sender.send((server.address().unwrap(), server.handle())).unwrap();
-                support::adapter::block_on(server.max_connections(500).run())
+                adapter::block_on(server.max_connections(500).run())
             });
             let (address, handle) = receiver.recv().unwrap();
-            let client =
-                support::adapter::block_on(options.connect_url(&format!("http://{address}/mcp"))).unwrap();
+            let client = adapter::block_on(options.connect_url(&format!("http://{address}/mcp"))).unwrap();
             let close_both = move |client: Client| {
                 close(client);
                 handle.shutdown(Duration::ZERO);
@@ -326,8 +325,8 @@ fn dropped_futures_do_not_block_other_calls() {
                     let dropper = RandomDropper::new(seed * 31 + u64::from(thread), thread, client, 250);
                     // Different executors run the threads.
                     match thread {
-                        0 => support::adapter::block_on(dropper),
-                        _ => support::adapter::block_on(dropper),
+                        0 => adapter::block_on(dropper),
+                        _ => adapter::block_on(dropper),
                     }
                     ends.send(()).unwrap();
                 }));
@@ -340,7 +339,7 @@ fn dropped_futures_do_not_block_other_calls() {
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             // The server learns of each dropped call, even if the cancellation overtakes its request over HTTP.
-            support::adapter::block_on(async {
+            adapter::block_on(async {
                 let begun = std::time::Instant::now();
                 while live.load(Ordering::SeqCst) > 0 {
                     client.ping().await.unwrap();
@@ -364,7 +363,7 @@ fn former_leader_may_block_its_thread() {
             ERAS.into_iter().flat_map(|era| TRANSPORTS.iter().map(move |transport| (*transport, era)))
         {
             let (client, _, close_both) = pair(transport, era);
-            support::adapter::block_on(async {
+            adapter::block_on(async {
                 for n in 0..20 {
                     let other = client.clone();
                     let name = format!("soon {}", "x".repeat(100 + 10 * n));
@@ -372,11 +371,9 @@ fn former_leader_may_block_its_thread() {
                     let waits = thread::spawn(move || {
                         let arguments = json!({});
                         let mut call = Box::pin(other.call_tool(&name, &arguments));
-                        assert!(
-                            support::adapter::block_on(futures_lite::future::poll_once(&mut call)).is_none()
-                        );
+                        assert!(adapter::block_on(futures_lite::future::poll_once(&mut call)).is_none());
                         begins.send(()).unwrap();
-                        assert_eq!(text(&support::adapter::block_on(call).unwrap()), name);
+                        assert_eq!(text(&adapter::block_on(call).unwrap()), name);
                     });
                     begun.recv().unwrap();
                     client.ping().await.unwrap();

@@ -17,13 +17,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use adapter::block_on;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{CallOptions, Era, Limits, RpcError, client};
 use mcp_tokio::{Answered, Call, Client, Cx, Error};
 use serde_json::json;
-use support::adapter::block_on;
-use support::{DEADLINE, ERAS, client_config, server_config, text, version_set, with_timeout};
+use support::{DEADLINE, ERAS, adapter, client_config, server_config, text, version_set, with_timeout};
 
 /// Starts a correct server that echoes the names of tools.
 fn spawn_good_server() -> (SocketAddr, mcp_tokio::Handle, thread::JoinHandle<Result<(), Error>>) {

@@ -10,6 +10,7 @@ use core::cell::Cell;
 use mcp_proto::server::Config;
 use mcp_proto::{RpcError, model::CallToolResult};
 use mcp_tokio::{Answered, Call, Cx, Handler, Server, serve};
+use support::adapter;
 
 fn assert_send<T: Send>(_: &T) {}
 
@@ -26,9 +27,9 @@ impl Handler for StatelessHandler {
 
 #[test]
 fn server_future_is_send_if_handler_is() {
-    let (near, _far) = support::adapter::async_pair();
+    let (near, _far) = adapter::async_pair();
     assert_send(&serve(Config::new("a", "1"), near, StatelessHandler));
-    let (near, _far) = support::adapter::async_pair();
+    let (near, _far) = adapter::async_pair();
     let held = String::from("held");
     let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, call: &Call| {
         cx.sleep(core::time::Duration::from_millis(1)).await?;
@@ -36,7 +37,7 @@ fn server_future_is_send_if_handler_is() {
         cx.complete(&CallToolResult::text("done"))
     });
     assert_send(&server);
-    let (near, _far) = support::adapter::async_pair();
+    let (near, _far) = adapter::async_pair();
     let server = Server::new(Config::new("a", "1"), near, StatelessHandler);
     assert_send(&server.handle());
     assert_send(&server.run());
@@ -61,12 +62,12 @@ fn http_server_future_is_send_if_handler_is() {
     };
     let server = HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), handler).unwrap();
     server.handle().shutdown(core::time::Duration::ZERO);
-    support::adapter::block_on(server.run()).unwrap();
+    adapter::block_on(server.run()).unwrap();
 }
 
 #[test]
 fn handler_that_is_not_send_is_served() {
-    let (near, far) = support::adapter::async_pair();
+    let (near, far) = adapter::async_pair();
     drop(far);
     let count = Rc::new(Cell::new(0));
     let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
@@ -75,7 +76,7 @@ fn handler_that_is_not_send_is_served() {
         counter.set(counter.get() + 1);
         cx.complete(&CallToolResult::text("done"))
     });
-    support::adapter::block_on(server).unwrap();
+    adapter::block_on(server).unwrap();
 }
 
 /// Implemented once for all types, and again for `Send` types: the call is ambiguous for a type that is `Send`.
@@ -88,7 +89,7 @@ impl<T: Send> AssertNotSend<u8> for T {}
 
 #[test]
 fn server_future_is_not_send_if_handler_is_not() {
-    let (near, _far) = support::adapter::async_pair();
+    let (near, _far) = adapter::async_pair();
     let held = Rc::new(());
     let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
         let _held = held.clone();

@@ -66,7 +66,7 @@ fn oneshot() -> (impl FnOnce(&'static str) + Send, impl Future<Output = &'static
 /// Virtual time does not advance while a handler waits for real events.
 #[test]
 fn virtual_time_waits_for_real_events() {
-    let _entered = support::adapter::enter();
+    let _entered = adapter::enter();
     for era in ERAS {
         let mut client = testing::pair(router(), options(era)).unwrap();
         let before = client.now();

@@ -18,7 +18,9 @@ use mcp_proto::http::server::Config as Http;
 use mcp_tokio::HttpServer;
 use mcp_tokio::tls::{ClientTls, ServerTls};
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, client_config, server_config, text, version_set, with_timeout};
+use support::{
+    DEADLINE, ERAS, Tools, adapter, client_config, server_config, text, version_set, with_timeout,
+};
 
 const ROOT: &[u8] = include_bytes!("../../std/tests/certificates/root.pem");
 const CHAIN: &[u8] = include_bytes!("../../std/tests/certificates/server.pem");
@@ -33,7 +35,7 @@ fn with_tls_server(shards: u8, limits: HttpLimits, client: impl FnOnce(SocketAdd
             let server = bound.unwrap().connection_limits(limits);
             let server = server.tls(ServerTls::from_pem(CHAIN, KEY).unwrap()).shards(shards);
             started.send((server.address().unwrap(), server.handle())).unwrap();
-            support::adapter::block_on(server.run()).unwrap();
+            adapter::block_on(server.run()).unwrap();
         });
         let (address, handle) = address.recv_timeout(DEADLINE).unwrap();
         client(address);

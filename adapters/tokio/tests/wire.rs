@@ -83,7 +83,7 @@ fn calls_run_concurrently() {
             .await;
             cx.complete(&CallToolResult::text("ok"))
         };
-        support::adapter::block_on(serve(server_config(), script.clone(), &handler)).unwrap();
+        adapter::block_on(serve(server_config(), script.clone(), &handler)).unwrap();
         assert_eq!(response_ids(&script.written()).len(), 65);
     });
 }
@@ -143,10 +143,10 @@ fn cancellation_drops_handler_future_at_once() {
             + &call_line(1, "panics when dropped")
             + &call_line(2, "panics when dropped");
         std::io::Write::write_all(&mut far, (calls + &call_line(3, "any")).as_bytes()).unwrap();
-        let near = support::adapter::async_stream(near);
+        let near = adapter::async_stream(near);
         let mut serves = Box::pin(serve(server_config(), near, answer));
-        support::adapter::block_on(future::or(async { drop(serves.as_mut().await) }, async {
-            let mut far = support::adapter::async_stream(far);
+        adapter::block_on(future::or(async { drop(serves.as_mut().await) }, async {
+            let mut far = adapter::async_stream(far);
             let mut written = String::new();
             while !written.contains("\"id\":3") {
                 let mut buffer = [0; 4096];
@@ -247,11 +247,8 @@ fn busy_handler_starves_nothing_else() {
                 yield_now().await;
             }
         };
-        support::adapter::block_on(future::or(
-            serve(server_config().limits(limits), script.clone(), busy),
-            other,
-        ))
-        .unwrap();
+        adapter::block_on(future::or(serve(server_config().limits(limits), script.clone(), busy), other))
+            .unwrap();
         assert_eq!(response_ids(&script.written()), [0, 2]);
         assert!(others > 1);
     });
