@@ -299,7 +299,7 @@ pub enum Limit {
     SubscribedResources,
     /// [`Limits::max_subscriptions`].
     Subscriptions,
-    /// Bytes that are kept for tasks ([`TaskLimits::max_bytes`](crate::server::TaskLimits)).
+    /// Bytes that are kept for tasks, of all owners or of one ([`TaskLimits`](crate::server::TaskLimits)).
     TaskBytes,
     /// Number of tasks, of all owners or of one ([`TaskLimits`](crate::server::TaskLimits)).
     Tasks,
@@ -322,8 +322,8 @@ impl Limit {
             Self::RetainedBytes => "max_retained_bytes",
             Self::SubscribedResources => "max_subscribed_resources",
             Self::Subscriptions => "max_subscriptions",
-            Self::TaskBytes => "max_bytes of tasks",
-            Self::Tasks => "max_tasks or max_tasks_per_owner",
+            Self::TaskBytes => "max_bytes, max_bytes_per_owner or max_unowned_bytes of tasks",
+            Self::Tasks => "max_tasks, max_tasks_per_owner or max_unowned_tasks",
             Self::UriLength => "max_uri",
         }
     }

@@ -11,6 +11,8 @@ use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use mcp_proto::server::TaskRecordError;
+
 use crate::durable_file::FileError;
 
 mod file;
@@ -138,6 +140,8 @@ pub enum TaskStoreError {
         /// Bytes that the store takes.
         max: usize,
     },
+    /// The server restored no task from a record. The record is still stored.
+    NotRestored(TaskRecordError),
     /// The error of a store of the application.
     Other(Box<dyn core::error::Error + Send + Sync>),
 }
@@ -176,6 +180,7 @@ impl fmt::Display for TaskStoreError {
             Self::TooLarge { size, max } => {
                 write!(f, "the record of a task has {size} bytes, and the store takes {max}")
             }
+            Self::NotRestored(error) => error.fmt(f),
             Self::Other(error) => error.fmt(f),
         }
     }

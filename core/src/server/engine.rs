@@ -158,6 +158,7 @@ impl Engine {
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
             self.events.extend(unsubscribed);
             unlisten(&mut self.tasks, channel, None);
+            self.end_session_tasks(channel, grace);
             self.close_if_finished(channel);
         }
     }
@@ -513,7 +514,11 @@ impl Engine {
         }
         for key in live {
             if self.unpark(key, "the call is over") {
-                self.endpoint.drop_call(key);
+                if *reason == CancelReason::Shutdown {
+                    self.endpoint.fail(key, &RpcError::internal(SHUTTING_DOWN));
+                } else {
+                    self.endpoint.drop_call(key);
+                }
             } else if *reason == CancelReason::Shutdown {
                 self.expire_call(key, reason.clone(), SHUTTING_DOWN);
             } else if self.endpoint.drop_call(key).is_some() {

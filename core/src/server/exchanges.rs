@@ -1,6 +1,7 @@
 //! Exchanges: the interface for bindings that carry each message of a client in an exchange of its own.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -392,6 +393,10 @@ impl Exchanges<'_> {
         // An exchange that owes no answer has no calls; the others of its session are not looked at then.
         let owes_answers =
             self.engine.endpoint.channels.get(key).is_some_and(|c| c.role.stream.owes_answers());
+        if root == key {
+            // Requests that wait for its tasks are answered.
+            self.engine.end_session_tasks(key, Duration::ZERO);
+        }
         let mut calls =
             if root == key || owes_answers { self.engine.endpoint.live_calls(root) } else { Vec::new() };
         calls.retain(|call| {

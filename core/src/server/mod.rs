@@ -71,6 +71,8 @@ pub use tasks::offer::TaskOffer;
 #[cfg(feature = "crypto")]
 pub use tasks::options::TaskOptions;
 #[cfg(feature = "crypto")]
+pub use tasks::record::TaskRecordError;
+#[cfg(feature = "crypto")]
 pub use tasks::store_queue::StoreEffect;
 #[cfg(feature = "crypto")]
 pub use tasks::table::TaskTable;

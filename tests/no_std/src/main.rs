@@ -171,7 +171,8 @@ fn set_tasks(engine: &mut mcp_proto::server::Engine, now: mcp_proto::Instant) {
 
     let entropy = Entropy::new(black_box([7; 32]), 1);
     engine.set_tasks(now, TaskTable::new(entropy, Anchor::new(now, black_box(0))).stored());
-    let loaded = engine.tasks(now).load(receive());
+    let id = mcp_proto::model::TaskId::new(black_box("AAAAAAAAAAAAAAAAAAAAAA"));
+    let loaded = engine.tasks(now).load(&id, receive());
     black_box(loaded);
 }
 

@@ -71,24 +71,6 @@ fn cancelled_result_requests_make_room_for_others() {
 }
 
 #[test]
-fn task_goes_on_when_its_client_has_gone() {
-    let mut harness = legacy_harness(table(), Chunker::Whole);
-    let (_, run) = begin(&mut harness, &legacy_call(1));
-    harness.eof();
-    let events = harness.take_event_texts();
-    assert!(!events.iter().any(|event| event.contains("Cancelled")), "{events:?}");
-    let now = harness.now;
-    let engine = harness.pipe.engine();
-    assert_eq!(engine.tasks(now).len(), 1);
-    assert!(engine.tasks(now).working(run.id(), "alone"));
-    engine.complete(now, run.id(), &dredged()).expect("open");
-    assert_eq!(engine.tasks(now).len(), 1);
-    harness.advance(secs(61));
-    let now = harness.now;
-    assert!(harness.pipe.engine().tasks(now).is_empty(), "its time is over");
-}
-
-#[test]
 fn shutdown_ends_the_runs() {
     let mut harness = legacy_harness(table(), Chunker::Whole);
     let (_, run) = begin(&mut harness, &legacy_call(1));

@@ -4,7 +4,9 @@ mod attacks;
 mod extension;
 mod legacy;
 mod over_http;
+mod sessions;
 mod stored;
+mod waiting;
 
 use mcp_proto::model::{ElicitFormParams, ElicitSchema, InputRequest, InputRequests};
 use mcp_proto::server::{self, Call, TaskOffer, TaskOptions, TaskTable};

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{config, dredged, form, table};
 use crate::common::secs;
 
-fn harness(http: Config) -> HttpServerHarness {
+pub(super) fn harness(http: Config) -> HttpServerHarness {
     let mut web = HttpServerHarness::new(config(), http);
     let now = web.now;
     web.server.set_tasks(now, table());
     web
 }
 
-fn open_session(web: &mut HttpServerHarness) -> String {
+pub(super) fn open_session(web: &mut HttpServerHarness) -> String {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "x", "version": "1"}});
     let x = web
@@ -29,12 +29,16 @@ fn open_session(web: &mut HttpServerHarness) -> String {
     id
 }
 
-fn post(web: &mut HttpServerHarness, session: &str, body: &Value) -> mcp_proto::http::server::ExchangeId {
+pub(super) fn post(
+    web: &mut HttpServerHarness,
+    session: &str,
+    body: &Value,
+) -> mcp_proto::http::server::ExchangeId {
     web.post(&[("Mcp-Session-Id", session)], &body.to_string())
 }
 
 /// Makes a call of a session a task.
-fn begin(web: &mut HttpServerHarness, session: &str) -> (String, mcp_proto::server::Call) {
+pub(super) fn begin(web: &mut HttpServerHarness, session: &str) -> (String, mcp_proto::server::Call) {
     let x = post(web, session, &super::legacy_call(2));
     let call = web.expect_call();
     let now = web.now;
@@ -76,7 +80,7 @@ fn task_of_a_session_is_unknown_to_another_one() {
     let x = post(&mut web, &mine, &super::task_request(5, "tasks/get", &id));
     assert_eq!(web.response(x).field("content-type"), Some("application/json"), "no stream for tasks/get");
     answer(&mut web, &run);
-    // Its session ends, the task goes on, and nobody else can read it.
+    // Its session ends, and the task with it.
     web.send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &mine)], "");
     let x = post(&mut web, &other, &super::task_request(6, "tasks/get", &id));
     assert_eq!(web.response(x).message()["error"]["code"], -32_602);

@@ -1,9 +1,13 @@
 //! Tasks with a store: what is durable before it shows, and what a restart keeps.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 
 use mcp_proto::model::TaskId;
-use mcp_proto::server::{StoreEffect, TaskOptions};
+use mcp_proto::server::{
+    Authorization, Engine, Event, Identity, StoreEffect, TaskLimits, TaskOptions, TaskRecordError,
+};
+use mcp_proto::{Instant, UseError};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
@@ -13,11 +17,11 @@ use super::{
 use crate::common::secs;
 
 #[derive(Debug, Default)]
-struct Store(BTreeMap<TaskId, (u32, Vec<u8>)>);
+pub(super) struct Store(pub(super) BTreeMap<TaskId, (u32, Vec<u8>)>);
 
 impl Store {
     /// Carries out what there is to do; `is_ok` decides about each save.
-    fn work(&mut self, harness: &mut ServerHarness, is_ok: bool) -> usize {
+    pub(super) fn work(&mut self, harness: &mut ServerHarness, is_ok: bool) -> usize {
         let mut count = 0;
         let now = harness.now;
         while let Some(effect) = harness.pipe.engine().tasks(now).poll_store() {
@@ -44,18 +48,18 @@ impl Store {
     }
 
     /// Starts a server over the records.
-    fn restart(&self) -> ServerHarness {
+    pub(super) fn restart(&self) -> ServerHarness {
         let mut harness = harness_with(table().stored(), Chunker::Whole);
         let now = harness.now;
-        for (_, record) in self.0.values() {
-            assert!(harness.pipe.engine().tasks(now).load(record));
+        for (id, (_, record)) in &self.0 {
+            assert_eq!(harness.pipe.engine().tasks(now).load(id, record), Ok(true));
         }
         harness.pump();
         harness
     }
 }
 
-fn begin(harness: &mut ServerHarness, request: &Value) {
+pub(super) fn begin(harness: &mut ServerHarness, request: &Value) {
     let call = harness.expect_call_for(request);
     let now = harness.now;
     harness.pipe.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
@@ -110,7 +114,7 @@ fn creation_that_cannot_be_stored_fails() {
 
 #[test]
 fn task_that_had_not_run_runs_after_a_restart_and_one_that_had_fails() {
-    let limits = mcp_proto::server::TaskLimits::new().max_running(1);
+    let limits = TaskLimits::new().max_running(1);
     let mut harness = harness_with(table().stored().limits(limits), Chunker::Whole);
     let mut store = Store::default();
     let mut ids = Vec::new();
@@ -150,14 +154,15 @@ fn questions_and_answers_survive_a_restart() {
     store.work(&mut harness, true);
     let answer = json!({"action": "decline"});
     harness.feed_message(&modern(2, "tasks/update", json!({"taskId": id, "inputResponses": {"a": answer}})));
-    harness.expect_reply();
+    harness.assert_nothing_sent();
     store.work(&mut harness, true);
+    harness.expect_reply();
     let mut harness = store.restart();
     let asks = get(&mut harness, &id);
     assert_eq!(asks["inputRequests"].as_object().expect("a map").keys().collect::<Vec<_>>(), ["b"]);
     harness.feed_message(&modern(3, "tasks/update", json!({"taskId": id, "inputResponses": {"b": answer}})));
-    harness.expect_reply();
     store.work(&mut harness, true);
+    harness.expect_reply();
     let again = harness.expect_call();
     assert_eq!((again.attempt(), again.state()), (1, Some(&b"state"[..])));
     assert!(again.answer("a").is_some() && again.answer("b").is_some());
@@ -195,16 +200,94 @@ fn damaged_records_are_refused() {
     let run = harness.expect_call();
     harness.need_input(&run, &form("a"), b"state").expect("possible");
     store.work(&mut harness, true);
-    let (_, record) = store.0.values().next().expect("a record").clone();
+    let (id, (_, record)) = store.0.iter().next().expect("a record");
+    let load = |harness: &mut ServerHarness, id: &TaskId, record: &[u8]| {
+        let now = harness.now;
+        harness.pipe.engine().tasks(now).load(id, record)
+    };
     let mut fresh = harness_with(table().stored(), Chunker::Whole);
-    let now = fresh.now;
     for end in 0..record.len() {
-        assert!(!fresh.pipe.engine().tasks(now).load(&record[..end]), "{end}");
+        assert_eq!(load(&mut fresh, id, &record[..end]), Err(TaskRecordError::Damaged), "{end}");
     }
+    assert_eq!(load(&mut fresh, id, &[&record[..], b"x"].concat()), Err(TaskRecordError::Damaged));
+    let other_format = [&[record[0] + 1], &record[1..]].concat();
+    assert_eq!(load(&mut fresh, id, &other_format), Err(TaskRecordError::UnknownFormat(record[0] + 1)));
+    let revision = b"2026-07-28";
+    let at = record.windows(revision.len()).position(|part| part == revision).expect("the revision");
+    let mut other_revision = record.clone();
+    other_revision[at..at + revision.len()].copy_from_slice(b"2099-01-01");
+    assert_eq!(load(&mut fresh, id, &other_revision), Err(TaskRecordError::Damaged));
+    for other in ["AAAAAAAAAAAAAAAAAAAAAA", "no id"] {
+        assert_eq!(load(&mut fresh, &TaskId::new(other), record), Err(TaskRecordError::OtherTask));
+    }
+    let now = fresh.now;
+    assert!(fresh.pipe.engine().tasks(now).is_empty() && fresh.has_no_events());
+    // None of them is in the way of the record, which is there once.
+    assert_eq!(load(&mut fresh, id, record), Ok(true));
+    assert_eq!(load(&mut fresh, id, record), Err(TaskRecordError::Duplicate));
+    assert_eq!(get(&mut fresh, id.as_str())["status"], "input_required");
+    // A change of one bit is found, or gives another task that is whole.
+    let mut fresh = harness_with(table().stored(), Chunker::Whole);
     for at in 0..record.len() {
         let mut changed = record.clone();
         changed[at] ^= 0x55;
-        let _ = fresh.pipe.engine().tasks(now).load(&changed);
+        let _ = load(&mut fresh, id, &changed);
+        let now = fresh.now;
+        assert!(fresh.pipe.engine().tasks(now).len() <= 1);
     }
-    assert!(!fresh.pipe.engine().tasks(now).load(&[&record[..], b"x"].concat()));
+    let mut without = ServerHarness::server(super::config(), Chunker::Whole);
+    assert_eq!(load(&mut without, id, record), Err(TaskRecordError::NoTasks));
+}
+
+// covers: TASK-034, TASK-036
+#[test]
+fn restored_tasks_keep_their_owner_and_are_there_beyond_the_limits() {
+    let start = |limits: TaskLimits| {
+        let mut engine = Engine::new(Arc::new(super::config()));
+        engine.set_tasks(Instant::ZERO, table().stored().limits(limits));
+        engine
+    };
+    let ask = |engine: &mut Engine, who: &str, message: &Value| {
+        let channel = engine.open_channel(Instant::ZERO);
+        engine.set_authorization(channel, Some(Authorization::new(Identity::new(who))));
+        engine.handle_message(Instant::ZERO, channel, message.to_string().into());
+        channel
+    };
+    let mut engine = start(TaskLimits::new().max_running(1));
+    let mut records = Vec::new();
+    for id in 0..3 {
+        let channel = ask(&mut engine, "alice", &modern_call(id));
+        let Some(Event::Call(call)) = engine.poll_event(Instant::ZERO) else { panic!("a call") };
+        engine.tasks(Instant::ZERO).begin(&call, TaskOptions::new()).expect("room");
+        while let Some(effect) = engine.tasks(Instant::ZERO).poll_store() {
+            let StoreEffect::Save { id, version, record } = effect else { panic!("{effect:?}") };
+            engine.tasks(Instant::ZERO).handle_saved(&id, version, true);
+            records.push((id, record));
+        }
+        assert!(engine.outbox(channel).expect("open").pop_message().is_some());
+        while engine.poll_event(Instant::ZERO).is_some() {}
+    }
+    let ids: BTreeSet<TaskId> = records.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids.len(), 3);
+    let mut engine = start(TaskLimits::new().max_tasks(1).max_tasks_per_owner(1).max_bytes(1));
+    for id in &ids {
+        let (_, record) = records.iter().rfind(|(other, _)| other == id).expect("a record");
+        assert_eq!(engine.tasks(Instant::ZERO).load(id, record), Ok(true), "nothing is lost");
+    }
+    for (who, sees) in [("alice", true), ("bob", false)] {
+        for id in &ids {
+            let channel = ask(&mut engine, who, &modern(9, "tasks/get", json!({"taskId": id})));
+            let answer = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+            let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+            assert_eq!(answer.get("result").is_some(), sees, "{who}: {answer}");
+        }
+    }
+    let _ = ask(&mut engine, "bob", &modern_call(10));
+    while let Some(event) = engine.poll_event(Instant::ZERO) {
+        let Event::Call(call) = event else { continue };
+        if !call.is_task_run() {
+            let refused = engine.tasks(Instant::ZERO).begin(&call, TaskOptions::new());
+            assert!(matches!(refused, Err(UseError::Full(_))), "no room for a new one: {refused:?}");
+        }
+    }
 }

@@ -513,7 +513,11 @@ impl Server {
         self.engine.exchanges().remove(self.now, session.channel);
         for exchange in calls {
             if self.exchanges.get(exchange).is_some_and(|x| x.place().is_call) {
-                self.finish(exchange);
+                // Requests that waited for its tasks have an answer.
+                self.fill_response(exchange);
+                if self.exchanges.get(exchange).is_some_and(|x| !x.output_complete) {
+                    self.finish(exchange);
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Access of the engine to its tasks.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::super::engine::Engine;
 use super::{TaskContext, TaskHost};
@@ -13,6 +14,14 @@ impl Engine {
         self.tasks.as_deref().is_some_and(|tasks| {
             self.endpoint.inbound.calls.get(call).is_some_and(|record| record.channel == tasks.channel())
         })
+    }
+
+    /// Ends the tasks of a session that has ended, after a grace period. At a shutdown they are left to the next process.
+    pub(in crate::server) fn end_session_tasks(&mut self, channel: Key, grace: Duration) {
+        let is_session = self.endpoint.channels.get(channel).is_some_and(|c| c.role.session.is_some());
+        if is_session && !self.shutting_down {
+            self.with_tasks(|tasks, cx| tasks.end_session(cx, channel, cx.endpoint.now + grace));
+        }
     }
 
     /// Does something with the tasks, if there are any, and closes the channels on which it ended the last call.

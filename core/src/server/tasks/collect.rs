@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::TaskContext;
-use super::entry::TaskState;
+use super::entry::{Question, TaskState};
 use super::host::{RETRY_DELAY, ServerTasks};
 use super::write::write_with_related_task;
 use crate::calls::endpoint::EndpointTimer;
@@ -42,13 +42,7 @@ impl ServerTasks {
                 continue;
             }
             // The client that collects the result is asked, so its capabilities count.
-            let text =
-                [b"{\"method\":\"", question.method.as_bytes(), b"\",\"params\":", &*question.params, b"}"]
-                    .concat();
-            let needed = serde_json::from_slice::<InputRequest<'_>>(&text)
-                .map(|request| request.required_capabilities(entry.version))
-                .unwrap_or_default();
-            if let Some(missing) = capabilities.missing(&needed).iter().last() {
+            if let Some(missing) = missing_capability(question, entry.version, &capabilities) {
                 let refused = Err(CallError::Refused(UseError::MissingPeerCapability(missing)));
                 self.record_answer(cx, task, at, refused);
                 continue;
@@ -113,9 +107,12 @@ impl ServerTasks {
     fn refuse_questions(&mut self, cx: &mut TaskContext<'_>, task: Key) {
         let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
         for at in 0..count {
-            let question = self.table.get(task).and_then(|entry| entry.questions().get(at));
-            if question.is_some_and(|question| question.answer.is_none() && question.asked.is_none()) {
-                let missing = UseError::MissingPeerCapability(Capability::Elicitation);
+            let Some(entry) = self.table.get(task) else { return };
+            let Some(question) = entry.questions().get(at) else { return };
+            if question.answer.is_none() && question.asked.is_none() {
+                // A client that cannot be asked lacks all capabilities for it.
+                let missing = missing_capability(question, entry.version, &Capabilities::default());
+                let missing = missing.map_or(UseError::NotReady, UseError::MissingPeerCapability);
                 self.record_answer(cx, task, at, Err(CallError::Refused(missing)));
             }
         }
@@ -221,4 +218,18 @@ impl ServerTasks {
         let questions = entry.questions_mut().iter_mut();
         questions.filter_map(|q| q.asked.take_if(|request| is_on(request))).collect()
     }
+}
+
+/// Returns the most specific capability that a client lacks for a question.
+fn missing_capability(
+    question: &Question,
+    version: Version,
+    capabilities: &Capabilities,
+) -> Option<Capability> {
+    let text =
+        [b"{\"method\":\"", question.method.as_bytes(), b"\",\"params\":", &*question.params, b"}"].concat();
+    let needed = serde_json::from_slice::<InputRequest<'_>>(&text)
+        .map(|request| request.required_capabilities(version))
+        .unwrap_or_default();
+    capabilities.missing(&needed).iter().last()
 }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use super::host::boxed;
 use super::options::TaskOptions;
+use super::record::TaskRecordError;
 use super::store_queue::StoreEffect;
 use super::table::TaskTable;
 use super::{TaskContext, TaskHost};
@@ -158,11 +159,17 @@ impl Tasks<'_> {
         self.with(|tasks, cx| tasks.handle_deleted(cx, id, version, is_ok));
     }
 
-    /// Restores a task from a record of the store. Returns false if the record is not valid or the task has expired.
+    /// Restores a task from a record of the store, also beyond the [limits](super::super::TaskLimits).
     ///
     /// A task that had not run is run. One that ran when the process ended is `failed`: it may have had effects, so it
     /// does not run twice. The task of a session without a principal belongs to whoever knows its id from then on.
-    pub fn load(&mut self, record: &[u8]) -> bool {
-        self.with(|tasks, cx| tasks.load(cx, record)).unwrap_or(false)
+    ///
+    /// Returns false if the task has expired; its record is deleted then.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskRecordError`]: nothing is restored, and the record stays in the store. Report it, and load the others.
+    pub fn load(&mut self, id: &TaskId, record: &[u8]) -> Result<bool, TaskRecordError> {
+        self.with(|tasks, cx| tasks.load(cx, id, record)).unwrap_or(Err(TaskRecordError::NoTasks))
     }
 }

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::keys::UsedKeys;
 use super::text::TaskBits;
+use super::waiting::Acknowledgement;
 use crate::calls::inbound::InputOutcome;
 use crate::model::TaskStatus;
 use crate::rpc::RequestId;
@@ -97,7 +99,10 @@ impl TaskRequest {
     pub(super) fn len(&self) -> usize {
         let answer = |outcome: &InputOutcome| outcome.as_ref().map_or(0, |value| value.as_bytes().len());
         let answers: usize = self.answers.iter().map(|(key, outcome)| key.len() + answer(outcome)).sum();
-        let question = |q: &Question| q.name.len() + q.params.len() + q.answer.as_ref().map_or(0, answer);
+        let question = |q: &Question| {
+            let key = q.key.as_ref().map_or(0, |key| key.len());
+            q.name.len() + key + q.params.len() + q.answer.as_ref().map_or(0, answer)
+        };
         // Metadata that is shared counts for each task: the last one keeps it.
         let meta = self.meta.as_ref().map_or(0, |(_, meta)| meta.len());
         self.params.len()
@@ -126,8 +131,8 @@ pub(in crate::server) struct TaskPeers {
     pub(in crate::server) creator: Option<Key>,
     /// Blocked requests for the result, in order of arrival.
     pub(in crate::server) collectors: Vec<Key>,
-    /// Cancellations that are answered when the store has them.
-    pub(in crate::server) cancellations: Vec<Key>,
+    /// Requests that are answered when the store has what they changed.
+    pub(super) acknowledgements: Vec<Acknowledgement>,
 }
 
 /// A task.
@@ -143,8 +148,6 @@ pub(in crate::server) struct TaskEntry {
     pub(super) tool_failed: bool,
     /// A save of it failed, and it waits for its turn.
     pub(super) failed_saves: u8,
-    /// Number of rounds of input requests.
-    pub(in crate::server) rounds: u32,
     pub(super) poll_millis: u32,
     pub(super) created: u64,
     pub(super) updated: u64,
@@ -164,6 +167,8 @@ pub(in crate::server) struct TaskEntry {
     /// The inbound call of the handler.
     pub(in crate::server) run: Option<Key>,
     pub(super) request: Option<Box<TaskRequest>>,
+    /// Keys of all its input requests; `None` before the first one, and after its end.
+    pub(super) used_keys: Option<Box<UsedKeys>>,
     pub(super) message: Option<Box<str>>,
     pub(super) outcome: Option<TaskOutcome>,
     pub(in crate::server) peers: Option<Box<TaskPeers>>,
@@ -210,6 +215,16 @@ impl TaskEntry {
         self.peers.get_or_insert_default()
     }
 
+    /// Returns whether the store has the current state; true without a store.
+    pub(super) const fn is_saved(&self) -> bool {
+        self.saved >= self.revision
+    }
+
+    /// Returns whether the store may have a record of it.
+    pub(super) const fn may_be_stored(&self) -> bool {
+        self.saving != 0 || self.saved != 0 || self.failed_saves != 0
+    }
+
     /// Returns the bytes that are charged for it.
     pub(super) fn len(&self) -> usize {
         let outcome = match &self.outcome {
@@ -218,6 +233,7 @@ impl TaskEntry {
         };
         TASK_BYTES
             + self.request.as_ref().map_or(0, |r| r.len())
+            + self.used_keys.as_ref().map_or(0, |keys| keys.len())
             + self.message.as_ref().map_or(0, |m| m.len())
             + outcome
     }
@@ -239,22 +255,6 @@ impl ListNode for TaskEntry {
 
     fn set_list_links(&mut self, links: ListLinks) {
         self.owned = links;
-    }
-}
-
-/// An owner with its tasks, in order of creation.
-#[derive(Debug)]
-pub(super) struct OwnerEntry {
-    pub(super) owner: Owner,
-    pub(super) tasks: crate::slab::list::List,
-    pub(super) count: usize,
-    pub(super) next_number: u32,
-    pub(super) links: TreeLinks,
-}
-
-impl TreeNode for OwnerEntry {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
     }
 }
 

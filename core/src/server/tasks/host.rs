@@ -1,7 +1,6 @@
 //! The tasks of an engine: the table, and the calls and listeners that it is connected with.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -9,8 +8,11 @@ use super::entry::{Owner, TaskState};
 use super::listeners::TaskListeners;
 use super::offer::TaskOffer;
 use super::options::TaskOptions;
+use super::record::TaskRecordError;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
+use super::text::TaskBits;
+use super::waiting::{Held, HeldCalls};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
@@ -35,25 +37,6 @@ use crate::version::Version;
 /// Time until something that found no room is tried again.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What a held call waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Held {
-    /// That the store has its new task.
-    Creation(Key),
-    /// The end of the task, for its result.
-    Result(Key),
-    /// That the store has the cancellation.
-    Cancellation(Key),
-}
-
-impl Held {
-    const fn task(self) -> Key {
-        match self {
-            Self::Creation(task) | Self::Result(task) | Self::Cancellation(task) => task,
-        }
-    }
-}
-
 /// The tasks of an engine.
 #[derive(Debug)]
 pub(in crate::server) struct ServerTasks {
@@ -63,8 +46,10 @@ pub(in crate::server) struct ServerTasks {
     /// Number of calls that run tasks.
     pub(super) runs: usize,
     /// Calls that wait for a task.
-    pub(super) held: BTreeMap<Key, Held>,
+    pub(super) held: HeldCalls,
     pub(super) listeners: TaskListeners,
+    /// Sessions that have ended, and when their tasks end, in this order.
+    pub(super) leaving: Vec<(Instant, Key)>,
     /// Tasks with questions that are not asked yet because there is no room.
     pub(super) unasked: Vec<Key>,
     /// Times of the timers that were armed, the earliest last.
@@ -79,8 +64,9 @@ impl ServerTasks {
             table,
             channel,
             runs: 0,
-            held: BTreeMap::new(),
+            held: HeldCalls::default(),
             listeners: TaskListeners::default(),
+            leaving: Vec::new(),
             unasked: Vec::new(),
             armed: Vec::new(),
             retry_at: None,
@@ -108,7 +94,8 @@ impl ServerTasks {
 
     /// Arms the timer for the next deadline.
     pub(super) fn arm(&mut self, cx: &mut TaskContext<'_>) {
-        let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).min();
+        let leaving = self.leaving.first().map(|(at, _)| *at);
+        let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).chain(leaving).min();
         let Some(at) = deadline else { return };
         if self.armed.last().is_none_or(|earliest| at < *earliest) {
             cx.endpoint.deadlines.arm(at, EndpointTimer::Tasks);
@@ -171,7 +158,7 @@ impl ServerTasks {
     /// Takes the call that waits for the creation of a task.
     fn take_creator(&mut self, task: Key) -> Option<Key> {
         let call = self.table.get_mut(task)?.peers.as_mut()?.creator.take()?;
-        self.held.remove(&call);
+        self.held.remove(call);
         Some(call)
     }
 
@@ -201,37 +188,24 @@ impl ServerTasks {
         let collectors = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut());
         let collectors = collectors.map(|peers| core::mem::take(&mut peers.collectors)).unwrap_or_default();
         for call in collectors {
-            self.held.remove(&call);
+            self.held.remove(call);
             self.send_result(cx, call, task);
         }
-        self.answer_cancellations(cx, task);
+        self.acknowledge_saved(cx, task);
         self.notify(cx, task);
     }
 
-    fn answer_cancellations(&mut self, cx: &mut TaskContext<'_>, task: Key) {
-        let peers = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut());
-        for call in peers.map(|peers| core::mem::take(&mut peers.cancellations)).unwrap_or_default() {
-            self.held.remove(&call);
-            if let Some(entry) = self.table.get(task) {
-                Self::respond(cx, call, |out| {
-                    out.push(b'{');
-                    write_members(out, entry, Detail::Bare);
-                    out.push(b'}');
-                });
-            }
-        }
-    }
-
-    /// Removes a task whose time is over, and ends everything that waits for it.
-    pub(super) fn expire(&mut self, cx: &mut TaskContext<'_>, task: Key) {
-        self.withdraw_questions(cx, task, "the task has expired");
-        self.stop_run(cx, task, CancelReason::Expired);
-        let peers = self.table.get_mut(task).and_then(|entry| entry.peers.take()).unwrap_or_default();
-        let waiting = peers.creator.into_iter().chain(peers.collectors).chain(peers.cancellations);
-        for call in waiting {
-            self.held.remove(&call);
-            Self::refuse(cx, call, &unknown_task());
-        }
+    /// Removes a task and its record, and ends everything that waits for it.
+    pub(super) fn discard(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        reason: CancelReason,
+        error: &RpcError,
+    ) {
+        self.withdraw_questions(cx, task, "the task has ended");
+        self.stop_run(cx, task, reason);
+        self.refuse_waiting(cx, task, error);
         self.listeners.remove_task(task);
         self.table.remove(task);
     }
@@ -250,7 +224,7 @@ impl ServerTasks {
         let on_stream =
             |call: &Key| cx.endpoint.inbound.calls.get(*call).is_some_and(|c| c.channel == stream);
         let held = self.held.iter().filter(|(call, held)| matches!(held, Held::Result(_)) && on_stream(call));
-        for (call, held) in held.map(|(call, held)| (*call, *held)).collect::<Vec<_>>() {
+        for (call, held) in held.collect::<Vec<_>>() {
             self.release(cx, call);
             cx.endpoint.drop_call(call);
             cx.ended.push(stream);
@@ -372,33 +346,22 @@ impl TaskHost for ServerTasks {
     }
 
     fn release(&mut self, cx: &mut TaskContext<'_>, call: Key) -> bool {
-        let Some(held) = self.held.remove(&call) else {
+        let is_held = self.forget_held(call);
+        if !is_held {
             self.end_aborted_run(cx, call);
-            return false;
-        };
-        match held {
-            // Its client never learns the id.
-            Held::Creation(task) => {
-                self.table.remove(task);
-            }
-            Held::Result(task) => {
-                if let Some(peers) = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut()) {
-                    peers.collectors.retain(|other| *other != call);
-                }
-            }
-            Held::Cancellation(task) => {
-                if let Some(peers) = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut()) {
-                    peers.cancellations.retain(|other| *other != call);
-                }
-            }
         }
         self.arm(cx);
-        true
+        is_held
     }
 
     #[cfg(feature = "exchanges")]
     fn abandon(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
         self.abandon_stream(cx, stream);
+        self.arm(cx);
+    }
+
+    fn end_session(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
+        self.end_tasks_of(cx, session, at);
         self.arm(cx);
     }
 
@@ -416,8 +379,9 @@ impl TaskHost for ServerTasks {
             self.armed.pop();
         }
         while let Some(task) = self.table.next_expired(now) {
-            self.expire(cx, task);
+            self.discard(cx, task, CancelReason::Expired, &unknown_task());
         }
+        self.end_left_sessions(cx);
         self.table.retry_store(now);
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
@@ -459,6 +423,10 @@ impl TaskHost for ServerTasks {
     fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
         let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
         self.handle_milestone(cx, milestone);
+        let task = TaskBits::parse(id.as_str().as_bytes()).and_then(|bits| self.table.find_bits(bits));
+        if let Some(task) = task {
+            self.acknowledge_saved(cx, task);
+        }
     }
 
     fn handle_deleted(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
@@ -466,11 +434,16 @@ impl TaskHost for ServerTasks {
         self.arm(cx);
     }
 
-    fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool {
-        let loaded = self.table.load(cx.endpoint.now, record).is_some();
+    fn load(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        id: &TaskId,
+        record: &[u8],
+    ) -> Result<bool, TaskRecordError> {
+        let loaded = self.table.load(cx.endpoint.now, id, record)?.is_some();
         self.run_next(cx);
         self.arm(cx);
-        loaded
+        Ok(loaded)
     }
 
     #[cfg(any(fuzzing, test))]
@@ -478,10 +451,7 @@ impl TaskHost for ServerTasks {
         self.table.check_sums();
         let runs = endpoint.inbound.calls.iter().filter(|(_, call)| call.channel == self.channel).count();
         assert_eq!(self.runs, runs, "the calls that run tasks");
-        for (call, held) in &self.held {
-            assert!(endpoint.inbound.calls.get(*call).is_some(), "a held call is in flight");
-            assert!(self.table.get(held.task()).is_some(), "a held call waits for a task");
-        }
+        self.check_waiting(endpoint);
         self.listeners.check(&self.table);
     }
 }

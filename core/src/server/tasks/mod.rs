@@ -4,6 +4,8 @@
 //! the [table](table), which knows no connection. The rest connects it with calls, sessions and listeners.
 
 mod access;
+#[cfg(all(test, feature = "crypto"))]
+mod bounds_tests;
 mod call;
 #[cfg(feature = "crypto")]
 mod collect;
@@ -16,6 +18,8 @@ mod host;
 #[cfg(all(test, feature = "crypto"))]
 mod host_tests;
 #[cfg(feature = "crypto")]
+mod keys;
+#[cfg(feature = "crypto")]
 pub(super) mod limits;
 #[cfg(feature = "crypto")]
 mod listeners;
@@ -25,11 +29,17 @@ pub(super) mod offer;
 #[cfg(feature = "crypto")]
 pub(super) mod options;
 #[cfg(feature = "crypto")]
-mod record;
+mod owners;
+#[cfg(feature = "crypto")]
+pub(super) mod record;
 #[cfg(feature = "crypto")]
 mod requests;
 #[cfg(feature = "crypto")]
 mod runs;
+#[cfg(all(test, feature = "crypto"))]
+mod schedule_tests;
+#[cfg(feature = "crypto")]
+mod sessions;
 #[cfg(feature = "crypto")]
 mod store;
 #[cfg(feature = "crypto")]
@@ -40,6 +50,8 @@ pub(super) mod table;
 mod table_tests;
 #[cfg(feature = "crypto")]
 mod text;
+#[cfg(feature = "crypto")]
+mod waiting;
 #[cfg(feature = "crypto")]
 mod write;
 
@@ -52,6 +64,8 @@ use bytes::Bytes;
 
 #[cfg(feature = "crypto")]
 use options::TaskOptions;
+#[cfg(feature = "crypto")]
+use record::TaskRecordError;
 #[cfg(feature = "crypto")]
 use store_queue::StoreEffect;
 
@@ -68,6 +82,7 @@ use crate::model::{InputRequests, TaskId};
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::time::Instant;
 use crate::version::Version;
 
 /// The parts of the engine that tasks use.
@@ -161,6 +176,9 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     #[cfg(feature = "exchanges")]
     fn abandon(&mut self, cx: &mut TaskContext<'_>, stream: Key);
 
+    /// Ends the tasks that belong to a session at a time, unless the server is shut down before.
+    fn end_session(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant);
+
     /// Returns the session that created the task of a run.
     fn session_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key>;
 
@@ -201,8 +219,14 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     /// Takes the outcome of a deletion.
     fn handle_deleted(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool);
 
-    /// Restores a task from its record. Returns whether there is one.
-    fn load(&mut self, cx: &mut TaskContext<'_>, record: &[u8]) -> bool;
+    /// Restores a task from its record. Returns false if it has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskRecordError`].
+    #[cfg(feature = "crypto")]
+    fn load(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, record: &[u8])
+    -> Result<bool, TaskRecordError>;
 
     /// Panics if a sum differs from what it sums.
     #[cfg(any(fuzzing, test))]

@@ -7,11 +7,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
 
 use super::entry::{Owner, Question, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::keys::UsedKeys;
 use super::table::TaskTable;
 use super::text::TaskBits;
 use crate::calls::inbound::InputOutcome;
@@ -25,7 +27,7 @@ use crate::slab::tree::TreeLinks;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const STATES: [TaskState; 8] = [
     TaskState::Creating,
     TaskState::Queued,
@@ -108,15 +110,14 @@ pub(super) fn encode(table: &TaskTable, key: Key) -> Option<Vec<u8>> {
         Owner::Principal(name) => Some(name.as_bytes()),
         Owner::Session(_) | Owner::Holder => None,
     });
-    for number in [
-        task.created,
-        task.updated,
-        task.ttl_millis,
-        u64::from(task.poll_millis),
-        u64::from(task.rounds),
-        u64::from(task.revision),
-    ] {
+    for number in
+        [task.created, task.updated, task.ttl_millis, u64::from(task.poll_millis), u64::from(task.revision)]
+    {
         out.number(number);
+    }
+    out.number(task.used_keys.as_ref().map_or(0, |keys| keys.iter().len() as u64));
+    for key in task.used_keys.iter().flat_map(|keys| keys.iter()) {
+        out.text(key.as_bytes());
     }
     out.option(task.message.as_deref().map(str::as_bytes));
     match &task.outcome {
@@ -223,18 +224,68 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a record. Returns the task and its owner; `None` if the record is not valid.
-pub(super) fn decode(record: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEntry, Owner)> {
-    let mut from = Reader(record);
-    if from.byte()? != FORMAT {
-        return None;
+/// The reason why [`Tasks::load`](super::super::Tasks::load) restores no task from a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TaskRecordError {
+    /// The record has a format that this version of the library does not read.
+    UnknownFormat(u8),
+    /// The record is not whole.
+    Damaged,
+    /// The record is that of another task than its id says.
+    OtherTask,
+    /// The task is there already.
+    Duplicate,
+    /// The server has no tasks ([`Engine::set_tasks`](super::super::Engine::set_tasks)).
+    NoTasks,
+}
+
+impl fmt::Display for TaskRecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownFormat(format) => {
+                write!(f, "the record of a task has the format {format}, and this version reads {FORMAT}")
+            }
+            Self::Damaged => f.write_str("the record of a task is damaged"),
+            Self::OtherTask => f.write_str("the record of a task is stored for another task"),
+            Self::Duplicate => f.write_str("the task of a record is there already"),
+            Self::NoTasks => f.write_str("the server has no tasks"),
+        }
     }
+}
+
+impl core::error::Error for TaskRecordError {}
+
+/// Reads a record. Returns the task and its owner.
+///
+/// # Errors
+///
+/// [`TaskRecordError::UnknownFormat`] and [`TaskRecordError::Damaged`].
+pub(super) fn decode(
+    record: &[u8],
+    now: Instant,
+    anchor: Anchor,
+) -> Result<(TaskEntry, Owner), TaskRecordError> {
+    match record.split_first() {
+        Some((&FORMAT, fields)) => decode_fields(fields, now, anchor).ok_or(TaskRecordError::Damaged),
+        Some((format, _)) => Err(TaskRecordError::UnknownFormat(*format)),
+        None => Err(TaskRecordError::Damaged),
+    }
+}
+
+fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEntry, Owner)> {
+    let mut from = Reader(fields);
     let id = TaskBits(from.take(16)?.try_into().ok()?);
     let state = *STATES.get(usize::from(from.byte()?))?;
     let version = Version::from_name(from.text()?)?;
     let owner = from.option()?.map_or(Owner::Holder, |name| Owner::Principal(name.into()));
     let (created, updated, ttl_millis) = (from.number()?, from.number()?, from.number()?);
-    let (poll_millis, rounds, revision) = (from.small()?, from.small()?, from.small()?);
+    let (poll_millis, revision) = (from.small()?, from.small()?);
+    let mut used_keys = UsedKeys::default();
+    for _ in 0..from.small()? {
+        used_keys.insert(from.text()?);
+    }
+    let used_keys = (used_keys.len() > 0).then(|| Box::new(used_keys));
     let message = from.option()?.map(Into::into);
     let outcome = match from.byte()? {
         0 => None,
@@ -249,7 +300,7 @@ pub(super) fn decode(record: &[u8], now: Instant, anchor: Anchor) -> Option<(Tas
         TaskState::Cancelled | TaskState::Starting | TaskState::Running => outcome.is_none(),
         TaskState::Creating | TaskState::Queued | TaskState::Asking => outcome.is_none() && request.is_some(),
     };
-    if !expected || !from.0.is_empty() {
+    if !expected || revision == 0 || !from.0.is_empty() {
         return None;
     }
     let age = Duration::from_secs(anchor.unix_secs(now).saturating_sub(created));
@@ -262,7 +313,6 @@ pub(super) fn decode(record: &[u8], now: Instant, anchor: Anchor) -> Option<(Tas
         is_settled: state.is_terminal(),
         tool_failed,
         failed_saves: 0,
-        rounds,
         poll_millis,
         created,
         updated,
@@ -277,6 +327,7 @@ pub(super) fn decode(record: &[u8], now: Instant, anchor: Anchor) -> Option<(Tas
         session: None,
         run: None,
         request,
+        used_keys,
         message,
         outcome,
         peers: None,

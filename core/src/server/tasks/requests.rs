@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
-use super::host::{Held, ServerTasks, unknown_task, write_str_member};
+use super::host::{ServerTasks, unknown_task, write_str_member};
+use super::waiting::Held;
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
-use crate::calls::inbound::InboundCall;
 use crate::error::UseError;
 use crate::identity::declared_extension;
 use crate::json::{object_members, string};
@@ -18,14 +18,13 @@ use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::server::channel::session;
 use crate::server::event::CancelReason;
-use crate::server::log;
 use crate::slab::Key;
-use crate::slab::tree::TreeLinks;
-use crate::time::Instant;
 use crate::version::Version;
 
 /// Number of tasks in a page of `tasks/list`.
 const PAGE_SIZE: usize = 50;
+/// Bytes of tasks after which a page of `tasks/list` ends.
+const PAGE_BYTES: usize = 32 << 10;
 
 impl ServerTasks {
     /// Answers a request about tasks.
@@ -133,7 +132,12 @@ impl ServerTasks {
         let mut tasks = self.table.list(cx.endpoint.now, &party, version, after);
         let mut page = Vec::new();
         let mut last = None;
-        for (key, entry) in tasks.by_ref().take(PAGE_SIZE) {
+        // The last one may exceed it: a page makes progress.
+        let mut count = 0;
+        while let Some((key, entry)) =
+            (count < PAGE_SIZE && page.len() < PAGE_BYTES).then(|| tasks.next()).flatten()
+        {
+            count += 1;
             page.extend_from_slice(if page.is_empty() { b"{" } else { b",{" });
             write_members(&mut page, entry, Detail::Bare);
             page.push(b'}');
@@ -170,12 +174,11 @@ impl ServerTasks {
     ) -> Result<(), RpcError> {
         self.forget_left_collectors(cx, task, request.source.root);
         if self.table.get(task).is_some_and(TaskEntry::has_ended) {
-            let call = self.begin_call(cx, request, version)?;
+            let call = Self::begin_call(cx, request, version)?;
             self.send_result(cx, call, task);
             return Ok(());
         }
-        let call = self.hold(cx, request, version)?;
-        self.held.insert(call, Held::Result(task));
+        let call = self.hold(cx, request, version, Held::Result(task))?;
         if let Some(entry) = self.table.get_mut(task) {
             entry.peers_mut().collectors.push(call);
         }
@@ -194,44 +197,6 @@ impl ServerTasks {
                 self.abandon_stream(cx, stream);
             }
         }
-    }
-
-    /// Adds a call that waits for a task. It ends with the task at the latest.
-    ///
-    /// # Errors
-    ///
-    /// The error response: too many wait.
-    fn hold(
-        &self,
-        cx: &mut TaskContext<'_>,
-        request: &TaskRequestFrame<'_>,
-        version: Version,
-    ) -> Result<Key, RpcError> {
-        if self.held.len() >= cx.endpoint.limits.max_live_calls as usize {
-            return Err(RpcError::internal("too many requests wait for tasks"));
-        }
-        self.begin_call(cx, request, version)
-    }
-
-    fn begin_call(
-        &self,
-        cx: &mut TaskContext<'_>,
-        request: &TaskRequestFrame<'_>,
-        version: Version,
-    ) -> Result<Key, RpcError> {
-        let begun = cx.endpoint.begin_call(InboundCall {
-            id: request.id.clone(),
-            channel: request.source.channel,
-            version,
-            cacheable: false,
-            progress_token: None,
-            throttle: None,
-            expires_at: Instant::FAR_FUTURE,
-            batch: request.source.batch,
-            log_threshold: log::NONE,
-            links: TreeLinks::default(),
-        });
-        begun.ok_or_else(|| RpcError::internal("the connection has ended"))
     }
 
     /// Answers a call with the outcome of a task: what the request itself would have returned (TASK-019, TASK-024).
@@ -276,27 +241,15 @@ impl ServerTasks {
             let status = status.as_ref().map_or("over", |status| status.as_str());
             return Err(RpcError::invalid_params(alloc::format!("the task is already {status}")));
         }
-        let mut held = None;
-        if !is_modern && self.table.store.is_some() {
-            // The answer says that the task is cancelled, so the store must have that.
-            held = Some(self.hold(cx, request, version)?);
-        }
+        let call = self.hold(cx, request, version, Held::Change(task))?;
         if !is_over {
             self.withdraw_questions(cx, task, "the task was cancelled");
             self.stop_run(cx, task, CancelReason::Client(None));
-            if let (Some(call), Some(entry)) = (held, self.table.get_mut(task)) {
-                entry.peers_mut().cancellations.push(call);
-                self.held.insert(call, Held::Cancellation(task));
-            }
             if self.table.cancel(cx.endpoint.now, task) {
                 self.show_end(cx, task);
             }
         }
-        if is_modern {
-            self.acknowledge(cx, request);
-        } else if held.is_none() {
-            self.send_task(cx, request, task, version, Detail::Bare);
-        }
+        self.acknowledge_when_saved(cx, call, task);
         self.run_next(cx);
         Ok(())
     }
@@ -318,6 +271,7 @@ impl ServerTasks {
         if responses.first() != Some(&b'{') {
             return Err(invalid("not an object"));
         }
+        let call = self.hold(cx, request, Version::V2026_07_28, Held::Change(task))?;
         let now = cx.endpoint.now;
         let (mut is_complete, mut is_changed, mut error) = (false, false, None);
         object_members(responses, |name, value| {
@@ -340,21 +294,14 @@ impl ServerTasks {
         if is_complete {
             self.run_next(cx);
         }
-        if let Some(error) = error {
-            return Err(error);
+        match error {
+            Some(error) => {
+                self.held.remove(call);
+                Self::refuse(cx, call, &error);
+            }
+            None => self.acknowledge_when_saved(cx, call, task),
         }
-        self.acknowledge(cx, request);
         Ok(())
-    }
-
-    /// Answers with an empty result, without `_meta`: clients of rmcp 3 take one with the identity of the server for the
-    /// result of another method, and fail.
-    fn acknowledge(&self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>) {
-        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
-            encode::result_head(out, request.id);
-            out.extend_from_slice(b"{\"resultType\":\"complete\"}");
-            encode::end(out);
-        });
     }
 }
 

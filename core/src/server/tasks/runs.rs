@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::entry::{Question, TaskOutcome, TaskPeers, TaskRequest, TaskState};
-use super::host::{Held, ServerTasks, requested_ttl};
+use super::host::{ServerTasks, requested_ttl};
 use super::offer::{CallTask, RunId, TaskOffer};
 use super::options::TaskOptions;
 use super::table::{NewTask, error_outcome};
@@ -85,7 +85,7 @@ impl ServerTasks {
             if let Some(record) = cx.endpoint.inbound.calls.get_mut(held) {
                 record.expires_at = Instant::FAR_FUTURE;
             }
-            self.held.insert(held, Held::Creation(task));
+            self.held.insert_creation(held, task);
             if let Some(entry) = self.table.get_mut(task) {
                 entry.peers_mut().creator = Some(held);
             }
@@ -239,17 +239,15 @@ impl ServerTasks {
         answers: &[CarriedAnswer<'_>],
     ) -> Result<(), UseError> {
         let task = self.task_of_run(cx.endpoint, call.id.0).ok_or(UseError::Stale)?;
-        let round = self.table.get(task).map_or(0, |entry| entry.rounds);
         let mut request = keep(call);
         request.state = state.into();
         let owned =
             |(key, answer): &CarriedAnswer<'_>| ((*key).into(), answer.cloned().map_err(CallError::clone));
         request.answers = answers.iter().map(owned).collect();
         for encoded in encode_requests(requests, call.version)? {
-            let key = question_key(&encoded.name, round);
             request.questions.push(Question {
                 name: encoded.name,
-                key,
+                key: None,
                 method: encoded.method,
                 params: (&*encoded.params).into(),
                 answer: None,
@@ -372,15 +370,4 @@ fn keep(call: &Call) -> Box<TaskRequest> {
         request.answers.clone_from(&retry.answers);
     }
     Box::new(request)
-}
-
-/// Returns the key of a question on the wire, if it differs from its name (TASK-120).
-///
-/// Names are unique in one round. From the second round on a number is added, and also to a name that ends like that, so
-/// no key is used twice.
-fn question_key(name: &str, round: u32) -> Option<Box<str>> {
-    let is_numbered = name
-        .rsplit_once('#')
-        .is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()));
-    (round > 0 || is_numbered).then(|| alloc::format!("{name}#{}", u64::from(round) + 1).into())
 }

@@ -3,7 +3,7 @@
 //! At most one save of a task is under way. A change meanwhile is saved afterwards, as the state that the task has then.
 
 use super::entry::TaskState;
-use super::record;
+use super::record::{self, TaskRecordError};
 use super::store_queue::{Milestone, StoreEffect, backoff};
 use super::table::TaskTable;
 use super::text::TaskBits;
@@ -19,6 +19,11 @@ impl TaskTable {
         let is_idle = task.saving == 0 && task.failed_saves == 0 && task.saved == task.revision;
         task.revision = task.revision.saturating_add(1);
         if is_idle {
+            // Tasks that were removed leave their keys while the store is slow.
+            if store.unsaved.len() > 2 * self.tasks.len() + 32 {
+                let tasks = &self.tasks;
+                store.unsaved.retain(|key| tasks.get(*key).is_some());
+            }
             store.unsaved.push_back(key);
         }
     }
@@ -86,6 +91,8 @@ impl TaskTable {
                 return Milestone::NotCreated(key);
             }
             store.retries.arm(now + backoff(u32::from(task.failed_saves) - 1), key);
+            let tasks = &self.tasks;
+            store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
             return Milestone::Nothing;
         }
         (task.saved, task.failed_saves, store.failures) = (version, 0, 0);
@@ -135,18 +142,35 @@ impl TaskTable {
         }
     }
 
-    /// Restores a task from its record. Returns its key, and whether it is to be told that it has ended.
+    /// Restores a task from its record, also beyond the limits. Returns its key; `None` if it has expired.
     ///
     /// A task that ran when the process ended has failed: its handler may have had effects, so it does not run again. One
     /// that had not run waits for its turn.
-    pub(in crate::server) fn load(&mut self, now: Instant, record: &[u8]) -> Option<Key> {
+    ///
+    /// # Errors
+    ///
+    /// [`TaskRecordError`].
+    pub(in crate::server) fn load(
+        &mut self,
+        now: Instant,
+        stored_id: &TaskId,
+        record: &[u8],
+    ) -> Result<Option<Key>, TaskRecordError> {
         let (entry, owner) = record::decode(record, now, self.anchor)?;
         let (state, expires_at, id, revision) = (entry.state, entry.expires_at, entry.id, entry.revision);
-        if expires_at <= now {
-            self.store.as_mut()?.delete(id, revision.saturating_add(1));
-            return None;
+        if TaskBits::parse(stored_id.as_str().as_bytes()) != Some(id) {
+            return Err(TaskRecordError::OtherTask);
         }
-        let key = self.insert(entry, owner, false).ok()?;
+        if self.find_bits(id).is_some() {
+            return Err(TaskRecordError::Duplicate);
+        }
+        if expires_at <= now {
+            if let Some(store) = &mut self.store {
+                store.delete(id, revision.saturating_add(1));
+            }
+            return Ok(None);
+        }
+        let key = self.insert(entry, owner).map_err(|_| TaskRecordError::Duplicate)?;
         match state {
             // Its requestor may know it: the record was durable, and the answer may have been sent.
             TaskState::Creating | TaskState::Queued => {
@@ -165,7 +189,7 @@ impl TaskTable {
             }
             _ => {}
         }
-        Some(key)
+        Ok(Some(key))
     }
 }
 

@@ -82,6 +82,11 @@ impl Default for StoreQueue {
 }
 
 impl StoreQueue {
+    /// Returns the number of deletions that the store has not finished.
+    pub(super) fn pending_deletes(&self) -> usize {
+        self.deletes.len() + self.deleting.len() + self.failed_deletes.len()
+    }
+
     pub(super) fn delete(&mut self, id: TaskBits, version: u32) {
         self.deletes.push_back((id, version));
     }

@@ -7,8 +7,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::entry::{Owner, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::keys::charge;
 use super::limits::TaskLimits;
+use super::owners::OwnerEntry;
 use super::store_queue::StoreQueue;
 use super::text::TaskBits;
 use crate::deadlines::Deadlines;
@@ -33,16 +35,16 @@ pub struct TaskTable {
     pub(super) anchor: Anchor,
     pub(super) limits: TaskLimits,
     pub(super) tasks: Slab<TaskEntry>,
-    by_id: Tree,
-    owners: Slab<OwnerEntry>,
-    by_owner: Tree,
-    deadlines: Deadlines<Key>,
+    pub(super) by_id: Tree,
+    pub(super) owners: Slab<OwnerEntry>,
+    pub(super) by_owner: Tree,
+    pub(super) deadlines: Deadlines<Key>,
     /// Tasks that wait for their turn to run, and some that do not any more.
     queue: VecDeque<Key>,
     /// Invariant: the number of tasks whose state holds a place.
-    running: usize,
+    pub(super) running: usize,
     /// Invariant: the sum of the bytes that are charged for the tasks.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Metadata of the last request that was kept.
     last_meta: Option<Arc<[u8]>>,
     pub(super) store: Option<Box<StoreQueue>>,
@@ -179,10 +181,6 @@ impl TaskTable {
         })
     }
 
-    fn find_owner(&mut self, owner: &Owner) -> Option<Key> {
-        self.by_owner.find(&mut self.owners, |_, other| other.owner.cmp(owner))
-    }
-
     pub(in crate::server) const fn len(&self) -> usize {
         self.tasks.len()
     }
@@ -200,13 +198,8 @@ impl TaskTable {
     ///
     /// [`UseError::Full`].
     pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
-        let bytes = TASK_BYTES + new.request.as_ref().map_or(0, |r| r.len());
-        if self.tasks.len() >= self.limits.max_tasks {
-            return Err(UseError::Full(Limit::Tasks));
-        }
-        if self.bytes.saturating_add(bytes) > self.limits.max_bytes {
-            return Err(UseError::Full(Limit::TaskBytes));
-        }
+        let message = new.message.as_ref().map_or(0, |m| m.len());
+        self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
         let id = self.draw_id();
         let secs = self.anchor.unix_secs(now);
         let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
@@ -219,7 +212,6 @@ impl TaskTable {
             is_settled: false,
             tool_failed: false,
             failed_saves: 0,
-            rounds: 0,
             poll_millis: u32::try_from(millis(poll)).unwrap_or(u32::MAX),
             created: secs,
             updated: secs,
@@ -234,13 +226,14 @@ impl TaskTable {
             session: new.session,
             run: None,
             request: new.request,
+            used_keys: None,
             message: new.message,
             outcome: None,
             peers: None,
             links: TreeLinks::default(),
             owned: ListLinks::NONE,
         };
-        let key = self.insert(entry, new.owner, true)?;
+        let key = self.insert(entry, new.owner)?;
         match self.store {
             Some(_) => self.save_before_going_on(key),
             None => self.push_turn(key),
@@ -262,78 +255,6 @@ impl TaskTable {
         first
     }
 
-    /// Adds a task.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Full`] if its owner has too many, and [`UseError::Stale`] if its id is in use.
-    pub(super) fn insert(
-        &mut self,
-        mut entry: TaskEntry,
-        owner: Owner,
-        bounded: bool,
-    ) -> Result<Key, UseError> {
-        let (id, bytes, expires_at) = (entry.id, entry.len(), entry.expires_at);
-        let place = self.by_id.place(&mut self.tasks, |_, other| other.id.cmp(&id));
-        let place = place.map_err(|_| UseError::Stale)?;
-        let is_shared = owner == Owner::Holder;
-        let owner = match self.by_owner.place(&mut self.owners, |_, other| other.owner.cmp(&owner)) {
-            Err(known) => known,
-            Ok(place) => {
-                let links = TreeLinks::default();
-                let entry = OwnerEntry { owner, tasks: List::new(), count: 0, next_number: 0, links };
-                let key = self.owners.insert(entry);
-                self.by_owner.insert(&mut self.owners, place, key);
-                key
-            }
-        };
-        let Some(of) = self.owners.get_mut(owner) else { return Err(UseError::Stale) };
-        if bounded && !is_shared && of.count >= self.limits.max_tasks_per_owner {
-            let is_unused = of.count == 0;
-            if is_unused {
-                self.remove_owner(owner);
-            }
-            return Err(UseError::Full(Limit::Tasks));
-        }
-        (entry.owner, entry.number) = (owner, of.next_number);
-        of.next_number = of.next_number.wrapping_add(1);
-        of.count += 1;
-        let key = self.tasks.insert(entry);
-        self.by_id.insert(&mut self.tasks, place, key);
-        of.tasks.push(&mut self.tasks, key);
-        self.bytes += bytes;
-        self.deadlines.arm(expires_at, key);
-        let tasks = &self.tasks;
-        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
-        Ok(key)
-    }
-
-    /// Removes a task. Its record in the store is deleted.
-    pub(in crate::server) fn remove(&mut self, key: Key) -> Option<TaskEntry> {
-        let (id, owner) = (self.tasks.get(key)?.id, self.tasks.get(key)?.owner);
-        self.by_id.remove(&mut self.tasks, key, |_, task| task.id.cmp(&id));
-        if let Some(of) = self.owners.get_mut(owner) {
-            of.tasks.remove(&mut self.tasks, key);
-            of.count = of.count.saturating_sub(1);
-            if of.count == 0 {
-                self.remove_owner(owner);
-            }
-        }
-        let task = self.tasks.remove(key)?;
-        self.bytes = self.bytes.saturating_sub(task.len());
-        self.running -= usize::from(task.state.holds_place()).min(self.running);
-        if let Some(store) = self.store.as_mut().filter(|_| task.revision > 0) {
-            store.delete(task.id, task.revision.saturating_add(1));
-        }
-        Some(task)
-    }
-
-    fn remove_owner(&mut self, key: Key) {
-        let Some(owner) = self.owners.get(key).map(|of| of.owner.clone()) else { return };
-        self.by_owner.remove(&mut self.owners, key, |_, other| other.owner.cmp(&owner));
-        self.owners.remove(key);
-    }
-
     // ---- transitions ----
 
     /// Changes the state of a task, with the sums that depend on it.
@@ -342,19 +263,6 @@ impl TaskTable {
         let (before, after) = (task.state.holds_place(), state.holds_place());
         task.state = state;
         self.running = (self.running + usize::from(after)).saturating_sub(usize::from(before));
-    }
-
-    /// Changes what is kept for a task, with the sum of the bytes.
-    fn change<R>(&mut self, key: Key, change: impl FnOnce(&mut TaskEntry) -> R) -> Option<R> {
-        let task = self.tasks.get_mut(key)?;
-        let before = task.len();
-        let result = change(task);
-        self.bytes = (self.bytes + task.len()).saturating_sub(before);
-        Some(result)
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.bytes.saturating_add(bytes) <= self.limits.max_bytes
     }
 
     fn touch(&mut self, now: Instant, key: Key) {
@@ -426,14 +334,21 @@ impl TaskTable {
         mut request: Box<TaskRequest>,
     ) -> Result<(), UseError> {
         self.tasks.get(key).filter(|task| task.state == TaskState::Running).ok_or(UseError::Stale)?;
-        if !self.has_room(request.len()) {
+        if let Some(used_keys) = self.tasks.get(key).and_then(|task| task.used_keys.as_ref()) {
+            used_keys.assign(&mut request.questions);
+        }
+        let keys: usize = request.questions.iter().map(|question| charge(question.wire_key())).sum();
+        if !self.has_room(key, request.len() + keys) {
             return Err(UseError::Full(Limit::TaskBytes));
         }
         self.share_meta(&mut request);
         let is_complete = request.questions.iter().all(|question| question.answer.is_some());
         self.change(key, |task| {
+            let used_keys = task.used_keys.get_or_insert_default();
+            for question in &request.questions {
+                used_keys.insert(question.wire_key());
+            }
             (task.request, task.run) = (Some(request), None);
-            task.rounds = task.rounds.saturating_add(1);
         });
         self.touch(now, key);
         self.set_state(key, TaskState::Asking);
@@ -470,7 +385,7 @@ impl TaskTable {
         let bytes = outcome.as_ref().map_or(0, |value| value.as_bytes().len());
         let task = self.tasks.get(key).ok_or(UseError::Stale)?;
         task.questions().get(question).filter(|q| q.answer.is_none()).ok_or(UseError::Stale)?;
-        if !self.has_room(bytes) {
+        if !self.has_room(key, bytes) {
             return Err(UseError::Full(Limit::TaskBytes));
         }
         let is_complete = self.change(key, |task| {
@@ -510,7 +425,7 @@ impl TaskTable {
         let bytes = match &outcome {
             TaskOutcome::Result(text, _) | TaskOutcome::Error(text) => text.len(),
         };
-        let outcome = match self.has_room(bytes) {
+        let outcome = match self.has_room(key, bytes) {
             true => outcome,
             false => error_outcome(&RpcError::internal("the result is too large to be kept")),
         };
@@ -543,6 +458,7 @@ impl TaskTable {
         self.change(key, |task| {
             task.tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
             (task.outcome, task.request, task.run) = (outcome, None, None);
+            task.used_keys = None;
             // What it worked at is over.
             task.message = None;
             task.is_settled = is_settled;
@@ -564,7 +480,7 @@ impl TaskTable {
     /// Sets the message of a task that has not ended. Returns false if there is no room, or it is the same.
     pub(in crate::server) fn set_message(&mut self, now: Instant, key: Key, message: &str) -> bool {
         let Some(task) = self.tasks.get(key).filter(|task| !task.state.is_terminal()) else { return false };
-        if task.message.as_deref() == Some(message) || !self.has_room(message.len()) {
+        if task.message.as_deref() == Some(message) || !self.has_room(key, message.len()) {
             return false;
         }
         self.change(key, |task| task.message = Some(message.into()));
@@ -608,19 +524,9 @@ impl TaskTable {
         let all = || self.tasks.iter().map(|(_, task)| task);
         assert_eq!(self.bytes, all().map(TaskEntry::len).sum::<usize>(), "the bytes of all tasks");
         assert_eq!(self.running, all().filter(|t| t.state.holds_place()).count(), "the tasks that run");
-        let owned: usize = self.owners.iter().map(|(_, of)| of.count).sum();
-        assert_eq!(owned, self.tasks.len(), "each task has an owner");
-        for (key, of) in self.owners.iter() {
-            let listed = of.tasks.iter(&self.tasks).filter(|(_, task)| task.owner == key).count();
-            assert_eq!((listed, of.count > 0), (of.count, true), "the tasks of an owner");
-        }
+        self.check_owners();
         let waiting = all().filter(|task| task.state == TaskState::Queued).count();
         assert!(self.queue.len() >= waiting, "each task that waits for its turn is in the queue");
-    }
-
-    /// Returns the owner of a task.
-    pub(super) fn owner(&self, task: &TaskEntry) -> Option<&Owner> {
-        self.owners.get(task.owner).map(|of| &of.owner)
     }
 
     /// Lets a task wait for its turn.

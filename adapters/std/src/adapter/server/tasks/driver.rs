@@ -17,7 +17,9 @@ use super::settings::{OnProblem, ServerTasks};
 use super::source::{DriveTasks, InstallTasks, StorePlace, TaskSource, thread_waker};
 use crate::adapter::server::dispatcher::CommandSender;
 use crate::adapter::server::server_loop::ServerLoop;
-use crate::task_store::{TaskStore, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError};
+use crate::task_store::{
+    TaskStore, TaskStoreError, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError,
+};
 use crate::{Error, entropy};
 
 /// Drives the store of a server's tasks, if it has one.
@@ -78,7 +80,10 @@ impl StoreDriver {
         loaded.problems.iter().for_each(|problem| on_problem(problem));
         server_loop.set_tasks(table.stored());
         for task in loaded.tasks {
-            server_loop.engine().tasks(now).load(&task.record);
+            let id = TaskId::new(task.id);
+            if let Err(problem) = server_loop.engine().tasks(now).load(&id, &task.record) {
+                on_problem(&TaskStoreError::NotRestored(problem));
+            }
         }
         let link = match place {
             StorePlace::Inline => StoreLink::Inline(store),
