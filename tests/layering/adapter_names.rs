@@ -77,7 +77,7 @@ const ALIASES: &[(&str, &str)] = &[("Cx", "CallCx"), ("AsyncCx", "CallCx"), ("Ro
 
 /// Types of asynchronous adapters that are aliases of types in `adapter::runtime` of `mcp-std`.
 const RUNTIME_TYPES: (&str, &[&str]) = (
-    "smol",
+    "smol tokio",
     &["Client", "Connecting", "HttpServer", "PendingCall", "Run", "RunWith", "Server", "SharedBackend"],
 );
 

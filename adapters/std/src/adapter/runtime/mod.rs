@@ -14,6 +14,7 @@ pub mod http;
 mod poll_stream;
 pub mod server;
 pub mod testing;
+mod virtual_time;
 #[cfg(unix)]
 mod watched_stream;
 

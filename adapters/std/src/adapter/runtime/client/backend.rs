@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::fmt;
 use core::future::{Future, poll_fn};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::Error;
 use crate::adapter::client::{
@@ -16,6 +16,7 @@ use mcp_proto::{CallKey, Progress};
 use super::PendingCall;
 use super::driver::ConnectionDriver;
 use super::leader::{LeaderQueue, WaiterGuard};
+use super::shared::ClientShared;
 use super::wait::SlotFuture;
 use crate::adapter::runtime::Runtime;
 
@@ -31,22 +32,6 @@ impl<R: Runtime> Clone for SharedBackend<R> {
 /// Closes the connection when the last handle is dropped.
 struct ClientHandle<R: Runtime> {
     shared: Arc<ClientShared<R>>,
-}
-
-/// State shared by handles and [`Run`](super::Run).
-pub(super) struct ClientShared<R: Runtime> {
-    pub(super) caller: ConnectionHandle,
-    pub(super) leader_queue: Arc<LeaderQueue>,
-    /// Locked by the leader.
-    pub(super) driver: Mutex<ConnectionDriver<R>>,
-}
-
-impl<R: Runtime> ClientShared<R> {
-    /// Returns whether the connection was closed by this side.
-    pub(super) fn is_closed(&self) -> bool {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        driver.state_mut().is_none_or(|inner| inner.is_closing)
-    }
 }
 
 impl<R: Runtime> Drop for ClientHandle<R> {

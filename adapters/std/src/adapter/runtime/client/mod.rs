@@ -7,6 +7,7 @@ mod leader;
 mod open;
 mod pending_call;
 mod run_with;
+mod shared;
 mod wait;
 mod watch;
 
@@ -32,10 +33,10 @@ use mcp_proto::{Progress, RawJson};
 
 use super::deadline_timer::timer_after;
 use super::{AsyncTimer, PollStream, Runtime};
-use backend::ClientShared;
 use driver::ConnectionDriver;
 use leader::{LeaderQueue, WaiterGuard};
 use pending_call::{LeaveOnDrop, SubscribeGuard};
+use shared::ClientShared;
 use wait::poll_until;
 
 pub use async_handler::{AsyncClientHandler, async_handler};

@@ -10,9 +10,9 @@ use crate::Error;
 use crate::adapter::client::{OutcomeReceiver, OutcomeUpdate};
 use crate::process::ShutdownReport;
 
-use super::backend::ClientShared;
 use super::driver::MAX_TURNS_PER_POLL;
 use super::leader::WaiterGuard;
+use super::shared::ClientShared;
 use crate::adapter::runtime::Runtime;
 
 /// Polls `look` until it returns a value, driving the connection whenever this task is the leader.
