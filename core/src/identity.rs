@@ -177,7 +177,7 @@ impl Capabilities {
         let name = name.into();
         self.change_named(|named| {
             if name == extensions::MEMBER {
-                named.extensions.merge(&value);
+                named.extensions.merge(value.as_bytes());
             } else {
                 named.members.retain(|(known, ..)| *known != name);
                 named.members.push((name, value, since));
@@ -230,15 +230,26 @@ impl Capabilities {
     /// beyond 256.
     #[must_use]
     pub fn from_json(object: &RawJson) -> Self {
-        let mut read = Self::read(object.as_bytes());
-        if let Some(member) = object.member(extensions::MEMBER) {
-            read.change_named(|named| named.extensions.merge(&member));
-        }
+        let mut named = NamedCapabilities::default();
+        let mut read = Self::read_parts(object.as_bytes(), &mut |extensions| {
+            named.extensions.merge(extensions);
+            named.extensions.flags()
+        });
+        read.named = (named != NamedCapabilities::default()).then(|| named.into());
         read
     }
 
     /// Reads the capabilities that gate a feature, from JSON text that was checked already.
     pub(crate) fn read(text: &[u8]) -> Self {
+        Self::read_parts(text, &mut |extensions| {
+            let mut all = 0;
+            object_members(extensions, |id, settings| all |= extensions::flags(id, settings));
+            all
+        })
+    }
+
+    /// Reads capabilities; `read_extensions` gets the member with the extensions and returns their flags.
+    fn read_parts(text: &[u8], read_extensions: &mut dyn FnMut(&[u8]) -> u32) -> Self {
         let mut read = Self::default();
         object_members(text, |member, value| {
             if value.first() != Some(&b'{') {
@@ -249,7 +260,7 @@ impl Capabilities {
                 read.flags |= capability_bit(row.capability);
             }
             if member == extensions::MEMBER.as_bytes() {
-                object_members(value, |id, settings| read.flags |= extensions::flags(id, settings));
+                read.flags |= read_extensions(value);
                 return;
             }
             object_members(value, |name, value| {

@@ -114,7 +114,9 @@ pub struct Limits {
     pub max_subscribed_resources: usize,
     /// Longest URI of a subscribed resource (default 8 KiB, small 256). Longer ones are not honoured.
     pub max_uri: usize,
-    /// Rounds of one call (default 10; MRTR-026).
+    /// Rounds of one call (default 10; MRTR-026), and those of the task that a call follows.
+    ///
+    /// A task of 2025-11-25 begins a round with each input request that comes while none of its own is open.
     ///
     /// Reached: a server's [`need_input`](crate::server::Engine::need_input) is refused
     /// ([`UseError::Full`](crate::UseError)); a client's call ends with

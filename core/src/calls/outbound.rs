@@ -125,6 +125,8 @@ pub(crate) enum CallPurpose {
     Input(Key),
     /// A request of the engine about the task that this call follows. The call may have ended.
     Task(Key),
+    /// A call of the application that has ended, although its answer may still create a task (2025-11-25).
+    Abandoned,
     /// A question of a task, sent on this stream.
     #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
     TaskInput { task: Key, stream: Key },
@@ -139,8 +141,6 @@ pub(crate) enum CallTask {
     Follow,
     /// If the result is a task, the application gets it.
     Report,
-    /// It requests the state of a task, which the call follows then.
-    Wait,
     /// It follows a task, and its progress token is still valid (2025-11-25; TASK-033).
     Running,
 }
@@ -299,7 +299,7 @@ pub(crate) enum ResponseMatch {
 
 /// The slab of outbound calls, with the numbers of those that are counted per operation.
 ///
-/// Invariant: each number equals that of the calls with the purpose, which never changes.
+/// Invariant: each number equals that of the calls with the purpose, which only [`abandon`](Self::abandon) changes.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlab {
     slab: Slab<OutboundCall>,
@@ -354,6 +354,14 @@ impl CallSlab {
             call.superseded = true;
             self.note_ended(key);
         }
+    }
+
+    /// Turns a call of the application into one whose outcome was reported, while its request stays open.
+    pub(crate) fn abandon(&mut self, key: Key) -> Option<&mut OutboundCall> {
+        let call = self.slab.get_mut(key).filter(|call| call.purpose == CallPurpose::Application)?;
+        call.purpose = CallPurpose::Abandoned;
+        self.application -= 1;
+        Some(call)
     }
 
     fn counter(&mut self, purpose: CallPurpose) -> Option<&mut u32> {

@@ -13,10 +13,15 @@ use crate::json::write_int;
 #[non_exhaustive]
 pub struct TaskRequest {
     /// Time for which the server is asked to keep the task; the server may choose another (TASK-016).
+    ///
+    /// It is sent in whole milliseconds, from 1 to 10^12 (some 31 years).
     pub ttl: Option<Duration>,
     /// Whether the engine follows the task to its result. If not, the result of the call describes the task.
     pub follow: bool,
 }
+
+/// Longest time for which a server is asked to keep a task, in milliseconds. It is exact in every JSON number.
+const MAX_TTL_MILLIS: i64 = 1_000_000_000_000;
 
 impl TaskRequest {
     /// Creates the request for a task that the engine follows to its result.
@@ -46,7 +51,10 @@ impl TaskRequest {
         params.extend_from_slice(if params.last() == Some(&b'{') { b"\"task\":{" } else { b",\"task\":{" });
         if let Some(ttl) = self.ttl {
             params.extend_from_slice(b"\"ttl\":");
-            write_int(params, i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
+            write_int(
+                params,
+                i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MILLIS).clamp(1, MAX_TTL_MILLIS),
+            );
         }
         params.extend_from_slice(b"}}");
     }
@@ -67,6 +75,8 @@ mod tests {
                 TaskRequest::followed().ttl(Duration::from_secs(60)),
                 r#"{"name":"a","task":{"ttl":60000}}"#,
             ),
+            ("{}", TaskRequest::followed().ttl(Duration::from_micros(900)), r#"{"task":{"ttl":1}}"#),
+            ("{}", TaskRequest::followed().ttl(Duration::MAX), r#"{"task":{"ttl":1000000000000}}"#),
         ] {
             let mut text = params.as_bytes().to_vec();
             request.append_to(&mut text);

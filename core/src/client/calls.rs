@@ -22,7 +22,7 @@ use super::url_elicitations::UrlElicitations;
 use super::waiting_calls::CallQueue;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
-use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, QueuedCall};
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::calls::versioned_params::VersionedParams;
 use crate::diagnostic::Diagnostic;
@@ -123,11 +123,8 @@ impl Calls {
         let total = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
         let request = match task {
             TaskUse::Request(request) => Some(request),
-            TaskUse::Wait | TaskUse::Default => None,
+            TaskUse::Default => None,
         };
-        if matches!(task, TaskUse::Wait) {
-            call.task = CallTask::Wait;
-        }
         let meta = options.meta.clone();
         let queued = QueuedCall { method: method.into(), params, meta, task: request, total_timeout: total };
         let cost = queued.cost();
@@ -149,9 +146,10 @@ impl Calls {
         self.tasks.take_if(|tasks| tasks.is_empty());
     }
 
-    /// Drops the queue of a connection that is closed.
+    /// Drops the queue of a connection that is closed, and the tasks that were to be cancelled.
     pub(super) fn drop_queue(&mut self) {
         self.queue = None;
+        self.tasks = None;
     }
 
     /// Retains what is needed to repeat a call, if the server may ask for input or the answer may be lost.
@@ -183,14 +181,10 @@ impl Calls {
             call.restart_timeouts(now, queued.total_timeout);
             let progress = call.wants_progress;
             let Some(version) = common.peer.as_ref().map(|p| p.version) else { continue };
-            let mut request_for_task = None;
-            if call.task == CallTask::None {
-                let wanted = queued.task.map_or(TaskUse::Default, TaskUse::Request);
-                let (role, request) = task_role(common, &queued.method, wanted);
-                request_for_task = request;
-                if let Some(call) = common.endpoint.outbound.calls.get_mut(key) {
-                    call.task = role;
-                }
+            let wanted = queued.task.map_or(TaskUse::Default, TaskUse::Request);
+            let (role, request_for_task) = task_role(common, &queued.method, wanted);
+            if let Some(call) = common.endpoint.outbound.calls.get_mut(key) {
+                call.task = role;
             }
             let written = common.check_permitted(&queued.method).and_then(|()| {
                 let base_meta = request_meta(&common.config, common.peer.as_deref(), None);
@@ -229,6 +223,8 @@ impl Calls {
             if let Some(queue) = &mut self.queue {
                 queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
             }
+        } else if self.end_before_task(common, key, &outcome) {
+            return;
         } else if let Some(sent) = self.wire_key(key).filter(|_| !self.is_answered_by_task(common, key)) {
             common.endpoint.send_cancellation(sent, reason);
         }
@@ -382,7 +378,16 @@ impl Calls {
         deprecated_inputs::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
-        let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id)).map(CallKey);
+        let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id));
+        if let (Some(tasks), Some(call)) = (&mut self.tasks, call) {
+            let is_open = |inputs: &InputState| inputs.legacy.is_open_for(related_task.as_ref());
+            let is_alone = !self.inputs.as_deref().is_some_and(is_open);
+            if let Err(error) = tasks.count_question(common, call, is_alone) {
+                common.endpoint.fail(key, &RpcError::internal("too many input requests"));
+                return self.finish(common, call, Err(error));
+            }
+        }
+        let call = call.map(CallKey);
         self.inputs.get_or_insert_default().legacy.begin(now, key, method, related_task);
         if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
             self.remember_elicitations(common, core::slice::from_ref(page));

@@ -47,6 +47,9 @@ pub(super) struct CommonState {
     pub(super) log: Option<Box<LogSettings>>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
+    /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
+    #[cfg(feature = "exchanges")]
+    pub(super) expired_requests: alloc::collections::VecDeque<RequestId>,
     /// Requests that ended in the outbox, while their cancellations may follow there.
     #[cfg(feature = "exchanges")]
     pub(super) unsent_requests: alloc::collections::BTreeSet<RequestId>,
@@ -68,6 +71,8 @@ impl CommonState {
             retained_bytes: 0,
             log: None,
             reported_features: UsedFeatures::default(),
+            #[cfg(feature = "exchanges")]
+            expired_requests: alloc::collections::VecDeque::new(),
             #[cfg(feature = "exchanges")]
             unsent_requests: alloc::collections::BTreeSet::new(),
             uses_exchanges: false,
@@ -115,6 +120,20 @@ impl CommonState {
 
     pub(super) fn is_closed(&self) -> bool {
         self.main_channel.and_then(|m| self.endpoint.channels.get(m)).is_none_or(|c| c.closed)
+    }
+
+    /// Records that the exchange of a request is not needed any more, although no message says so.
+    pub(super) fn expire_request(&mut self, request: Key) {
+        #[cfg(feature = "exchanges")]
+        if self.uses_exchanges {
+            if self.expired_requests.len() >= self.endpoint.limits.effective_max_pending_calls() {
+                self.expired_requests.pop_front();
+            }
+            let id = crate::calls::outbound::OutboundCalls::wire_id(request);
+            self.expired_requests.push_back(RequestId::int(id));
+        }
+        #[cfg(not(feature = "exchanges"))]
+        let _ = request;
     }
 
     /// Returns whether the outbox is so full that calls are refused.

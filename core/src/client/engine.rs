@@ -131,10 +131,8 @@ impl Engine {
                         self.calls.trim(&self.common);
                     }
                 }
-                EndpointTimer::Changes(_)
-                | EndpointTimer::SessionLog(_)
-                | EndpointTimer::Grace(_)
-                | EndpointTimer::Tasks => {}
+                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
+                EndpointTimer::Tasks => self.calls.handle_task_timeout(&mut self.common),
             }
         }
     }
@@ -363,7 +361,8 @@ impl Engine {
     /// [`UseError::Stale`] if the call has ended.
     pub fn cancel(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
-        self.common.endpoint.outbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let sent = self.common.endpoint.outbound.calls.get(call.0);
+        sent.filter(|sent| sent.purpose == CallPurpose::Application).ok_or(UseError::Stale)?;
         self.calls.abandon(&mut self.common, call.0, reason, CallError::Cancelled);
         Ok(())
     }
@@ -475,6 +474,10 @@ impl Engine {
             }
             (CallPurpose::Application | CallPurpose::Retry(_), _) => {
                 self.calls.handle_call_timeout(&mut self.common, key)
+            }
+            (CallPurpose::Abandoned, Some(outcome)) => {
+                self.common.expire_request(key);
+                self.calls.finish_abandoned(&mut self.common, key, &Err(outcome));
             }
             (CallPurpose::KeepAlive, Some(_)) if self.common.restart_ping_wait(key) => {}
             (

@@ -178,6 +178,14 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Returns the next request whose exchange is not needed any more, although neither an answer nor a cancellation says
+    /// so: its call was to become a task of 2025-11-25, ended before, and the answer has not come in time.
+    ///
+    /// Take them after [`Engine::handle_timeout`] and after commands.
+    pub fn poll_expired(&mut self) -> Option<RequestId> {
+        self.engine.common.expired_requests.pop_front()
+    }
+
     /// Takes one message of the server.
     ///
     /// `request` is the request whose exchange the message arrived in. A response to any other request is refused then

@@ -70,6 +70,11 @@ impl LegacyInputs {
         self.find(request)?.related_task.as_ref()
     }
 
+    /// Returns whether a request of this task is open.
+    pub(super) fn is_open_for(&self, task: Option<&TaskId>) -> bool {
+        self.requests.iter().flatten().any(|input| input.related_task.as_ref() == task)
+    }
+
     fn find(&self, request: Key) -> Option<&LegacyInput> {
         let input = self.requests.get(request.slot as usize)?.as_ref()?;
         (input.key == request).then_some(input)

@@ -238,7 +238,6 @@ impl Engine {
                         self.calls.remember_elicitations(&mut self.common, &refusal.elicitations);
                     }
                 }
-                let outcome = outcome.map_err(|error| self.calls.wait_error(&self.common, key, error));
                 let call = match purpose {
                     CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
                     _ => key,
@@ -248,6 +247,7 @@ impl Engine {
             CallPurpose::Task(call) => {
                 return self.calls.finish_task_request(&mut self.common, key, call, outcome);
             }
+            CallPurpose::Abandoned => return self.calls.finish_abandoned(&mut self.common, key, &outcome),
             CallPurpose::Listen(_) => {
                 if let Some(subscriptions) = &mut self.subscriptions {
                     subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
@@ -466,5 +466,5 @@ impl Engine {
 fn related_task(params: &RawJson) -> Option<TaskId> {
     let task = params.member("_meta")?.member(meta::RELATED_TASK)?;
     let id = task.member("taskId")?.string()?;
-    (id.len() <= super::tasks::MAX_TASK_ID).then(|| id.into())
+    super::tasks::check_id(&id).ok().map(|()| id.into())
 }

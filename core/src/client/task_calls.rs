@@ -4,12 +4,18 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::common::CommonState;
+use super::event::Event;
 use super::tasks::{TaskDeadline, TaskOutcome, TaskTable, new_table};
-use crate::calls::outbound::{CallPurpose, CallTask, ResponseMatch};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::outbound::{
+    CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls, ResponseMatch,
+};
+use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::Serializer;
+use crate::model::TaskId;
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, RpcError, code};
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 
 impl Calls {
@@ -28,18 +34,6 @@ impl Calls {
         // CANC-009: a task that is created after the end of its call is cancelled by its id.
         let will_be = !common.is_modern() && matches!(task, Some(CallTask::Follow | CallTask::Report));
         will_be || self.tasks.as_ref().is_some_and(|tasks| tasks.is_followed(call))
-    }
-
-    /// Returns the error of a call whose request was answered by one: that of a wait says that there is no such task
-    /// (TASK-031, TASK-124).
-    pub(super) fn wait_error(&self, common: &CommonState, key: Key, error: CallError) -> CallError {
-        let task = common.endpoint.outbound.calls.get(common.original_call(key)).map(|call| call.task);
-        match error {
-            CallError::Rpc(error) if error.code == code::INVALID_PARAMS && task == Some(CallTask::Wait) => {
-                CallError::TaskLost(error)
-            }
-            error => error,
-        }
     }
 
     /// Handles the result of a call that may be a task. Returns the result if it is none.
@@ -70,6 +64,83 @@ impl Calls {
         }
     }
 
+    /// Starts a call that waits for a task which was created before.
+    pub(super) fn wait_task(
+        &mut self,
+        common: &mut CommonState,
+        main: Key,
+        id: &TaskId,
+        options: &CallOptions,
+    ) -> CallKey {
+        let (now, purpose) = (common.endpoint.now, CallPurpose::Application);
+        let call = OutboundCall::new(now, main, purpose, options, &common.endpoint.limits);
+        let call = common.endpoint.outbound.calls.insert(call);
+        if let Some(tasks) = self.tasks_table(common) {
+            tasks.wait(common, call, id);
+        }
+        CallKey(call)
+    }
+
+    /// Reports the end of a call of 2025-11-25 whose answer may still create a task. Returns false for any other call.
+    ///
+    /// The request stays open for one more timeout: no notification may cancel it (CANC-009), and the task is cancelled
+    /// by the id in the answer.
+    pub(super) fn end_before_task(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        outcome: &CallError,
+    ) -> bool {
+        let may_become_task = self.is_answered_by_task(common, call);
+        let now = common.endpoint.now;
+        let max = common.endpoint.limits.effective_max_pending_calls();
+        // The others leave room for calls.
+        let has_room = common.endpoint.outbound.calls.len() <= max / 2;
+        let Some(sent) = common.endpoint.outbound.calls.get(call) else { return false };
+        if !may_become_task || sent.superseded || sent.queued.is_some() {
+            return false;
+        }
+        if !has_room {
+            common.expire_request(call);
+            return false;
+        }
+        let Some(sent) = common.endpoint.outbound.calls.abandon(call) else { return false };
+        let retained = sent.retained.take().map_or(0, |kept| kept.len());
+        sent.wants_progress = false;
+        sent.task = CallTask::None;
+        sent.total_deadline = now + sent.timeout;
+        sent.idle_deadline = sent.total_deadline;
+        common.endpoint.deadlines.arm(sent.total_deadline, EndpointTimer::Outbound(call));
+        common.retained_bytes = common.retained_bytes.saturating_sub(retained);
+        let outcome = Err(outcome.clone());
+        common.events.push_back(Event::Done { call: CallKey(call), outcome, retried: false });
+        true
+    }
+
+    /// Handles the answer to a call that has ended before: a task is cancelled.
+    pub(super) fn finish_abandoned(
+        &mut self,
+        common: &mut CommonState,
+        key: Key,
+        outcome: &Result<RawJson, CallError>,
+    ) {
+        common.endpoint.outbound.calls.remove(key);
+        common.endpoint.sweep();
+        if let Ok(result) = outcome {
+            self.cancel_late_task(common, result);
+        }
+        if matches!(outcome, Ok(_) | Err(CallError::Rpc(_))) {
+            common.diagnose(Diagnostic::LateResponse(RequestId::int(OutboundCalls::wire_id(key))));
+        }
+    }
+
+    /// Sends what is due about tasks that no call follows any more.
+    pub(super) fn handle_task_timeout(&mut self, common: &mut CommonState) {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.handle_timeout(common);
+        }
+    }
+
     /// Returns the table of tasks if the configuration has them. It is made now if there is none.
     fn tasks_table(&mut self, common: &CommonState) -> Option<&mut (dyn TaskTable + 'static)> {
         if self.tasks.is_none() {
@@ -93,6 +164,7 @@ impl Calls {
         outcome: Result<RawJson, CallError>,
     ) {
         let Some(tasks) = &mut self.tasks else {
+            // The connection has ended.
             common.endpoint.outbound.calls.remove(key);
             return;
         };

@@ -51,7 +51,8 @@ impl Engine {
     ///
     /// The call follows the task as [`call_tool_as_task`](Self::call_tool_as_task) does, with the same timeouts: without
     /// [`CallOptions::total_timeout`] the longest wait is [`TaskPolling::max_wait`](super::TaskPolling::max_wait). A wait
-    /// that ends early cancels nothing, so the task can be waited for again.
+    /// that ends early cancels nothing, so the task can be waited for again. Failed polls are repeated from the first one
+    /// on. [`CallOptions::meta`] and progress do not apply.
     ///
     /// # Errors
     ///
@@ -62,9 +63,12 @@ impl Engine {
         task: &TaskHandle,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
+        self.common.endpoint.tick(now);
         self.check_task(task)?;
-        let params = GetTaskParams::new(task.id().as_str());
-        self.call_as(now, methods::TASKS_GET, &params, options, TaskUse::Wait)
+        let (main, _) = self.common.ready_channel()?;
+        self.common.check_permitted(methods::TASKS_GET)?;
+        self.common.check_capacity(1)?;
+        Ok(self.calls.wait_task(&mut self.common, main, task.id(), options))
     }
 
     /// Requests the state of a task, a [`Task`](crate::model::Task) (TASK-018, TASK-111).

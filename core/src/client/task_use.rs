@@ -13,8 +13,6 @@ pub(super) enum TaskUse {
     Default,
     /// It asks for a task.
     Request(TaskRequest),
-    /// It requests the state of a task, to be followed.
-    Wait,
 }
 
 /// Returns the part that tasks have in a call, and the request for a task to send with it.
@@ -24,7 +22,6 @@ pub(super) fn task_role(
     task: TaskUse,
 ) -> (CallTask, Option<TaskRequest>) {
     let request = match task {
-        TaskUse::Wait => return (CallTask::Wait, None),
         TaskUse::Request(request) => Some(request),
         TaskUse::Default => None,
     };

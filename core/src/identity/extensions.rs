@@ -56,8 +56,8 @@ impl Extensions {
     }
 
     /// Adds the extensions of a member `extensions`, up to [`MAX_EXTENSIONS`]. Entries that are not valid are left out.
-    pub(super) fn merge(&mut self, member: &RawJson) {
-        object_members(member.as_bytes(), |id, settings| {
+    pub(super) fn merge(&mut self, member: &[u8]) {
+        object_members(member, |id, settings| {
             if self.0.len() < MAX_EXTENSIONS {
                 let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
                 let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));

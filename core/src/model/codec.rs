@@ -150,6 +150,39 @@ macro_rules! integer_codec {
 integer_codec!(i64, serialize_i64, "a 64-bit integer");
 integer_codec!(u64, serialize_u64, "a non-negative 64-bit integer");
 
+/// A suggested interval: any number is read, because no task should fail for the pace of its polls.
+pub(crate) enum Interval {}
+
+struct IntervalVisitor;
+
+impl Visitor<'_> for IntervalVisitor {
+    type Value = u64;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of milliseconds")
+    }
+    fn visit_i64<E>(self, millis: i64) -> Result<u64, E> {
+        Ok(u64::try_from(millis).unwrap_or_default())
+    }
+    fn visit_u64<E>(self, millis: u64) -> Result<u64, E> {
+        Ok(millis)
+    }
+    fn visit_f64<E>(self, millis: f64) -> Result<u64, E> {
+        Ok(core::time::Duration::try_from_secs_f64(millis.max(0.0)).map_or(u64::MAX, |time| time.as_secs()))
+    }
+}
+
+impl<'de> Decode<'de, u64> for Interval {
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_u64(IntervalVisitor)
+    }
+}
+
+impl Encode<u64> for Interval {
+    fn write<S: Serializer>(millis: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(*millis)
+    }
+}
+
 /// A value that can be received from a peer, but that the engines refuse to send.
 ///
 /// Each variant is one type that such a member can have; [`serialize_unsendable`] writes it.

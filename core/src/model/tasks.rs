@@ -196,10 +196,12 @@ message! {
         any ttl: TaskTtl = "ttl",
         /// Time from creation to expiry (since 2026-07-28, required there).
         any ttl_ms: TaskTtl = "ttlMs",
-        /// Suggested time between two polls, in milliseconds (2025-11-25 only; TASK-017).
-        opt poll_interval: u64 as Integer = "pollInterval",
-        /// Suggested time between two polls, in milliseconds (since 2026-07-28; TASK-114).
-        opt poll_interval_ms: u64 as Integer = "pollIntervalMs",
+        /// Suggested time between two polls, in milliseconds (2025-11-25 only; TASK-017). One below zero is read as zero, and
+        /// a fraction is cut off.
+        opt poll_interval: u64 as Interval = "pollInterval",
+        /// Suggested time between two polls, in milliseconds (since 2026-07-28; TASK-114). One below zero is read as zero,
+        /// and a fraction is cut off.
+        opt poll_interval_ms: u64 as Interval = "pollIntervalMs",
         /// Human-readable description of the state.
         opt status_message: String = "statusMessage",
         /// Input requests that are not answered, by key (since 2026-07-28, while `input_required`; TASK-112).

@@ -122,6 +122,10 @@ fn poll_interval_of_the_server_is_bounded() {
         (json!(1), ms(100)),
         (json!(90_000), ms(60_000)),
         (json!(u64::MAX / 2), ms(60_000)),
+        (json!(-1), ms(1_000)),
+        (json!(-1e300), ms(1_000)),
+        (json!(1e300), ms(60_000)),
+        (json!(250.7), ms(250)),
     ] {
         let mut harness = modern_with(config.clone());
         let (_, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());

@@ -147,7 +147,8 @@ fn task_that_is_not_valid_fails_the_call() {
         (json!({"taskId": null}), "taskId"),
         (json!({"taskId": "x".repeat(1_025)}), "longer than 1024 bytes"),
         (json!({"status": "started"}), "`started` is no status"),
-        (json!({"pollIntervalMs": -1}), "pollIntervalMs"),
+        (json!({"pollIntervalMs": "soon"}), "pollIntervalMs"),
+        (json!({"ttlMs": -1}), "ttlMs"),
         (json!({"ttlMs": "long"}), "ttlMs"),
     ] {
         let mut harness = modern();

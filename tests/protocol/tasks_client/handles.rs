@@ -134,8 +134,8 @@ fn handle_of_another_server_or_form_is_refused() {
         (String::new(), "no such JSON object"),
         (text.replace("2026-07-28", "2025-06-18"), "no tasks"),
         (text.replace("2026-07-28", "tomorrow"), "no tasks"),
-        (text.replace("t-9", ""), "1 to 1024 bytes"),
-        (text.replace("t-9", &"x".repeat(2_000)), "1 to 1024 bytes"),
+        (text.replace("t-9", ""), "is empty"),
+        (text.replace("t-9", &"x".repeat(2_000)), "longer than 1024 bytes"),
         (text.replace("dredge", &"x".repeat(20_000)), "longer than"),
         (text.replace("\"t-9\"", "99"), "no such JSON object"),
     ] {
@@ -180,6 +180,12 @@ fn list_of_tools_tells_which_may_run_as_tasks() {
     }
     known.handle_change(&Change::Prompts);
     assert!(!known.needs_list());
+    // A list that was requested before a change does not apply.
+    let before = known.generation();
+    known.handle_change(&Change::Tools);
+    assert!(known.needs_list() && !known.set_listed(before, &tools) && known.needs_list());
+    assert!(known.set_listed(known.generation(), &tools[1..]) && !known.needs_list());
+    assert_eq!(known.request("required", Some(wanted)), None);
     known.handle_change(&Change::Tools);
     assert!(known.needs_list());
     // A modern server decides by itself, and one without tasks runs none.

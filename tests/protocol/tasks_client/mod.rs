@@ -1,8 +1,10 @@
 //! Tasks at the client, in both forms, on virtual time: the messages of the server are written by hand.
 
+mod attacks;
 mod calls;
 mod failures;
 mod handles;
+mod http;
 mod legacy;
 mod questions;
 

@@ -37,6 +37,8 @@ pub(super) struct FollowedTask {
     pub(super) result_failures: u32,
     /// `tasks/get` in flight.
     pub(super) poll: Option<Key>,
+    /// A notification has come since the last poll was sent, so the answer to the poll may be older.
+    pub(super) was_notified: bool,
     /// `tasks/result` in flight (2025-11-25).
     pub(super) result: Option<Key>,
     /// `tasks/update` in flight (2026-07-28).
@@ -47,7 +49,7 @@ pub(super) struct FollowedTask {
     pub(super) early_error: Option<RpcError>,
     /// Input requests of the task by their keys, which the server never reuses (TASK-120, TASK-121).
     pub(super) questions: BTreeMap<Box<str>, Question>,
-    /// Number of states with new input requests.
+    /// Number of states with new input requests; in 2025-11-25 that of input requests which came while none was open.
     pub(super) rounds: u32,
     /// Time by which the open input requests must be answered.
     pub(super) input_deadline: Option<Instant>,
@@ -65,8 +67,7 @@ pub(super) enum TaskListen {
     Ended,
 }
 
-/// An input request of a task.
-#[derive(Debug)]
+/// An input request of a task. It holds the answer of a user, so it has no `Debug`.
 pub(super) enum Question {
     /// The application has to answer; the serial number is in its [`InputId`](super::super::input::InputId).
     Open { serial: u64, method: &'static str },
@@ -77,9 +78,9 @@ pub(super) enum Question {
 }
 
 impl FollowedTask {
-    pub(super) fn new(now: Instant, task: &Task<'_>, is_owned: bool) -> Self {
+    pub(super) fn new(now: Instant, id: TaskId, is_owned: bool) -> Self {
         Self {
-            id: task.task_id.clone(),
+            id,
             is_owned,
             since: now,
             status: TaskStatus::Working,
@@ -91,6 +92,7 @@ impl FollowedTask {
             failures: 0,
             result_failures: 0,
             poll: None,
+            was_notified: false,
             result: None,
             update: None,
             listen: TaskListen::Unneeded,

@@ -7,7 +7,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::super::event::Peer;
-use super::MAX_TASK_ID;
+use super::{MAX_TASK_ID, check_id};
 use crate::error::UseError;
 use crate::model::CallToolParams;
 use crate::model::{CallToolResult, RequestParams as _, Task, TaskId};
@@ -107,9 +107,7 @@ impl TaskHandle {
         })?;
         let version = Version::from_name(&text.revision).filter(|version| *version >= Version::V2025_11_25);
         let version = version.ok_or_else(|| error("its revision has no tasks".into()))?;
-        if text.task.is_empty() || text.task.len() > MAX_TASK_ID {
-            return Err(error(alloc::format!("the id has not 1 to {MAX_TASK_ID} bytes")));
-        }
+        check_id(&text.task).map_err(error)?;
         let (id, server) = (TaskId::from(text.task), text.server.map(Into::into));
         Ok(Self { id, version, server, tool: text.tool.into() })
     }
@@ -169,10 +167,8 @@ impl StartedTask {
     /// The reason why it is neither a task nor the result of a tool.
     pub fn from_result(peer: &Peer, tool: &str, result: &RawJson) -> Result<Self, String> {
         match Task::from_result(result) {
-            Ok(Some(task)) if task.task_id.as_str().len() > MAX_TASK_ID => {
-                Err(alloc::format!("the id of the task is longer than {MAX_TASK_ID} bytes"))
-            }
-            Ok(Some(task)) => Ok(Self::Task(TaskHandle::new(peer, tool, task.task_id))),
+            Ok(Some(task)) => check_id(task.task_id.as_str())
+                .map(|()| Self::Task(TaskHandle::new(peer, tool, task.task_id))),
             Ok(None) => match CallToolParams::read(result) {
                 Ok(result) => Ok(Self::Done(Box::new(result))),
                 Err(error) => Err(error.to_string()),

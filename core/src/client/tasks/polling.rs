@@ -9,6 +9,8 @@ use core::time::Duration;
 /// The server proposes the time between two polls (TASK-017, TASK-114). It is used within [`min_interval`] and
 /// [`max_interval`].
 ///
+/// A task that asks the user without end is ended by [`Limits::max_input_rounds`](crate::Limits::max_input_rounds).
+///
 /// [`min_interval`]: Self::min_interval
 /// [`max_interval`]: Self::max_interval
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +27,8 @@ pub struct TaskPolling {
     /// It takes the place of [`Limits::call_total_timeout`](crate::Limits::call_total_timeout) from the creation of the
     /// task on. [`CallOptions::total_timeout`](crate::CallOptions::total_timeout) takes precedence.
     pub max_wait: Duration,
-    /// Number of polls in a row that may fail before the call fails (default 5).
+    /// Number of polls in a row that may fail before the call fails (default 5). As often a task is cancelled whose server
+    /// does not answer that.
     ///
     /// Failures are those of the transport, timeouts, and internal errors of the server. The time between two polls
     /// doubles with each.

@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::FollowedTasks;
 use super::followed::{Question, is_transient};
-use super::table::WriteAnswer;
-use super::{FollowedTasks, TaskOutcome};
+use super::table::TaskOutcome;
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
 use crate::client::event::Event;
-use crate::client::input::{Input, InputId, InputSource, check_input_response};
-use crate::error::{CallError, UseError};
+use crate::client::input::{Input, InputId, InputSource};
+use crate::error::CallError;
 use crate::model::{InputRequest, InputRequests};
 use crate::slab::Key;
 
@@ -19,8 +19,10 @@ use crate::slab::Key;
 const MAX_ATTEMPTS: u32 = 3;
 
 impl FollowedTasks {
-    /// Reports the input requests that were not seen before, and withdraws those that the server does not list any more
-    /// (TASK-112, TASK-121).
+    /// Reports the input requests that were not seen before (TASK-112, TASK-121).
+    ///
+    /// If `is_current`, the list is known not to be older than those before, and input requests that it lacks are
+    /// withdrawn.
     ///
     /// # Errors
     ///
@@ -30,6 +32,7 @@ impl FollowedTasks {
         common: &mut CommonState,
         call: Key,
         requests: InputRequests<'static>,
+        is_current: bool,
     ) -> Result<(), CallError> {
         let limits = alloc::sync::Arc::clone(&common.endpoint.limits);
         let invalid = |reason: String| CallError::InvalidInputRequest { reason };
@@ -38,8 +41,10 @@ impl FollowedTasks {
         }
         let Some(version) = common.peer.as_ref().map(|peer| peer.version) else { return Ok(()) };
         let requests: Vec<(String, InputRequest<'static>)> = requests.into_iter().collect();
-        let names: Vec<&str> = requests.iter().map(|(name, _)| &**name).collect();
-        self.withdraw(common, call, &names);
+        if is_current {
+            let names: Vec<&str> = requests.iter().map(|(name, _)| &**name).collect();
+            self.withdraw(common, call, &names);
+        }
         let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
         let is_known = |name: &str| followed.questions.contains_key(name);
         let mut new: Vec<(String, InputRequest<'static>)> =
@@ -97,44 +102,6 @@ impl FollowedTasks {
         if !followed.has_open_questions() {
             followed.input_deadline = None;
         }
-    }
-
-    /// Records an answer and sends it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::answer`](crate::client::Engine::answer).
-    pub(super) fn answer(
-        &mut self,
-        common: &mut CommonState,
-        serial: u64,
-        write: WriteAnswer<'_>,
-    ) -> Result<(), UseError> {
-        let (call, name) = self.open_inputs.get(&serial).ok_or(UseError::Stale)?;
-        let call = *call;
-        let followed = self.tasks.get_mut(&call).ok_or(UseError::Stale)?;
-        let question = followed.questions.get_mut(name).ok_or(UseError::Stale)?;
-        let Question::Open { method, .. } = question else { return Err(UseError::Stale) };
-        let mut text = Vec::new();
-        let members = write(&mut text, common.shape_table()).map_err(UseError::from)?;
-        check_input_response(method, members, &text)?;
-        *question = Question::Answered { text: text.into(), attempts: 0, in_flight: false };
-        if !followed.has_open_questions() {
-            followed.input_deadline = None;
-        }
-        self.open_inputs.remove(&serial);
-        self.send_answers(common, call);
-        self.rearm(common, call);
-        Ok(())
-    }
-
-    /// Removes an input request that the application refuses. Returns its call.
-    pub(in crate::client) fn take_refused(&mut self, serial: u64) -> Option<Key> {
-        let (call, name) = self.open_inputs.remove(&serial)?;
-        if let Some(question) = self.tasks.get_mut(&call).and_then(|task| task.questions.get_mut(&name)) {
-            *question = Question::Closed;
-        }
-        Some(call)
     }
 
     /// Handles the answer to `tasks/update` (TASK-118).

@@ -20,6 +20,7 @@ impl FollowedTasks {
         let Some(followed) = self.tasks.get_mut(&call).filter(|followed| followed.poll.is_none()) else {
             return;
         };
+        followed.was_notified = false;
         followed.poll = send(common, call, methods::TASKS_GET, &followed.id, |_| {});
         if followed.poll.is_none() {
             followed.postpone(common.endpoint.now, &polling);
@@ -93,22 +94,6 @@ impl FollowedTasks {
         });
         followed.listen = request.map_or(TaskListen::Ended, TaskListen::Open);
     }
-
-    /// Returns whether a request is one for notifications about a task.
-    pub(in crate::client) fn is_listen(&self, common: &CommonState, request: Key) -> bool {
-        let purpose = common.endpoint.outbound.calls.get(request).map(|sent| sent.purpose);
-        let Some(CallPurpose::Task(call)) = purpose else { return false };
-        self.tasks.get(&call).is_some_and(|followed| followed.listen == TaskListen::Open(request))
-    }
-}
-
-/// Ends a task that nobody waits for any more (TASK-028, TASK-122). The answer is ignored.
-///
-/// It is sent for `call`, or for a call that ended before its task was created.
-pub(in crate::client) fn cancel_task(common: &mut CommonState, call: Option<Key>, id: &TaskId) {
-    // No call has this key, so the answer finds none.
-    let none = Key { slot: u32::MAX, generation: 0 };
-    send(common, call.unwrap_or(none), methods::TASKS_CANCEL, id, |_| {});
 }
 
 /// Returns whether a request about a task can be sent. As with retries, there is one for each call at least.
@@ -124,7 +109,7 @@ fn has_room_to_wait(common: &CommonState) -> bool {
 }
 
 /// Sends a request with the id of a task. Returns `None` if there is no room.
-fn send(
+pub(super) fn send(
     common: &mut CommonState,
     call: Key,
     method: &str,

@@ -17,6 +17,10 @@ use crate::version::Version;
 /// tools to [`set_tools`](Self::set_tools), from the wire or from a cache, and take the requests for tasks from
 /// [`request`](Self::request). A server of 2026-07-28 decides by itself, so no list is needed.
 ///
+/// A list takes a while, over all of its pages, and may change meanwhile. Ask for the
+/// [`generation`](Self::generation) before the first page, and pass it with the list to
+/// [`set_listed`](Self::set_listed): a list that began before a change does not apply.
+///
 /// At most [`MAX_TOOLS`](Self::MAX_TOOLS) tools with [`MAX_BYTES`](Self::MAX_BYTES) of names are kept. Further tools
 /// count as tools that run as no task.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +28,7 @@ pub struct ToolTasks {
     server: ServerTasks,
     /// Tools that may or must be called as tasks; `None` before the list is known.
     tools: Option<BTreeMap<String, ToolTask>>,
+    generation: u64,
 }
 
 /// How a server makes tasks of tools.
@@ -58,7 +63,23 @@ impl ToolTasks {
             version if version > Version::V2025_11_25 => ServerTasks::ByItself,
             _ => ServerTasks::None,
         };
-        Self { server, tools: None }
+        Self { server, tools: None, generation: 0 }
+    }
+
+    /// Returns the number of changes of the list so far.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Replaces the table by what a complete list of tools says, unless the list has changed since `generation`. Returns
+    /// whether it applies.
+    pub fn set_listed(&mut self, generation: u64, tools: &[RawJson]) -> bool {
+        let is_current = generation == self.generation;
+        if is_current {
+            self.set_tools(tools);
+        }
+        is_current
     }
 
     /// Replaces the table by what the complete list of tools says.
@@ -88,6 +109,7 @@ impl ToolTasks {
     pub fn handle_change(&mut self, change: &Change) {
         if *change == Change::Tools {
             self.tools = None;
+            self.generation += 1;
         }
     }
 

@@ -95,6 +95,7 @@ impl Client {
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
         self.finish_closing();
+        self.abort_expired();
         loop {
             while !self.exchanges.has_action()
                 && self.session.is_open()
@@ -327,7 +328,17 @@ impl Client {
 
     /// Returns whether the request of an exchange no longer waits for its answer.
     pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
-        x.request_id().is_some_and(|id| !self.engine.awaits_response(id))
+        let is_awaited = |id| x.purpose().cancels_task() || self.engine.awaits_response(id);
+        x.request_id().is_some_and(|id| !is_awaited(id))
+    }
+
+    /// Aborts the exchanges of requests that ended without a message about it.
+    fn abort_expired(&mut self) {
+        while let Some(id) = self.engine.exchanges().poll_expired() {
+            if let Some(key) = self.exchanges.find(&id) {
+                self.abort(key);
+            }
+        }
     }
 
     // ---- closing ---------------------------------------------------------------------------------------------
@@ -350,10 +361,12 @@ impl Client {
         drop(self.session.open_gate());
         self.exchanges.clear_streams();
         self.credentials.clear_challenge();
-        // A notification in flight may cancel work at the server.
-        let must_finish = |x: &ClientExchange| {
-            (matches!(x.purpose(), ExchangePurpose::Message { .. }) && x.is_in_flight()) || x.is_draining()
+        // A notification in flight may cancel work at the server, and so does the cancellation of a task.
+        let must_arrive = |purpose: &ExchangePurpose| {
+            matches!(purpose, ExchangePurpose::Message { .. }) || purpose.cancels_task()
         };
+        let must_finish =
+            |x: &ClientExchange| (must_arrive(x.purpose()) && x.is_in_flight()) || x.is_draining();
         let keys = self.exchanges.keys_where(|x| !must_finish(x));
         for key in keys {
             self.abort(key);

@@ -134,6 +134,8 @@ pub(super) enum CallMethod {
     /// `logging/setLevel`.
     SetLevel,
     Ping,
+    /// `tasks/cancel`, which is sent even if the connection is closed meanwhile.
+    CancelTask,
     Other,
 }
 
@@ -165,6 +167,11 @@ impl ExchangePurpose {
     pub(super) fn lists_tools(&self) -> bool {
         let (Self::Call { method, .. } | Self::Resume { method, .. }) = self else { return false };
         *method == CallMethod::ListTools
+    }
+
+    /// Returns whether it ends work at the server, so that it has to arrive even if its answer is not waited for.
+    pub(super) const fn cancels_task(&self) -> bool {
+        matches!(self, Self::Call { method: CallMethod::CancelTask, .. })
     }
 
     /// Returns whether the response may name a new session.

@@ -9,6 +9,7 @@ use super::message_parts::{MessageParts, is_protocol_message};
 use super::request_fields::RequestFields;
 use super::session::SendGate;
 use crate::methods;
+use crate::rpc::RequestId;
 
 impl Client {
     /// Sends a message of the engine as a POST of its own (HTTP-009, HTTP-014, HTTP-016).
@@ -44,6 +45,7 @@ impl Client {
                     methods::SUBSCRIPTIONS_LISTEN => CallMethod::Listen,
                     methods::SET_LEVEL => CallMethod::SetLevel,
                     methods::PING => CallMethod::Ping,
+                    methods::TASKS_CANCEL => CallMethod::CancelTask,
                     _ => CallMethod::Other,
                 };
                 ExchangePurpose::Call { id, method }
@@ -52,7 +54,8 @@ impl Client {
         let retries =
             purpose.request_id().map(|id| self.exchanges.requests().take_repeat(id)).unwrap_or_default();
         drop(parts);
-        if let Some(id) = purpose.request_id().filter(|id| !self.engine.awaits_response(id)) {
+        let is_awaited = |id: &&RequestId| purpose.cancels_task() || self.engine.awaits_response(id);
+        if let Some(id) = purpose.request_id().filter(|id| !is_awaited(id)) {
             // Cancelled or expired before it was sent, so it must not be executed.
             return self.exchanges.requests().record_unsent(id);
         }
@@ -107,6 +110,7 @@ impl Client {
         let Some(x) = self.authorization().hold_due(x) else { return };
         let deadline = match x.purpose() {
             ExchangePurpose::Message { .. }
+            | ExchangePurpose::Call { method: CallMethod::CancelTask, .. }
             | ExchangePurpose::RenewSession
             | ExchangePurpose::ConfirmSession
             | ExchangePurpose::RefreshTools(_) => {

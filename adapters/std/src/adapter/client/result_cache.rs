@@ -39,6 +39,8 @@ struct State {
     schemas: Option<OutputSchemas>,
     /// Tools that apps may call; `None` before an app has called one and after the list has changed.
     app_tools: Option<AppTools>,
+    /// Number of changes of the list of tools.
+    tools_generation: u64,
     /// The server, and its tools that run as tasks, if calls may become tasks.
     tasks: Option<(Arc<Peer>, ToolTasks)>,
 }
@@ -96,6 +98,7 @@ impl ResultCache {
         }
         if *change == Change::Tools {
             state.app_tools = None;
+            state.tools_generation += 1;
         }
         if let Some((_, tools)) = &mut state.tasks {
             tools.handle_change(change);
@@ -116,13 +119,20 @@ impl ResultCache {
         }
     }
 
+    /// Returns the number of changes of the list of tools so far.
+    #[must_use]
+    pub fn tools_generation(&self) -> u64 {
+        self.lock().tools_generation
+    }
+
     /// Remembers the output schemas of a complete list of tools, which of them run as tasks, and which ones apps may call,
-    /// if an app has called one. Lists of other kinds are ignored.
-    pub fn set_tools(&self, kind: EntryKind, entries: &[RawJson]) {
-        if kind != EntryKind::Tool {
+    /// if an app has called one. Lists of other kinds are ignored, and so is one that has changed since `generation`, when
+    /// its first page was requested.
+    pub fn set_tools(&self, kind: EntryKind, generation: u64, entries: &[RawJson]) {
+        let mut state = self.lock();
+        if kind != EntryKind::Tool || generation != state.tools_generation {
             return;
         }
-        let mut state = self.lock();
         if let Some(schemas) = &mut state.schemas {
             schemas.set_tools(entries);
         }

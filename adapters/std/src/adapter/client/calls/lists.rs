@@ -76,6 +76,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), and [`Error::UnexpectedResult`] if a result does not contain the list.
     pub async fn list(&self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         let mut pages = Paginator::new(kind, self.backend.max_list_bytes());
+        let mut generation = self.backend.result_cache().tools_generation();
         loop {
             let cursor = pages.cursor().map(String::from);
             let taken = match self.lookup_cached(CacheKey::List(kind, cursor.clone())).await? {
@@ -92,6 +93,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
                         }
                         Err(Error::Call(error)) if pages.restart(&error) => {
                             self.backend.result_cache().invalidate_list(kind);
+                            generation = self.backend.result_cache().tools_generation();
                             continue;
                         }
                         Err(error) => return Err(error),
@@ -100,7 +102,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
             };
             if !taken.map_err(|error| Error::UnexpectedResult(error.to_string()))? {
                 let entries = pages.into_entries();
-                self.backend.result_cache().set_tools(kind, &entries);
+                self.backend.result_cache().set_tools(kind, generation, &entries);
                 return Ok(entries);
             }
         }

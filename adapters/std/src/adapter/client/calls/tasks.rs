@@ -39,9 +39,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ) -> Result<StartedTask, Error> {
         let peer = self.task_peer()?;
         let cache = self.backend.result_cache();
-        if cache.needs_tools() {
-            self.list(EntryKind::Tool).await?;
-        }
+        self.learn_tool_tasks().await?;
         let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
         let task = cache.task_request(name, Some(wanted));
         let options = &CallOptions::new();
@@ -114,13 +112,17 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`] for a task of another server.
     pub async fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
-        let task = task.clone();
+        let (id, task) = (task.id().clone(), task.clone());
         let call = self
             .backend
             .begin(false, move |engine: &mut Engine, now| engine.get_task(now, &task, &CallOptions::new()))?;
         let result = self.wait(call).await?;
-        GetTaskParams::read(&result)
-            .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))
+        let state = GetTaskParams::read(&result)
+            .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))?;
+        if state.task_id != id {
+            return Err(Error::UnexpectedResult("the state is that of another task".into()));
+        }
+        Ok(state)
     }
 
     /// Answers some or all input requests of a task (2026-07-28).
@@ -149,6 +151,16 @@ impl<B: ClientBackend> AsyncCalls<B> {
             engine.cancel_task(now, &task, &CallOptions::new())
         })?;
         self.wait(call).await.map(drop)
+    }
+
+    /// Requests the list of tools if it is needed to know which of them run as tasks: once more if it changes meanwhile.
+    pub(super) async fn learn_tool_tasks(&self) -> Result<(), Error> {
+        for _ in 0..2 {
+            if self.backend.result_cache().needs_tools() {
+                self.list(EntryKind::Tool).await?;
+            }
+        }
+        Ok(())
     }
 
     fn task_peer(&self) -> Result<Arc<Peer>, Error> {

@@ -9,7 +9,7 @@ use mcp_proto::model::{
     CallToolParams, CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference,
     GetPromptParams, GetPromptResult, Map, ReadResourceParams, ReadResourceResult, RequestParams,
 };
-use mcp_proto::{CallOptions, EncodeError, EntryKind, Progress, RawJson, UseError};
+use mcp_proto::{CallOptions, EncodeError, Progress, RawJson, UseError};
 use serde::Serialize;
 
 use super::commands::ToolCall;
@@ -122,10 +122,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 on_progress(progress);
             }
         };
-        if cache.needs_tools() {
-            // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
-            let _ = self.list(EntryKind::Tool).await;
-        }
+        // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
+        let _ = self.learn_tool_tasks().await;
         let task = cache.task_request(name, None);
         let call = self.backend.begin(wants_progress, ToolCall { name, arguments, task, options })?;
         self.backend.result(call, &mut report).await.map(|(result, _)| result)

@@ -1,0 +1,248 @@
+//! States of tasks: what a poll, a notification or a result says, and what becomes of the call.
+
+use alloc::boxed::Box;
+
+use bytes::Bytes;
+
+use super::FollowedTasks;
+use super::followed::is_transient;
+use super::table::TaskOutcome;
+use crate::calls::outbound::CallKey;
+use crate::client::common::CommonState;
+use crate::client::event::Event;
+use crate::error::CallError;
+use crate::meta;
+use crate::model::{Task, TaskId, TaskStatus};
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, code};
+use crate::slab::Key;
+
+/// The source of a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StateSource {
+    /// The result that created the task.
+    Creation,
+    /// The result of `tasks/get`.
+    Poll,
+    /// A notification.
+    Notification,
+}
+
+/// Reads a state.
+///
+/// # Errors
+///
+/// [`CallError::InvalidTask`].
+pub(super) fn read_state(result: &RawJson) -> Result<Task<'static>, CallError> {
+    match result.parse::<Task<'_>>() {
+        Ok(task) => Ok(task.into_owned()),
+        Err(error) => Err(CallError::InvalidTask { reason: alloc::format!("{error}") }),
+    }
+}
+
+impl FollowedTasks {
+    /// Handles a state of the task.
+    pub(super) fn receive_state(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        mut task: Task<'static>,
+        source: StateSource,
+    ) -> TaskOutcome {
+        let (now, polling) = (common.endpoint.now, common.config.polling());
+        let followed = self.tasks.get_mut(&call)?;
+        // Terminal states never change, so this one is older (TASK-013).
+        if followed.status.is_terminal() && !task.status.is_terminal() {
+            if source == StateSource::Poll {
+                followed.postpone(now, &polling);
+                self.rearm(common, call);
+            }
+            return None;
+        }
+        let poll_at = followed.next_poll;
+        let is_new = match followed.record(now, &task, &polling) {
+            Ok(is_new) => is_new,
+            Err(error) => return Some(Err(error)),
+        };
+        if source == StateSource::Notification {
+            followed.was_notified = true;
+            // However many there are, polls keep their pace.
+            followed.next_poll = followed.next_poll.min(poll_at);
+        }
+        if is_new || source == StateSource::Creation {
+            common.events.push_back(Event::Task { call: CallKey(call), task: Box::new(task.clone()) });
+        }
+        let outcome = if common.is_modern() {
+            self.apply_modern_state(common, call, &mut task, source)
+        } else {
+            self.apply_legacy_state(common, call, &task)
+        };
+        if outcome.is_none() {
+            self.listen_if_useful(common, call);
+            self.rearm(common, call);
+        }
+        outcome
+    }
+
+    /// Applies a state of 2026-07-28, which contains what belongs to its status (TASK-112).
+    fn apply_modern_state(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        task: &mut Task<'static>,
+        source: StateSource,
+    ) -> TaskOutcome {
+        let missing = |member: &str| {
+            let reason = alloc::format!("a task that is {} has no `{member}`", task.status);
+            Some(Err(CallError::InvalidTask { reason }))
+        };
+        // Messages overtake each other, so only the answer to a poll that nothing has overtaken withdraws questions.
+        let followed = self.tasks.get_mut(&call)?;
+        let is_current = source == StateSource::Poll && !followed.was_notified;
+        match task.status {
+            TaskStatus::Cancelled => return Some(Err(cancelled(task))),
+            TaskStatus::Completed => match task.result.take() {
+                Some(result) => return Some(Ok(result)),
+                None if source == StateSource::Poll => return missing("result"),
+                None => {}
+            },
+            TaskStatus::Failed => match task.error.take() {
+                Some(error) => return Some(Err(rpc_error(&error))),
+                None if source == StateSource::Poll => return missing("error"),
+                None => {}
+            },
+            TaskStatus::InputRequired => match task.input_requests.take() {
+                Some(requests) => return self.ask(common, call, requests, is_current).err().map(Err),
+                None if source == StateSource::Poll => return missing("inputRequests"),
+                None => {}
+            },
+            _ if is_current => {
+                self.withdraw(common, call, &[]);
+                return None;
+            }
+            _ if !followed.has_open_questions() => return None,
+            _ => {}
+        }
+        // The state in another message need not be complete. Such messages do not make polls more frequent.
+        let (soon, followed) =
+            (common.endpoint.now + common.config.polling().min_interval, self.tasks.get_mut(&call)?);
+        followed.next_poll = followed.next_poll.min(soon);
+        None
+    }
+
+    /// Applies a state of 2025-11-25, where result and questions are requested apart (TASK-019, TASK-021).
+    fn apply_legacy_state(&mut self, common: &mut CommonState, call: Key, task: &Task<'_>) -> TaskOutcome {
+        let followed = self.tasks.get_mut(&call)?;
+        let early = followed.early_error.take();
+        match task.status {
+            TaskStatus::Cancelled => Some(Err(cancelled(task))),
+            TaskStatus::Failed if early.is_some() => early.map(|error| Err(CallError::Rpc(error))),
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::InputRequired => {
+                self.request_result(common, call);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn receive_poll(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        outcome: Result<RawJson, CallError>,
+    ) -> TaskOutcome {
+        match outcome {
+            Ok(result) => match read_state(&result) {
+                Ok(task) if self.tasks.get(&call).is_some_and(|followed| followed.id != task.task_id) => {
+                    let reason = "the state is that of another task".into();
+                    Some(Err(CallError::InvalidTask { reason }))
+                }
+                Ok(task) => self.receive_state(common, call, task, StateSource::Poll),
+                Err(error) => Some(Err(error)),
+            },
+            Err(CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
+                Some(Err(CallError::TaskLost(error)))
+            }
+            Err(error) => self.receive_failure(common, call, error),
+        }
+    }
+
+    /// Handles a failed request about a task. Failures of the transport are not the outcome of the task.
+    fn receive_failure(&mut self, common: &CommonState, call: Key, error: CallError) -> TaskOutcome {
+        if !is_transient(&error) {
+            return Some(Err(error));
+        }
+        let (now, polling) = (common.endpoint.now, common.config.polling());
+        self.tasks.get_mut(&call)?.record_failure(now, error, &polling).err().map(Err)
+    }
+
+    /// Handles the answer to `tasks/result` (TASK-019).
+    pub(super) fn receive_result(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        outcome: Result<RawJson, CallError>,
+    ) -> TaskOutcome {
+        let max_failures = common.config.polling().max_failures;
+        let followed = self.tasks.get_mut(&call)?;
+        let error = match outcome {
+            Ok(result) => {
+                // TASK-023
+                if related_id(&result).is_some_and(|id| id != followed.id) {
+                    let reason = "the result is that of another task".into();
+                    return Some(Err(CallError::InvalidTask { reason }));
+                }
+                followed.status = TaskStatus::Completed;
+                return Some(Ok(result));
+            }
+            Err(error) => error,
+        };
+        match (&followed.status, error) {
+            (TaskStatus::Completed, CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
+                return Some(Err(CallError::TaskLost(error)));
+            }
+            (TaskStatus::Completed | TaskStatus::Failed, error @ CallError::Rpc(_)) => {
+                return Some(Err(error));
+            }
+            (_, error) => {
+                followed.result_failures = followed.result_failures.saturating_add(1);
+                let is_final = !is_transient(&error) && !matches!(error, CallError::Rpc(_));
+                if is_final || followed.result_failures >= max_failures.max(1) {
+                    return Some(Err(error));
+                }
+                // Whether that was the outcome of the task, its state tells.
+                match error {
+                    CallError::Rpc(error) => followed.early_error = Some(error),
+                    error => return self.receive_failure(common, call, error),
+                }
+            }
+        }
+        self.poll(common, call);
+        None
+    }
+}
+
+fn cancelled(task: &Task<'_>) -> CallError {
+    CallError::TaskCancelled { message: task.status_message.clone() }
+}
+
+/// Reads the error of a task that has failed.
+fn rpc_error(error: &RawJson) -> CallError {
+    let code = error.member("code").and_then(|code| code.parse::<i64>().ok());
+    let message = error.member("message").and_then(|message| message.string());
+    match (code, message) {
+        (Some(code), Some(message)) => {
+            let mut rpc = RpcError::new(code, message);
+            rpc.data =
+                error.member("data").map(|data| RawJson::trusted(Bytes::copy_from_slice(data.as_bytes())));
+            CallError::Rpc(rpc)
+        }
+        _ => CallError::InvalidTask { reason: "`error` is no error object".into() },
+    }
+}
+
+/// Returns the task that a result says it belongs to.
+fn related_id(result: &RawJson) -> Option<TaskId> {
+    let related = result.member("_meta")?.member(meta::RELATED_TASK)?;
+    Some(related.member("taskId")?.string()?.into())
+}
