@@ -14,6 +14,7 @@ use super::common::{CommonState, request_meta};
 use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource};
+use super::input_tasks::InputTaskTable;
 use super::legacy_inputs::LegacyInputs;
 use super::rounds::{RoundDeadline, Rounds};
 use super::task_use::{TaskUse, task_role};
@@ -46,6 +47,8 @@ pub(super) struct Calls {
     inputs: Option<Box<InputState>>,
     /// Tasks that calls follow.
     pub(super) tasks: Option<Box<dyn TaskTable>>,
+    /// Tasks that the client hosts.
+    pub(super) input_tasks: Option<Box<dyn InputTaskTable>>,
 }
 
 /// Input requests in both eras.
@@ -350,6 +353,9 @@ impl Calls {
 
     /// Reports the end of a request of the server.
     pub(super) fn end_server_request(&mut self, common: &mut CommonState, key: Key) {
+        if self.release_task_request(key) {
+            return;
+        }
         if self.end_input_request(common, key) {
             common.events.withdraw_input(InputId(InputSource::Request(key)));
         } else {
@@ -375,7 +381,7 @@ impl Calls {
     pub(super) fn receive_input_request(
         &mut self,
         common: &mut CommonState,
-        key: Key,
+        source: InputSource,
         request: Box<InputRequest<'static>>,
         related_task: Option<TaskId>,
     ) {
@@ -383,12 +389,25 @@ impl Calls {
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
         let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id)).map(CallKey);
-        self.inputs.get_or_insert_default().legacy.begin(now, key, method, related_task);
+        match source {
+            InputSource::Request(key) => {
+                let legacy = &mut self.inputs.get_or_insert_default().legacy;
+                legacy.begin(now, key, method, related_task);
+            }
+            _ => self.count_hosted(common),
+        }
         if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
             self.remember_elicitations(common, core::slice::from_ref(page));
         }
-        let id = InputId(InputSource::Request(key));
+        let id = InputId(source);
         common.events.push_back(Event::Input(Input { id, call, key: None, request }));
+    }
+
+    /// Sets the number of open questions of hosted tasks.
+    pub(super) fn set_hosted_questions(&mut self, common: &CommonState, open: usize) {
+        if open > 0 || self.inputs.is_some() {
+            self.inputs.get_or_insert_default().legacy.set_hosted(common.endpoint.now, open);
+        }
     }
 
     /// Handles progress of a call in any round. Values must increase across rounds.

@@ -25,11 +25,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use self::followed::{FollowedTask, TaskListen, is_transient};
+use self::followed::{FollowedTask, TaskListen};
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use self::polling::TaskPolling;
 use self::requests::cancel_task;
-pub(super) use self::table::{TaskTable, new_table};
+pub(super) use self::table::{TaskTable, WriteAnswer, new_table};
 pub use self::tool_tasks::ToolTasks;
 use super::common::CommonState;
 use super::event::Event;
@@ -41,9 +41,8 @@ use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code};
 use crate::slab::Key;
-
-/// Longest id of a task in bytes.
-pub(in crate::client) const MAX_TASK_ID: usize = 1_024;
+use crate::tasks::MAX_TASK_ID;
+use crate::tasks::pace::is_transient;
 
 /// Tasks that calls follow; see the [module](self).
 ///

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::followed::{Question, is_transient};
+use super::followed::Question;
 use super::table::WriteAnswer;
 use super::{FollowedTasks, TaskOutcome};
 use crate::calls::outbound::CallKey;
@@ -14,6 +14,7 @@ use crate::client::input::{Input, InputId, InputSource, check_input_response};
 use crate::error::{CallError, UseError};
 use crate::model::{InputRequest, InputRequests};
 use crate::slab::Key;
+use crate::tasks::pace::is_transient;
 
 /// Number of times that an answer is sent before the server's refusal of it ends the call.
 const MAX_ATTEMPTS: u32 = 3;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{FollowedTasks, MAX_TASK_ID, StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
+use super::{FollowedTasks, StateSource, TaskDeadline, TaskOutcome, cancel_task, read_state};
 use crate::calls::outbound::CallTask;
 use crate::client::common::CommonState;
 use crate::client::tasks::polling::TaskSupport;
@@ -13,6 +13,7 @@ use crate::json::{EncodeError, ShapeTable, TopLevelMembers};
 use crate::model::{Task, TaskId};
 use crate::raw::RawJson;
 use crate::slab::Key;
+use crate::tasks::MAX_TASK_ID;
 
 /// Writes an answer in the shape of a revision.
 pub(in crate::client) type WriteAnswer<'a> =

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::text::TaskBits;
 use crate::calls::inbound::InputOutcome;
 use crate::model::TaskStatus;
 use crate::rpc::RequestId;
@@ -12,6 +11,7 @@ use crate::server::authorization::Authorization;
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 

@@ -29,6 +29,7 @@ use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
 use crate::server::retry::CarriedAnswer;
 use crate::slab::Key;
+use crate::tasks::params::unknown_task;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -259,12 +260,6 @@ impl ServerTasks {
             self.ask(cx, held.task());
         }
     }
-}
-
-/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
-/// TASK-124).
-pub(super) fn unknown_task() -> RpcError {
-    RpcError::invalid_params("the task does not exist")
 }
 
 /// Returns whether a modern request declares the extension (TASK-101, TASK-102).

@@ -39,8 +39,6 @@ pub(super) mod table;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
 #[cfg(feature = "crypto")]
-mod text;
-#[cfg(feature = "crypto")]
 mod write;
 
 use alloc::boxed::Box;

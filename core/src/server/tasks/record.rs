@@ -13,7 +13,6 @@ use bytes::Bytes;
 
 use super::entry::{Owner, Question, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::table::TaskTable;
-use super::text::TaskBits;
 use crate::calls::inbound::InputOutcome;
 use crate::error::CallError;
 use crate::methods;
@@ -22,6 +21,7 @@ use crate::server::authorization::{Authorization, Identity};
 use crate::slab::Key;
 use crate::slab::list::ListLinks;
 use crate::slab::tree::TreeLinks;
+use crate::tasks::text::TaskBits;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 

@@ -1,11 +1,10 @@
 //! Requests about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
-use super::host::{Held, ServerTasks, unknown_task, write_str_member};
+use super::host::{Held, ServerTasks, write_str_member};
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
 use crate::calls::inbound::InboundCall;
@@ -21,6 +20,7 @@ use crate::server::event::CancelReason;
 use crate::server::log;
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
+use crate::tasks::params::{task_id, unknown_task};
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -45,7 +45,7 @@ impl ServerTasks {
         if request.method == methods::TASKS_LIST {
             return self.list_tasks(cx, request, version);
         }
-        let id = request.task_id()?;
+        let id = task_id(request.text())?;
         let party = Self::party(cx.endpoint, request.source.channel, version);
         let task =
             self.table.find(cx.endpoint.now, id.as_bytes(), &party, version).ok_or_else(unknown_task)?;
@@ -370,22 +370,6 @@ impl TaskRequestFrame<'_> {
 
     fn text(&self) -> &[u8] {
         self.params.whole.slice(self.frame).unwrap_or(b"{}")
-    }
-
-    /// Returns the id of the task.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn task_id(&self) -> Result<Cow<'_, str>, RpcError> {
-        let mut id = None;
-        object_members(self.text(), |name, value| {
-            if name == b"taskId" {
-                id = Some(value);
-            }
-        });
-        let id = id.ok_or_else(|| RpcError::invalid_params("`params.taskId` is missing"))?;
-        string(id).ok_or_else(|| RpcError::invalid_params("`params.taskId` is not a string"))
     }
 }
 
