@@ -15,6 +15,7 @@ use super::channel::{LegacySession, ServerChannel, is_exchange, mark_stream_fini
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
+use super::question_calls::follow_question;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
@@ -466,6 +467,9 @@ impl Engine {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
+        let Some((key, outcome)) = follow_question(&mut self.parked, &mut self.endpoint, key, outcome) else {
+            return;
+        };
         let Some(request) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
         match request.purpose {

@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::keys::UsedKeys;
-use super::text::TaskBits;
 use super::waiting::Acknowledgement;
 use crate::calls::inbound::InputOutcome;
 use crate::model::TaskStatus;
@@ -14,6 +13,7 @@ use crate::server::authorization::Authorization;
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 

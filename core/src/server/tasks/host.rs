@@ -11,7 +11,6 @@ use super::options::TaskOptions;
 use super::record::TaskRecordError;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
-use super::text::TaskBits;
 use super::waiting::{Held, HeldCalls};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
@@ -31,6 +30,8 @@ use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
 use crate::server::retry::CarriedAnswer;
 use crate::slab::Key;
+use crate::tasks::params::unknown_task;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -233,12 +234,6 @@ impl ServerTasks {
             self.ask(cx, held.task());
         }
     }
-}
-
-/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
-/// TASK-124).
-pub(super) fn unknown_task() -> RpcError {
-    RpcError::invalid_params("the task does not exist")
 }
 
 /// Returns whether a modern request declares the extension (TASK-101, TASK-102).

@@ -49,8 +49,6 @@ pub(super) mod table;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
 #[cfg(feature = "crypto")]
-mod text;
-#[cfg(feature = "crypto")]
 mod waiting;
 #[cfg(feature = "crypto")]
 mod write;

@@ -12,7 +12,6 @@ use super::keys::charge;
 use super::limits::TaskLimits;
 use super::owners::OwnerEntry;
 use super::store_queue::StoreQueue;
-use super::text::TaskBits;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
 use crate::error::UseError;
@@ -21,6 +20,7 @@ use crate::rpc::RpcError;
 use crate::slab::list::{List, ListLinks};
 use crate::slab::tree::{Tree, TreeLinks};
 use crate::slab::{Key, Slab};
+use crate::tasks::text::{TaskBits, TaskIds, granted_ttl, millis};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
@@ -29,9 +29,7 @@ use crate::version::Version;
 /// They are kept in memory, and in a store if there is [one](Self::stored).
 #[derive(Debug)]
 pub struct TaskTable {
-    entropy: Entropy,
-    /// The next id: one draw gives two.
-    spare_id: Option<TaskBits>,
+    ids: TaskIds,
     pub(super) anchor: Anchor,
     pub(super) limits: TaskLimits,
     pub(super) tasks: Slab<TaskEntry>,
@@ -63,13 +61,6 @@ pub(in crate::server) struct NewTask {
     pub(in crate::server) request: Option<Box<TaskRequest>>,
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Largest time to live, so that sums of times do not overflow: about 31 years.
-const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
-
 impl TaskTable {
     /// Creates an empty table, which is kept in memory only.
     ///
@@ -77,8 +68,7 @@ impl TaskTable {
     #[must_use]
     pub fn new(entropy: Entropy, anchor: Anchor) -> Self {
         Self {
-            entropy,
-            spare_id: None,
+            ids: TaskIds::new(entropy),
             anchor,
             limits: TaskLimits::default(),
             tasks: Slab::new(),
@@ -200,13 +190,12 @@ impl TaskTable {
     pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
         let message = new.message.as_ref().map_or(0, |m| m.len());
         self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
-        let id = self.draw_id();
+        let id = self.ids.draw();
         let secs = self.anchor.unix_secs(now);
-        let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
-        let ttl_millis = millis(ttl).clamp(1, MAX_TTL_MILLIS);
+        let ttl_millis = granted_ttl(new.ttl, self.limits.default_ttl, self.limits.max_ttl);
         let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
         let entry = TaskEntry {
-            id: TaskBits(id),
+            id,
             state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
             version: new.version,
             is_settled: false,
@@ -239,20 +228,6 @@ impl TaskTable {
             None => self.push_turn(key),
         }
         Ok(key)
-    }
-
-    fn draw_id(&mut self) -> [u8; 16] {
-        if let Some(id) = self.spare_id.take() {
-            return id.0;
-        }
-        let mut bytes = [0; 32];
-        self.entropy.fill(&mut bytes);
-        let (mut first, mut second) = ([0; 16], [0; 16]);
-        let (low, high) = bytes.split_at(16);
-        first.copy_from_slice(low);
-        second.copy_from_slice(high);
-        self.spare_id = Some(TaskBits(second));
-        first
     }
 
     // ---- transitions ----
