@@ -23,7 +23,7 @@ use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
-use crate::deprecation::UsedFeatures;
+use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::Serializer;
@@ -64,7 +64,7 @@ pub struct Engine {
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.
-    pub(super) reported_features: UsedFeatures,
+    pub(super) reported_features: ReportedFeatures,
 }
 
 impl Engine {
@@ -85,7 +85,7 @@ impl Engine {
             early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
-            reported_features: UsedFeatures::default(),
+            reported_features: ReportedFeatures::default(),
         }
     }
 
