@@ -575,6 +575,12 @@ impl Engine {
         }
     }
 
+    /// Returns the sizes of what is kept for tasks.
+    #[cfg(test)]
+    pub(super) fn task_sizes(&self) -> alloc::vec::Vec<usize> {
+        self.tasks.as_ref().map(|tasks| tasks.sizes(&self.endpoint)).unwrap_or_default()
+    }
+
     fn trim(&mut self) {
         if self.endpoint.trim() {
             self.request_check.trim();

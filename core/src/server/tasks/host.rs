@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::entry::{Owner, TaskState};
+use super::held::{Held, HeldCalls};
 use super::listeners::TaskListeners;
 use super::offer::TaskOffer;
 use super::options::TaskOptions;
 use super::record::TaskRecordError;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
-use super::waiting::{Held, HeldCalls};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
@@ -441,6 +441,21 @@ impl TaskHost for ServerTasks {
         Ok(loaded)
     }
 
+    #[cfg(test)]
+    fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize> {
+        let store = self.table.store.as_ref();
+        let of_store = store.map_or(0, |s| s.unsaved.len() + s.retries.len() + s.pending_deletes());
+        let mut sizes = alloc::vec![of_store, self.held.len(), self.leaving.len(), self.unasked.len()];
+        sizes.extend([
+            self.armed.len(),
+            self.table.deadlines.len(),
+            self.table.queue_len(),
+            self.table.bytes,
+        ]);
+        sizes.extend([endpoint.deadlines.len(), endpoint.inbound.calls.len(), endpoint.outbound.calls.len()]);
+        sizes
+    }
+
     #[cfg(any(fuzzing, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
         self.table.check_sums();
@@ -477,7 +492,7 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
     let Some(ttl) = ttl else { return Ok(Some(None)) };
     match read::<f64>(ttl) {
         // Beyond the largest duration it is clamped anyway.
-        Ok(millis) if millis >= 1.0 => {
+        Ok(millis) if millis > 0.0 => {
             Ok(Some(Some(Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX))))
         }
         _ => Err(RpcError::invalid_params("`params.task.ttl` is not a positive number of milliseconds")),

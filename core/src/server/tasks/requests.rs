@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
+use super::held::Held;
 use super::host::{ServerTasks, write_str_member};
-use super::waiting::Held;
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
 use crate::error::UseError;

@@ -7,10 +7,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::entry::{Owner, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::keys::charge;
 use super::limits::TaskLimits;
-use super::owners::OwnerEntry;
 use super::store_queue::StoreQueue;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
@@ -310,7 +309,11 @@ impl TaskTable {
     ) -> Result<(), UseError> {
         self.tasks.get(key).filter(|task| task.state == TaskState::Running).ok_or(UseError::Stale)?;
         if let Some(used_keys) = self.tasks.get(key).and_then(|task| task.used_keys.as_ref()) {
-            used_keys.assign(&mut request.questions);
+            let names = request.questions.iter().map(|question| &*question.name);
+            let keys: alloc::vec::Vec<_> = used_keys.assign(names).collect();
+            for (question, key) in request.questions.iter_mut().zip(keys) {
+                question.key = key;
+            }
         }
         let keys: usize = request.questions.iter().map(|question| charge(question.wire_key())).sum();
         if !self.has_room(key, request.len() + keys) {
@@ -482,6 +485,11 @@ impl TaskTable {
         let expiry = self.deadlines.next(|_, key| tasks.get(key).is_some());
         let retry = self.store.as_mut().and_then(|store| store.next_retry());
         expiry.into_iter().chain(retry).min()
+    }
+
+    #[cfg(test)]
+    pub(super) fn queue_len(&self) -> usize {
+        self.queue.len()
     }
 
     /// Frees the memory of an empty table.
