@@ -290,7 +290,6 @@ fn end_of_the_connection_ends_the_question() {
     }
 }
 
-// covers: TASK-023
 #[test]
 fn debug_of_the_engine_shows_no_id_of_a_task() {
     let mut harness = open();

@@ -5,6 +5,7 @@ mod asking;
 mod asking_failures;
 mod hosting;
 mod hosting_limits;
+mod over_http;
 mod pairs;
 
 use mcp_proto::client::{self, InputTaskLimits, InputTasks};
