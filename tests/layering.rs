@@ -69,6 +69,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("skills", "json model raw rpc uri"),
     ("diagnostic", "deprecation methods rpc"),
     ("error", "ascii json limits methods raw rpc version"),
+    // Tasks as both roles see them.
+    ("tasks", "entropy error json meta model rpc"),
     // Shared by both engines.
     ("calls", SHARED),
     // The engines do not know each other.
@@ -95,7 +97,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap time validate version";
+const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.

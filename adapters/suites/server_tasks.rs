@@ -23,7 +23,7 @@ use mcp_proto::model::{BooleanSchema, ElicitSchema, TaskSupport, Tool};
 use mcp_proto::{CallOptions, Limits, RawJson, RpcError, VersionSet, client};
 use mcp_std::adapter::server::ServerTasks;
 use mcp_std::io::Interest;
-use mcp_std::task_store::{FileTaskStore, LoadedTasks, TaskStore, TaskStoreError};
+use mcp_std::task_store::{FileTaskStore, LoadedTasks, StoredTask, TaskStore, TaskStoreError};
 use serde_json::{Value, json};
 
 use crate::adapter::{
@@ -447,6 +447,65 @@ fn task_that_cannot_be_stored_is_not_created() {
         assert_eq!(record.started(), 0);
         // A call that is no task needs no store.
         assert_eq!(first_text(&server.call("never", true)["result"]), "false");
+        server.stop(Duration::ZERO);
+    });
+}
+
+/// A folder with records that were written by something else.
+struct StrangeStore(FileTaskStore);
+
+impl TaskStore for StrangeStore {
+    fn load(&self) -> Result<LoadedTasks, TaskStoreError> {
+        let mut loaded = self.0.load()?;
+        let whole = loaded.tasks[0].clone();
+        for (id, record) in [
+            ("AAAAAAAAAAAAAAAAAAAAAA", whole.record.clone()),
+            ("AAAAAAAAAAAAAAAAAAAAAB", vec![99, 1, 2]),
+            ("AAAAAAAAAAAAAAAAAAAAAC", whole.record[..40].to_vec()),
+            ("AAAAAAAAAAAAAAAAAAAAAD", Vec::new()),
+        ] {
+            loaded.tasks.insert(0, StoredTask { id: id.into(), version: 7, record });
+        }
+        Ok(loaded)
+    }
+
+    fn save(&self, id: &str, version: u64, record: &[u8]) -> Result<(), TaskStoreError> {
+        self.0.save(id, version, record)
+    }
+
+    fn delete(&self, id: &str, version: u64) -> Result<(), TaskStoreError> {
+        assert!(!id.starts_with("AAAA"), "what cannot be read is not deleted");
+        self.0.delete(id, version)
+    }
+}
+
+// covers: TASK-109
+#[test]
+fn records_that_cannot_be_restored_are_reported_and_the_others_load() {
+    with_timeout(|| {
+        let (folder, record) = (Folder::new("strange"), Record::default());
+        let server = TaskServer::start(&record, stored_in(&folder.0));
+        let id = server.create("must");
+        server.await_status(&id, "completed");
+        server.stop(Duration::ZERO);
+
+        let (problems, reported) = mpsc::channel();
+        let path = folder.0.clone();
+        let server = TaskServer::start(&record, move || {
+            ServerTasks::new()
+                .store(StrangeStore(FileTaskStore::open(path).unwrap()))
+                .on_problem(move |problem| _ = problems.send(problem.to_string()))
+        });
+        assert_eq!(first_text(&server.get(&id)["result"]), "built");
+        let mut texts: Vec<String> = reported.try_iter().collect();
+        texts.sort();
+        let expected = [
+            "the record of a task has the format 99, and this version reads 2",
+            "the record of a task is damaged",
+            "the record of a task is damaged",
+            "the record of a task is stored for another task",
+        ];
+        assert_eq!(texts, expected);
         server.stop(Duration::ZERO);
     });
 }

@@ -169,7 +169,7 @@ fn content_that_differs_from_its_entry_is_not_returned() {
                     assert!(!part.is_empty() && text.contains(part), "{part}: {text}");
                 }
             }
-            // What the entry does not list is not requested at all.
+            // A file that the entry does not list is not requested at all.
             let before = requests.lock().unwrap().len();
             for unlisted in ["skill://harbour/tides/none.md", "skill://other/SKILL.md"] {
                 let refused = client.read_skill_file(&skills[0], unlisted);

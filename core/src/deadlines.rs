@@ -55,6 +55,11 @@ impl<K: Ord + Copy> Deadlines<K> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// Drops all dead entries and releases spare memory.
     pub(crate) fn trim(&mut self, mut holds: impl FnMut(Instant, K) -> bool) {
         self.heap.retain(|Reverse((at, key))| holds(*at, *key));

@@ -1,5 +1,7 @@
 //! Features that the specification deprecates, as in its registry (SEP-2596).
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// A feature that the specification deprecates: supported until it is removed.
@@ -98,6 +100,36 @@ impl UsedFeatures {
     }
 }
 
+/// Features that were reported for peers without a session of their own, by their authenticated principal.
+///
+/// It remembers [`MAX_PRINCIPALS`](Self::MAX_PRINCIPALS) of them. Those without a principal, and those beyond that number,
+/// count as one.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct ReportedFeatures {
+    others: UsedFeatures,
+    /// Sorted by the principal.
+    principals: Vec<(Box<str>, UsedFeatures)>,
+}
+
+impl ReportedFeatures {
+    /// Maximum number of principals that are remembered.
+    pub(crate) const MAX_PRINCIPALS: usize = 1_024;
+
+    /// Adds a feature that a peer uses. Returns whether it is new.
+    pub(crate) fn insert(&mut self, principal: Option<&str>, feature: DeprecatedFeature) -> bool {
+        let Some(principal) = principal else { return self.others.insert(feature) };
+        let at = match self.principals.binary_search_by(|(known, _)| (**known).cmp(principal)) {
+            Ok(at) => at,
+            Err(_) if self.principals.len() >= Self::MAX_PRINCIPALS => return self.others.insert(feature),
+            Err(at) => {
+                self.principals.insert(at, (principal.into(), UsedFeatures::default()));
+                at
+            }
+        };
+        self.principals.get_mut(at).is_some_and(|(_, used)| used.insert(feature))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +140,23 @@ mod tests {
         for feature in DeprecatedFeature::ALL {
             assert!(used.insert(feature) && !used.insert(feature));
         }
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn features_of_principals_are_new_once_and_bounded() {
+        use DeprecatedFeature::{Logging, Roots};
+
+        let mut reported = ReportedFeatures::default();
+        for n in 0..3 * ReportedFeatures::MAX_PRINCIPALS {
+            let principal = alloc::format!("user-{n}");
+            let is_first_beyond = n == ReportedFeatures::MAX_PRINCIPALS;
+            let is_new = n < ReportedFeatures::MAX_PRINCIPALS || is_first_beyond;
+            assert_eq!(reported.insert(Some(&principal), Logging), is_new, "{n}");
+            assert!(!reported.insert(Some(&principal), Logging));
+        }
+        assert_eq!(reported.principals.len(), ReportedFeatures::MAX_PRINCIPALS);
+        assert!(!reported.insert(None, Logging), "the others count as one");
+        assert!(reported.insert(Some("user-0"), Roots) && reported.insert(None, Roots));
     }
 }

@@ -97,8 +97,9 @@ pub enum Diagnostic {
     /// The peer used a feature that the specification deprecates. It was served as ever.
     ///
     /// Reported once for each feature and peer: for a client, once per connection; for a server, once per session or
-    /// byte stream, and once in all for modern exchanges over HTTP, which belong to no session. The peer uses a feature
-    /// by a message of its own: the answer to an input request is no such use.
+    /// byte stream. Modern exchanges over HTTP belong to no session: there it is once per authenticated principal, and once
+    /// for all others. A server remembers 1,024 principals; those beyond count among the others. The peer uses a feature by
+    /// a message of its own: the answer to an input request is no such use.
     DeprecatedFeature {
         /// The feature.
         feature: DeprecatedFeature,

@@ -179,20 +179,20 @@ pub enum CallError {
     /// An input request of the call was not answered in time.
     #[error("the server asked for input, which was not given in time")]
     InputTimedOut,
-    /// The server has cancelled the task of the call (TASK-013).
+    /// The peer has cancelled the task of the call, or of the question (TASK-013).
     #[error("the task was cancelled{}", match .message { Some(m) => alloc::format!(": {m}"), None => String::new() })]
     TaskCancelled {
-        /// Message of the server; untrusted text.
+        /// Message of the peer; untrusted text.
         message: Option<String>,
     },
-    /// The server does not know the task of the call, or not any more (TASK-031, TASK-124).
-    #[error("the server does not know the task: {0}")]
+    /// The peer does not know the task of the call or of the question, or not any more (TASK-031, TASK-124).
+    #[error("the peer does not know the task: {0}")]
     TaskLost(RpcError),
     /// The time to live of the task has passed, and it has not ended (TASK-116).
     #[error("the time to live of the task has passed")]
     TaskExpired,
-    /// The server described a task in a way that is not valid (TASK-014, TASK-108, TASK-112).
-    #[error("the server described a task in a way that is not valid: {reason}")]
+    /// The peer described a task in a way that is not valid (TASK-014, TASK-108, TASK-112).
+    #[error("the peer described a task in a way that is not valid: {reason}")]
     InvalidTask {
         /// Reason why it is not valid.
         reason: String,

@@ -72,29 +72,37 @@ impl CapabilityDeclaration {
         inner.as_bytes() == name
             && match expected {
                 "true" => value == b"true",
-                TOOL_TASKS => declares_tool_tasks(value),
+                TOOL_TASKS | SAMPLING_TASKS | ELICITATION_TASKS => declares_tasks(expected, value),
                 _ => value.starts_with(b"{"),
             }
     }
 }
 
-/// Value of `tasks.requests` of a server (TASK-002).
+/// Values of `tasks.requests` (TASK-002). Several are written as one object.
 const TOOL_TASKS: &str = r#"{"tools":{"call":{}}}"#;
+const SAMPLING_TASKS: &str = r#"{"sampling":{"createMessage":{}}}"#;
+const ELICITATION_TASKS: &str = r#"{"elicitation":{"create":{}}}"#;
 
-/// Returns whether `tasks.requests` names `tools/call`.
-fn declares_tool_tasks(requests: &[u8]) -> bool {
+/// Returns whether `tasks.requests` names the request that `expected` names.
+fn declares_tasks(expected: &str, requests: &[u8]) -> bool {
     let mut declared = false;
-    object_members(requests, |name, value| {
-        if name == b"tools" {
-            object_members(value, |name, value| declared |= name == b"call" && value.starts_with(b"{"));
-        }
+    object_members(expected.as_bytes(), |group, request| {
+        object_members(request, |request, _| {
+            object_members(requests, |name, value| {
+                if name == group {
+                    object_members(value, |name, value| {
+                        declared |= name == request && value.starts_with(b"{");
+                    });
+                }
+            });
+        });
     });
     declared
 }
 
 /// All capabilities that gate a feature; a part follows the capability that contains it.
 #[expect(deprecated, reason = "supported until its removal")]
-static DECLARATIONS: [CapabilityDeclaration; 21] = {
+static DECLARATIONS: [CapabilityDeclaration; 23] = {
     use Capability as C;
     use Version as V;
     [
@@ -119,6 +127,8 @@ static DECLARATIONS: [CapabilityDeclaration; 21] = {
         declaration(C::TaskList, "tasks", V::V2025_11_25).with_inner("list", "{}"),
         declaration(C::TaskCancellation, "tasks", V::V2025_11_25).with_inner("cancel", "{}"),
         declaration(C::ToolTasks, "tasks", V::V2025_11_25).with_inner("requests", TOOL_TASKS),
+        declaration(C::SamplingTasks, "tasks", V::V2025_11_25).with_inner("requests", SAMPLING_TASKS),
+        declaration(C::ElicitationTasks, "tasks", V::V2025_11_25).with_inner("requests", ELICITATION_TASKS),
     ]
 };
 
@@ -144,7 +154,11 @@ impl Capabilities {
             Capability::ElicitationForm | Capability::ElicitationUrl => Capability::Elicitation,
             Capability::Elicitation => Capability::ElicitationForm,
             Capability::Skills | Capability::DirectoryRead => return self.with_skills(capability),
-            Capability::TaskList | Capability::TaskCancellation | Capability::ToolTasks => Capability::Tasks,
+            Capability::TaskList
+            | Capability::TaskCancellation
+            | Capability::ToolTasks
+            | Capability::SamplingTasks
+            | Capability::ElicitationTasks => Capability::Tasks,
             Capability::TasksExtension => {
                 let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
                 self.change_named(|named| {
@@ -287,8 +301,16 @@ impl Capabilities {
             write_str(out, row.member);
             out.extend_from_slice(b":{");
             let start = out.len();
+            let mut last = None;
             for part in DECLARATIONS.iter().filter(|part| part.member == row.member).filter(known) {
                 let Some((inner, value)) = part.inner else { continue };
+                if last.replace(inner) == Some(inner) {
+                    // A further member of the same object.
+                    out.pop();
+                    out.push(b',');
+                    out.extend_from_slice(value.as_bytes().get(1..).unwrap_or_default());
+                    continue;
+                }
                 push_comma(out, start);
                 write_str(out, inner);
                 out.push(b':');
@@ -326,6 +348,8 @@ impl Capabilities {
                 | Capability::TaskList
                 | Capability::TaskCancellation
                 | Capability::ToolTasks
+                | Capability::SamplingTasks
+                | Capability::ElicitationTasks
                 | Capability::RootsListChanged => version < Version::V2026_07_28,
                 _ => true,
             }

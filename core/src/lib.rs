@@ -214,6 +214,7 @@ pub mod skills;
 #[doc(hidden)]
 pub mod slab;
 pub mod tap;
+mod tasks;
 #[doc(hidden)]
 pub mod testing;
 mod time;

@@ -110,6 +110,11 @@ pub enum Capability {
     TaskCancellation,
     /// Server: `tasks.requests.tools.call` (2025-11-25 only).
     ToolTasks,
+    /// Client: `tasks.requests.sampling.createMessage` (2025-11-25 only).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    SamplingTasks,
+    /// Client: `tasks.requests.elicitation.create` (2025-11-25 only).
+    ElicitationTasks,
     /// The extension `io.modelcontextprotocol/tasks` (since 2026-07-28).
     TasksExtension,
 }
@@ -148,6 +153,8 @@ impl core::fmt::Display for Capability {
             Self::TaskList => "tasks.list",
             Self::TaskCancellation => "tasks.cancel",
             Self::ToolTasks => "tasks.requests.tools.call",
+            Self::SamplingTasks => "tasks.requests.sampling.createMessage",
+            Self::ElicitationTasks => "tasks.requests.elicitation.create",
             Self::TasksExtension => crate::meta::TASKS_EXTENSION,
         })
     }
@@ -275,6 +282,14 @@ const fn server_request(
     }
 }
 
+/// Returns the row of a request about tasks. In 2025-11-25 servers send it as well, for tasks of the client.
+const fn task_request(name: &'static str, until: Version, required_capability: Capability) -> MethodRule {
+    MethodRule {
+        sender: MethodSender::Both,
+        ..client_request(name, LAST_LEGACY, until, Some(required_capability), false).handled_by_engine()
+    }
+}
+
 /// Requests of all revisions, the most frequent first: the table is searched in order.
 #[expect(deprecated, reason = "supported until its removal")]
 pub(crate) const REQUESTS: &[MethodRule] = &[
@@ -307,14 +322,11 @@ pub(crate) const REQUESTS: &[MethodRule] = &[
     )
     .handled_by_engine(),
     client_request(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false).handled_by_engine(),
-    client_request(TASKS_GET, LAST_LEGACY, NEWEST, Some(Capability::Tasks), false).handled_by_engine(),
+    task_request(TASKS_GET, NEWEST, Capability::Tasks),
     client_request(TASKS_UPDATE, NEWEST, NEWEST, Some(Capability::Tasks), false).handled_by_engine(),
-    client_request(TASKS_CANCEL, LAST_LEGACY, NEWEST, Some(Capability::TaskCancellation), false)
-        .handled_by_engine(),
-    client_request(TASKS_RESULT, LAST_LEGACY, LAST_LEGACY, Some(Capability::Tasks), false)
-        .handled_by_engine(),
-    client_request(TASKS_LIST, LAST_LEGACY, LAST_LEGACY, Some(Capability::TaskList), false)
-        .handled_by_engine(),
+    task_request(TASKS_CANCEL, NEWEST, Capability::TaskCancellation),
+    task_request(TASKS_RESULT, LAST_LEGACY, Capability::Tasks),
+    task_request(TASKS_LIST, LAST_LEGACY, Capability::TaskList),
     server_request(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
     server_request(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
     server_request(ELICIT, Version::V2025_06_18, Some(Capability::Elicitation)),

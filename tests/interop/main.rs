@@ -26,6 +26,7 @@ mod steps;
 mod table;
 mod tap_records;
 mod tasks;
+mod tasks_own_client;
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";

@@ -60,6 +60,7 @@ mod subscriptions_server;
 mod tap;
 mod tasks;
 mod tasks_client;
+mod tasks_hosted;
 mod tasks_pairs;
 mod timeouts;
 mod tolerance;

@@ -66,6 +66,34 @@ use crate::{Client, Options};
 /// # Ok::<(), mcp_blocking::Error>(())
 /// ```
 ///
+/// Tools that run as tasks take virtual time like any other: no poll waits. A call follows its task unseen, and a task
+/// that was started is waited for by its handle.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use mcp_blocking::mcp_proto::{RawJson, client::{Config, StartedTask}, model::{TaskSupport, Tool}};
+/// # use mcp_blocking::{Client, Router, RpcError, ServerTasks, testing};
+/// let mut router = Router::new("yard", "1.0");
+/// router.tasks(ServerTasks::new());
+/// let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
+/// router.tool_with(Tool::new("build", schema), |cx, _: serde_json::Value| {
+///     cx.sleep(Duration::from_secs(50 * 60))?;
+///     Ok::<_, RpcError>("a boat")
+/// });
+/// router.core().tool_entry("build").task_support(TaskSupport::Required);
+///
+/// let client = testing::pair(router, Client::options(Config::new("test", "1.0").tasks()))?;
+/// let result = client.call_tool("build", &serde_json::json!({}))?;
+/// assert_eq!(result.content[0].as_text(), Some("a boat"));
+///
+/// let started = client.start_task("build", &serde_json::json!({}), None)?;
+/// let StartedTask::Task(task) = started else { panic!("no task") };
+/// let text = task.to_text(); // for another process
+/// let result = client.wait_task(&client.resume_task(&text)?)?;
+/// assert_eq!(result.content[0].as_text(), Some("a boat"));
+/// # Ok::<(), mcp_blocking::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// - [`Error::Register`] if an entry of the router could not be registered.

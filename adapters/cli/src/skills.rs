@@ -158,7 +158,7 @@ struct VerifiedSkill {
     name: Option<String>,
     /// Number of files that were read.
     files: usize,
-    /// Whether all files are what the entry lists; false for dynamic content.
+    /// True if all files match the entry; false for dynamic content.
     verified: bool,
     errors: Vec<String>,
 }

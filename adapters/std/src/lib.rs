@@ -68,6 +68,8 @@ mod clock;
 mod durable_file;
 pub mod entropy;
 mod error;
+#[cfg(test)]
+mod folder_in_tests;
 #[cfg(all(test, any(feature = "auth-server", feature = "skills", feature = "validate")))]
 mod fuzz_tests;
 pub mod io;

@@ -5,35 +5,18 @@ mod support;
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
 use mcp_std::task_store::{FileTaskStore, StoredTask, TaskStore, TaskStoreError};
 
-use support::with_deadline;
+use support::{Folder, with_deadline};
 
 /// The variables that tell a helper what to do.
 const STORE: &str = "MCP_TEST_STORE";
 const FIRST: &str = "MCP_TEST_FIRST";
 const TASKS: u64 = 5;
-
-/// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mcp-task-store-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Starts this program as a helper.
 fn start(helper: &str, store: &Path, first: u64) -> (Child, BufReader<ChildStdout>) {
@@ -74,7 +57,7 @@ fn helper_saves_for_ever() {
 #[test]
 fn process_killed_at_any_time_loses_no_task() {
     with_deadline(|| {
-        let folder = Folder::new("killed");
+        let folder = Folder::new();
         let (mut last, mut left_behind) = (0, 0);
         for round in 0..2_000_u32 {
             // Some have to be killed before the rename, otherwise this shows nothing.
@@ -125,7 +108,7 @@ fn helper_keeps_the_folder() {
 #[test]
 fn folder_belongs_to_one_process() {
     with_deadline(|| {
-        let folder = Folder::new("lock");
+        let folder = Folder::new();
         let (mut child, stdout) = start("helper_keeps_the_folder", &folder.0, 0);
         assert!(stdout.lines().map(Result::unwrap).any(|line| line == "opened"));
         let refused = FileTaskStore::open(&folder.0).unwrap_err();

@@ -3,41 +3,19 @@
 mod support;
 
 use core::time::Duration;
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
 use mcp_std::auth::{Cancellation, FileStore, StoreError, TokenStore};
 
-use support::with_deadline;
+use support::{Folder, with_deadline};
 
 /// The variables that tell a helper what to do.
 const STORE: &str = "MCP_TEST_STORE";
 const NAME: &str = "MCP_TEST_NAME";
 const LONG: Duration = Duration::from_secs(50);
-
-/// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mcp-token-store-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.join("tokens.json")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Starts this program as a helper.
 fn start(helper: &str, store: &Path, name: &str) -> (Child, BufReader<ChildStdout>) {
@@ -78,14 +56,14 @@ fn helper_increments() {
 #[test]
 fn increments_of_several_processes_are_not_lost() {
     with_deadline(|| {
-        let folder = Folder::new("increments");
+        let folder = Folder::new();
         let names = ["a", "b", "c", "d"];
-        let helpers = names.map(|name| start("helper_increments", &folder.path(), name));
+        let helpers = names.map(|name| start("helper_increments", &folder.0.join("tokens.json"), name));
         for (mut child, stdout) in helpers {
             let output: Vec<_> = stdout.lines().map(Result::unwrap).collect();
             assert!(child.wait().unwrap().success(), "{output:?}");
         }
-        let store = FileStore::new(folder.path());
+        let store = FileStore::new(folder.0.join("tokens.json"));
         assert_eq!(number(&store, "shared"), 80);
         assert_eq!(names.map(|name| number(&store, name)), [19; 4]);
     });
@@ -103,10 +81,10 @@ fn helper_keeps_the_lock() {
 #[test]
 fn lock_ends_with_the_process_that_has_it() {
     with_deadline(|| {
-        let folder = Folder::new("lock");
-        let (mut child, stdout) = start("helper_keeps_the_lock", &folder.path(), "key");
+        let folder = Folder::new();
+        let (mut child, stdout) = start("helper_keeps_the_lock", &folder.0.join("tokens.json"), "key");
         assert!(stdout.lines().map(Result::unwrap).any(|line| line == "locked"));
-        let (store, free) = (FileStore::new(folder.path()), Cancellation::new());
+        let (store, free) = (FileStore::new(folder.0.join("tokens.json")), Cancellation::new());
         let refused = store.lock("key", Duration::from_millis(100), &free).unwrap_err();
         assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
         drop(store.lock("other", Duration::ZERO, &free).unwrap());
@@ -134,8 +112,8 @@ fn helper_saves_for_ever() {
 #[test]
 fn process_killed_at_any_time_leaves_a_whole_store() {
     with_deadline(|| {
-        let folder = Folder::new("killed");
-        let store = FileStore::new(folder.path());
+        let folder = Folder::new();
+        let store = FileStore::new(folder.0.join("tokens.json"));
         store.save("other", &"kept".into()).unwrap();
         let (mut last, mut left_behind) = (0, 0);
         for round in 0..2_000u32 {
@@ -143,7 +121,8 @@ fn process_killed_at_any_time_leaves_a_whole_store() {
             if round >= 60 && left_behind > 0 {
                 break;
             }
-            let (mut child, stdout) = start("helper_saves_for_ever", &folder.path(), &(last + 1).to_string());
+            let (mut child, stdout) =
+                start("helper_saves_for_ever", &folder.0.join("tokens.json"), &(last + 1).to_string());
             let mut lines = stdout.lines().map(Result::unwrap);
             lines.find(|line| line.starts_with("saved ")).unwrap();
             // Spread over the steps of some saves.

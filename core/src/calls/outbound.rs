@@ -127,6 +127,8 @@ pub(crate) enum CallPurpose {
     Task(Key),
     /// A call of the application that has ended, although its answer may still create a task (2025-11-25).
     Abandoned,
+    /// A request of the engine about the task that this input request follows. The input request may have ended.
+    InputTask(Key),
     /// A question of a task, sent on this stream.
     #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
     TaskInput { task: Key, stream: Key },

@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::String;
 
 use super::{
-    CardHeader, CardInput, CardInputFormat, CardPackage, CardRemote, CardRepository, CardTransport,
-    ServerCard,
+    CardArgument, CardArgumentKind, CardHeader, CardInput, CardInputFormat, CardPackage, CardRemote,
+    CardRepository, CardTransport, ServerCard,
 };
 use crate::fields;
 use crate::model::{Map, ValidationError};
@@ -68,7 +68,8 @@ impl CardRemote {
         }
         let variables = self.variables.as_ref();
         check_variables(variables)?;
-        let url = expand(&self.url, variables).map_err(|reason| at("url", reason))?;
+        let known = |name: &str| check_placeholder(name, variables).map(drop);
+        let url = expand(&self.url, known).map_err(|reason| at("url", reason))?;
         match Url::parse(&url) {
             Err(error) => return Err(at("url", format!("{error}"))),
             Ok(url) if !url.origin().secure && !url.origin().is_loopback() => {
@@ -76,16 +77,7 @@ impl CardRemote {
             }
             Ok(_) => {}
         }
-        let mut names = BTreeSet::new();
-        each("headers", &self.headers, |header| {
-            if !is_token(&header.name) {
-                return Err(at("name", "is not the name of a header field"));
-            }
-            if !names.insert(header.name.to_ascii_lowercase()) {
-                return Err(at("name", "another header has this name"));
-            }
-            header.check(fields::is_secret(&header.name))
-        })?;
+        check_headers(&self.headers)?;
         each("supportedProtocolVersions", &self.supported_protocol_versions, |version| {
             if version.is_empty() { Err(ValidationError::new("is empty")) } else { Ok(()) }
         })
@@ -95,30 +87,66 @@ impl CardRemote {
 impl CardHeader {
     /// `is_credential` tells that the name alone says that the value is confidential.
     fn check(&self, is_credential: bool) -> Checked {
-        check_variables(self.variables.as_ref())?;
-        if let Some(value) = &self.value {
-            expand(value, self.variables.as_ref()).map_err(|reason| at("value", reason))?;
-            if !is_field_value(value) {
-                return Err(at("value", "contains a control character"));
-            }
+        if self.value.as_ref().is_some_and(|value| !is_field_value(value)) {
+            return Err(at("value", "contains a control character"));
         }
-        let is_secret = is_credential || self.is_secret == Some(true);
-        // A fixed value is fine as long as the secret part is asked for: `Bearer {token}`.
-        let fixed = self.value.as_ref().filter(|value| !value.contains('{'));
-        check_input(fixed, self.default.as_ref(), &self.choices, self.format.as_ref(), is_secret)
+        Given {
+            value: self.value.as_ref(),
+            default: self.default.as_ref(),
+            choices: &self.choices,
+            format: self.format.as_ref(),
+            variables: self.variables.as_ref(),
+            has_variables: true,
+            is_secret: is_credential || self.is_secret == Some(true),
+        }
+        .check()
     }
 }
 
 impl CardInput {
     fn check(&self) -> Checked {
-        let is_secret = self.is_secret == Some(true);
-        check_input(
-            self.value.as_ref(),
-            self.default.as_ref(),
-            &self.choices,
-            self.format.as_ref(),
-            is_secret,
-        )
+        Given {
+            value: self.value.as_ref(),
+            default: self.default.as_ref(),
+            choices: &self.choices,
+            format: self.format.as_ref(),
+            variables: None,
+            has_variables: false,
+            is_secret: self.is_secret == Some(true),
+        }
+        .check()
+    }
+}
+
+impl CardArgument {
+    fn check(&self) -> Checked {
+        let (name, hint) = (self.name.as_deref(), self.value_hint.as_deref());
+        match self.kind {
+            CardArgumentKind::Named if name.unwrap_or_default().is_empty() => {
+                return Err(at("name", "is missing"));
+            }
+            CardArgumentKind::Positional if name.is_some() => {
+                return Err(at("name", "has no meaning for a positional argument"));
+            }
+            CardArgumentKind::Positional if hint.is_none() && self.value.is_none() => {
+                return Err(at("valueHint", "is missing, and so is `value`"));
+            }
+            CardArgumentKind::Other(_) => return Err(at("type", "is neither `positional` nor `named`")),
+            _ => {}
+        }
+        if hint == Some("") {
+            return Err(at("valueHint", "is empty"));
+        }
+        Given {
+            value: self.value.as_ref(),
+            default: self.default.as_ref(),
+            choices: &self.choices,
+            format: self.format.as_ref(),
+            variables: self.variables.as_ref(),
+            has_variables: true,
+            is_secret: self.is_secret == Some(true),
+        }
+        .check()
     }
 }
 
@@ -143,16 +171,12 @@ impl CardPackage {
         if self.file_sha256.as_ref().is_some_and(|hash| !is_hash(hash)) {
             return Err(at("fileSha256", "is not 64 lower-case hexadecimal digits"));
         }
-        let (transport, url) = (&self.transport.transport, &self.transport.url);
-        let reason = match (transport, url) {
-            (CardTransport::Other(_), _) => Some(at("type", "is not `stdio`, `streamable-http` or `sse`")),
-            (CardTransport::Stdio, Some(_)) => Some(at("url", "has no meaning for `stdio`")),
-            (CardTransport::StreamableHttp | CardTransport::Sse, None) => Some(at("url", "is missing")),
-            _ => None,
-        };
-        if let Some(reason) = reason {
-            return Err(reason.prefixed("transport"));
+        if self.registry_type == "mcpb" && self.file_sha256.is_none() {
+            return Err(at("fileSha256", "is missing, and the registry has only files"));
         }
+        each("runtimeArguments", &self.runtime_arguments, CardArgument::check)?;
+        each("packageArguments", &self.package_arguments, CardArgument::check)?;
+        self.check_transport().map_err(|error| error.prefixed("transport"))?;
         each("environmentVariables", &self.environment_variables, |variable| {
             if variable.name.is_empty() || variable.name.contains(['=', '\0']) {
                 return Err(at("name", "is not the name of an environment variable"));
@@ -162,30 +186,128 @@ impl CardPackage {
     }
 }
 
-/// Checks what a header and a variable have in common; `fixed` is the value if the user has no part in it.
-fn check_input(
-    fixed: Option<&String>,
-    default: Option<&String>,
-    choices: &[String],
-    format: Option<&CardInputFormat>,
-    is_secret: bool,
-) -> Checked {
-    if let Some(CardInputFormat::Other(_)) = format {
-        return Err(at("format", "is not `string`, `number`, `boolean` or `filepath`"));
+impl CardPackage {
+    fn check_transport(&self) -> Checked {
+        let (transport, url) = (&self.transport.transport, &self.transport.url);
+        match (transport, url) {
+            (CardTransport::Other(_), _) => {
+                return Err(at("type", "is not `stdio`, `streamable-http` or `sse`"));
+            }
+            (CardTransport::Stdio, Some(_)) => return Err(at("url", "has no meaning for `stdio`")),
+            (CardTransport::Stdio, None) if !self.transport.headers.is_empty() => {
+                return Err(at("headers", "have no meaning for `stdio`"));
+            }
+            (CardTransport::Stdio, None) => {}
+            (_, None) => return Err(at("url", "is missing")),
+            (_, Some(url)) => {
+                let url = expand(url, |name| {
+                    if self.describes(name) {
+                        Ok(())
+                    } else {
+                        Err(format!("no argument or environment variable describes `{{{name}}}`"))
+                    }
+                });
+                check_url(&url.map_err(|reason| at("url", reason))?).map_err(|reason| at("url", reason))?;
+            }
+        }
+        check_headers(&self.transport.headers)
     }
-    let given = [("value", fixed), ("default", default)];
-    for (name, value) in given.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))) {
-        if is_secret {
+
+    /// Returns whether a placeholder in the URL is the name of an argument, of its value, or of an environment variable.
+    fn describes(&self, placeholder: &str) -> bool {
+        let is = |name: &Option<String>| name.as_deref() == Some(placeholder);
+        let mut arguments = self.runtime_arguments.iter().chain(&self.package_arguments);
+        arguments.any(|argument| is(&argument.name) || is(&argument.value_hint))
+            || self.environment_variables.iter().any(|variable| variable.name == placeholder)
+    }
+}
+
+fn check_headers(headers: &[CardHeader]) -> Checked {
+    let mut names = BTreeSet::new();
+    each("headers", headers, |header| {
+        if !is_token(&header.name) {
+            return Err(at("name", "is not the name of a header field"));
+        }
+        if !names.insert(header.name.to_ascii_lowercase()) {
+            return Err(at("name", "another header has this name"));
+        }
+        header.check(fields::is_secret(&header.name))
+    })
+}
+
+/// Members that headers, variables and arguments have in common.
+struct Given<'a> {
+    value: Option<&'a String>,
+    default: Option<&'a String>,
+    choices: &'a [String],
+    format: Option<&'a CardInputFormat>,
+    variables: Option<&'a Map<CardInput>>,
+    /// True if `value` is a template.
+    has_variables: bool,
+    is_secret: bool,
+}
+
+impl Given<'_> {
+    fn check(&self) -> Checked {
+        let mut asks = false;
+        check_variables(self.variables)?;
+        if let Some(template) = self.value.filter(|_| self.has_variables) {
+            let known = |name: &str| {
+                let input = check_placeholder(name, self.variables)?;
+                asks |= input.value.is_none() && input.default.is_none();
+                Ok(())
+            };
+            expand(template, known).map_err(|reason| at("value", reason))?;
+        }
+        let is_template = self.has_variables && self.value.is_some_and(|value| value.contains('{'));
+        // A fixed part is fine as long as the user is asked for the secret part: `Bearer {token}`.
+        if self.is_secret && (self.value.is_some() && !asks || self.default.is_some()) {
+            let name = if self.default.is_some() { "default" } else { "value" };
             return Err(at(name, "is fixed in a public document, but the input is confidential"));
         }
-        if !choices.is_empty() && !choices.contains(value) {
-            return Err(at(name, "is none of the choices"));
+        if self.is_secret && !self.choices.is_empty() {
+            return Err(at("choices", "are listed in a public document, but the input is confidential"));
+        }
+        if let Some(CardInputFormat::Other(_)) = self.format {
+            return Err(at("format", "is not `string`, `number`, `boolean` or `filepath`"));
+        }
+        let fixed = self.value.filter(|_| !is_template);
+        for (name, value) in [("value", fixed), ("default", self.default)] {
+            let Some(value) = value else { continue };
+            self.check_format(value).map_err(|reason| at(name, reason))?;
+            if !self.choices.is_empty() && !self.choices.contains(value) {
+                return Err(at(name, "is none of the choices"));
+            }
+        }
+        each("choices", self.choices, |choice| self.check_format(choice).map_err(ValidationError::new))
+    }
+
+    fn check_format(&self, value: &str) -> Result<(), &'static str> {
+        match self.format {
+            Some(CardInputFormat::Number) if !is_decimal(value) => Err("is not a number in decimal digits"),
+            Some(CardInputFormat::Boolean) if !matches!(value, "true" | "false") => {
+                Err("is neither `true` nor `false`")
+            }
+            _ => Ok(()),
         }
     }
-    if is_secret && !choices.is_empty() {
-        return Err(at("choices", "are listed in a public document, but the input is confidential"));
+}
+
+/// Returns whether a text is digits, with an optional sign and an optional fraction.
+fn is_decimal(text: &str) -> bool {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    is_digits(whole) && is_digits(fraction)
+}
+
+/// Returns the variable of a placeholder.
+fn check_placeholder<'a>(name: &str, variables: Option<&'a Map<CardInput>>) -> Result<&'a CardInput, String> {
+    if !is_variable(name) {
+        return Err("a placeholder is not the name of a variable".into());
     }
-    Ok(())
+    let input = variables.and_then(|known| known.get(name));
+    input.ok_or_else(|| format!("`variables` does not describe the placeholder `{{{name}}}`"))
 }
 
 fn check_variables(variables: Option<&Map<CardInput>>) -> Checked {
@@ -198,10 +320,10 @@ fn check_variables(variables: Option<&Map<CardInput>>) -> Checked {
     Ok(())
 }
 
-/// Returns a template with `x` in place of each placeholder, which must be one of the variables.
+/// Returns a template with `1` in place of each placeholder; `known` refuses the name of one that is not described.
 ///
 /// A template that begins with a placeholder gets `https://x`, for the variable holds the beginning of the URL.
-fn expand(template: &str, variables: Option<&Map<CardInput>>) -> Result<String, String> {
+fn expand(template: &str, mut known: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = template;
     while let Some((before, behind)) = rest.split_once('{') {
@@ -211,12 +333,7 @@ fn expand(template: &str, variables: Option<&Map<CardInput>>) -> Result<String, 
         if before.contains('}') {
             return Err("a `}` is not opened".into());
         }
-        if !is_variable(name) {
-            return Err("a placeholder is not the name of a variable".into());
-        }
-        if variables.is_none_or(|known| known.get(name).is_none()) {
-            return Err(format!("`variables` does not describe the placeholder `{{{name}}}`"));
-        }
+        known(name)?;
         out.push_str(before);
         out.push_str(if out.is_empty() { "https://x" } else { "1" });
         rest = after;

@@ -46,7 +46,7 @@ pub const CARD_MEDIA_TYPE: &str = "application/mcp-server-card+json";
 pub const CATALOG_MEDIA_TYPE: &str = "application/ai-catalog+json";
 /// Path of the catalog of a host (RFC 8615).
 pub const CATALOG_PATH: &str = "/.well-known/ai-catalog.json";
-/// What is appended to the URL of an MCP endpoint to get the URL of its card.
+/// Suffix that makes the URL of an MCP endpoint the URL of its card.
 pub const CARD_SUFFIX: &str = "/server-card";
 /// Schema of cards; experimental.
 pub const CARD_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
@@ -63,6 +63,14 @@ string_enum! {
         Sse = "sse",
         /// The streams of a process; for packages only.
         Stdio = "stdio",
+    }
+
+    /// Kind of an argument of a command line.
+    CardArgumentKind {
+        /// A value alone, by its position.
+        Positional = "positional",
+        /// A flag with its value: `--port 8000`.
+        Named = "named",
     }
 
     /// Format of an input.
@@ -87,7 +95,7 @@ message! {
         name: String = "name",
         /// Version, at most 255 bytes; not a range such as `^1.2.3` or `1.x`.
         version: String = "version",
-        /// What the server does, 1 to 100 characters.
+        /// Description of the tasks of the server, 1 to 100 characters.
         description: String = "description",
     } {
         /// Name for display, 1 to 100 characters.
@@ -136,11 +144,11 @@ message! {
 
     /// A value that a user supplies.
     CardInput {} {
-        /// What it is.
+        /// Description for users.
         opt description: String = "description",
-        /// Whether nothing works without it; absent means no.
+        /// True if a client has to supply it; absent means false.
         opt is_required: bool = "isRequired",
-        /// Whether it is confidential; absent means no. Then it has neither `value` nor `default`.
+        /// True if it is confidential; absent means false. Then it has neither `value` nor `default`.
         opt is_secret: bool = "isSecret",
         /// Its format; absent means text.
         opt format: CardInputFormat = "format",
@@ -159,13 +167,47 @@ message! {
         /// Name of the field or variable.
         name: String = "name",
     } {
-        /// What it is.
+        /// Description for users.
         opt description: String = "description",
-        /// Whether nothing works without it; absent means no.
+        /// True if a client has to supply it; absent means false.
         opt is_required: bool = "isRequired",
-        /// Whether it is confidential; absent means no.
+        /// True if it is confidential; absent means false.
         ///
-        /// Then it has no `default`, and its `value` has a placeholder for the confidential part: `Bearer {token}`.
+        /// Then it has no `default`, and its `value` has a placeholder for the confidential part, without a value of its own:
+        /// `Bearer {token}`.
+        opt is_secret: bool = "isSecret",
+        /// Its format; absent means text.
+        opt format: CardInputFormat = "format",
+        /// Value if the user gives none.
+        opt default: String = "default",
+        /// Example that is shown while the user enters the value.
+        opt placeholder: String = "placeholder",
+        /// Fixed value, with `{placeholders}` that `variables` describes.
+        opt value: String = "value",
+        /// Allowed values.
+        list choices: Vec<String> = "choices",
+        /// Variables of the value.
+        opt variables: Map<CardInput> = "variables",
+    }
+
+    /// An argument of the command line of a package, with its value.
+    ///
+    /// [`positional`](Self::positional) and [`named`](Self::named) make one.
+    CardArgument {
+        /// Kind: by position or by name.
+        kind: CardArgumentKind = "type",
+    } {
+        /// Flag with its dashes: `--port`; required for a named argument.
+        opt name: String = "name",
+        /// Name of the value, for users and for placeholders; a positional argument has it or `value`.
+        opt value_hint: String = "valueHint",
+        /// True if the argument can occur more than once; absent means false.
+        opt is_repeated: bool = "isRepeated",
+        /// Description for users.
+        opt description: String = "description",
+        /// True if a client has to supply it; absent means false.
+        opt is_required: bool = "isRequired",
+        /// True if it is confidential; absent means false. Then it has no `default` and no fixed `value`.
         opt is_secret: bool = "isSecret",
         /// Its format; absent means text.
         opt format: CardInputFormat = "format",
@@ -182,8 +224,6 @@ message! {
     }
 
     /// A package of the server in a registry of packages, for `server.json`.
-    ///
-    /// Arguments of the program and of its runtime are written as members of `extra`.
     CardPackage {
         /// Registry: `npm`, `pypi`, `oci`, `nuget`, `cargo` or `mcpb`.
         registry_type: String = "registryType",
@@ -196,10 +236,14 @@ message! {
         opt version: String = "version",
         /// Base URL of the registry, if it is not the usual one.
         opt registry_base_url: String = "registryBaseUrl",
-        /// SHA-256 of the file, 64 lower-case hexadecimal digits.
+        /// SHA-256 of the file, 64 lower-case hexadecimal digits; required for `mcpb`.
         opt file_sha256: String = "fileSha256",
         /// Program that runs the package: `npx`, `uvx`, `docker` or `dnx`, for example.
         opt runtime_hint: String = "runtimeHint",
+        /// Arguments of the program that runs the package.
+        list runtime_arguments: Vec<CardArgument> = "runtimeArguments",
+        /// Arguments of the server.
+        list package_arguments: Vec<CardArgument> = "packageArguments",
         /// Environment variables.
         list environment_variables: Vec<CardHeader> = "environmentVariables",
     }
@@ -209,8 +253,10 @@ message! {
         /// Transport.
         transport: CardTransport = "type",
     } {
-        /// URL, for the HTTP transports; placeholders name arguments and environment variables.
+        /// URL, for the HTTP transports; placeholders are names or value hints of arguments, or environment variables.
         opt url: String = "url",
+        /// Header fields that a client has to send, for the HTTP transports.
+        list headers: Vec<CardHeader> = "headers",
     }
 }
 
@@ -260,6 +306,20 @@ impl ServerCard {
     #[must_use]
     pub fn has_deprecated_remote(&self) -> bool {
         self.remotes.iter().any(|remote| remote.transport == CardTransport::Sse)
+    }
+}
+
+impl CardArgument {
+    /// Creates an argument that is identified by its position, from the name of its value.
+    #[must_use]
+    pub fn positional(value_hint: impl Into<String>) -> Self {
+        Self::new(CardArgumentKind::Positional).value_hint(value_hint)
+    }
+
+    /// Creates an argument with a flag, such as `--port`.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(CardArgumentKind::Named).name(name)
     }
 }
 

@@ -174,6 +174,13 @@ fn secrets_have_no_fixed_values() {
     let input = CardInput::new().is_secret(true).value("hunter2");
     let header = secret().value("Bearer {token}").variables([("token", input)]);
     assert_eq!(message(header), alloc::format!("`remotes[0].headers[0].variables.token.value`: {fixed}"));
+    // The user is asked for nothing: all of it is in the document.
+    for filled in [CardInput::new().value("hunter2"), CardInput::new().default("hunter2")] {
+        let header = secret().value("Bearer {token}").variables([("token", filled)]);
+        assert_eq!(message(header), alloc::format!("`remotes[0].headers[0].value`: {fixed}"));
+    }
+    let both = [("token", CardInput::new()), ("scheme", CardInput::new().default("Bearer"))];
+    assert_eq!(check(secret().value("{scheme} {token}").variables(both)), Ok(()));
     assert!(message(secret().choices(["a".into()])).starts_with("`remotes[0].headers[0].choices`: "));
     assert!(message(secret().value("{other}")).contains("does not describe the placeholder `{other}`"));
     assert!(message(CardHeader::new("a b")).ends_with("is not the name of a header field"));
@@ -201,6 +208,11 @@ fn packages_are_exact() {
         (package().file_sha256("0A".repeat(32)), "`packages[0].fileSha256`"),
         (package().registry_base_url("npmjs.org"), "`packages[0].registryBaseUrl`"),
         (CardPackage::new("npm", "tides", http), "`packages[0].transport.url`"),
+        (CardPackage::new("mcpb", "https://a.example/x.mcpb", stdio()), "`packages[0].fileSha256`"),
+        (
+            CardPackage::new("npm", "tides", stdio().headers([CardHeader::new("A")])),
+            "`packages[0].transport.headers`",
+        ),
         (CardPackage::new("npm", "tides", stdio().url("https://a")), "`packages[0].transport.url`"),
         (CardPackage::new("npm", "tides", CardPackageTransport::new("ws")), "`packages[0].transport.type`"),
         (
@@ -214,6 +226,106 @@ fn packages_are_exact() {
     ] {
         assert!(error(&card().packages([package])).starts_with(path), "{path}");
     }
+}
+
+#[test]
+fn values_have_their_format() {
+    let check = |input: CardInput| {
+        with(CardRemote::http("https://a.example/{x}").variables([("x", input)]))
+            .check()
+            .map_err(|e| e.to_string())
+    };
+    for (format, good, bad) in [
+        ("number", &["0", "-1", "12.50"][..], &["", "-", "1.", ".5", "1e3", "0x1", "one", "--1"][..]),
+        ("boolean", &["true", "false"], &["", "True", "1"]),
+        ("string", &["", "x"], &[]),
+        ("filepath", &["/a"], &[]),
+    ] {
+        let input = || CardInput::new().format(format);
+        for text in good.iter().copied() {
+            let given = [input().value(text), input().default(text), input().choices([text.into()])];
+            assert!(given.into_iter().all(|input| check(input).is_ok()), "{format}: {text}");
+        }
+        for text in bad.iter().copied() {
+            for (input, member) in [
+                (input().value(text), "value"),
+                (input().default(text), "default"),
+                (input().choices([text.into()]), "choices[0]"),
+            ] {
+                let error = check(input).expect_err(text);
+                assert!(
+                    error.starts_with(&alloc::format!("`remotes[0].variables.x.{member}`: is n")),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn arguments_are_typed_and_checked() {
+    let package = || {
+        let http =
+            CardPackageTransport::new(CardTransport::StreamableHttp).url("http://localhost:{--port}/{PATH_}");
+        CardPackage::new("npm", "tides", http)
+            .runtime_arguments([CardArgument::named("-y"), CardArgument::positional("image").value("tides")])
+            .package_arguments([
+                CardArgument::named("--port").format("number").default("8000").is_required(true),
+                CardArgument::positional("folder").format("filepath").is_repeated(true),
+            ])
+            .environment_variables([CardHeader::new("PATH_"), CardHeader::new("KEY").is_secret(true)])
+    };
+    let written = card().packages([package()]).to_server_json().expect("valid");
+    for part in [
+        r#""url":"http://localhost:{--port}/{PATH_}""#,
+        r#""runtimeArguments":[{"type":"named","name":"-y"},{"type":"positional","valueHint":"image","value":"tides"}]"#,
+        r#"{"type":"named","name":"--port","isRequired":true,"format":"number","default":"8000"}"#,
+        r#"{"type":"positional","valueHint":"folder","isRepeated":true,"format":"filepath"}"#,
+    ] {
+        assert!(written.as_str().contains(part), "{part} is not in {}", written.as_str());
+    }
+    let read: ServerCard = written.parse().expect("a card");
+    assert_eq!(read.to_server_json(), Ok(written));
+
+    let secret = || CardArgument::named("--key").is_secret(true);
+    let asked = secret().value("k={key}").variables(variables(["key"]));
+    assert_eq!(card().packages([package().runtime_arguments([asked])]).check(), Ok(()));
+    for (argument, member) in [
+        (CardArgument::new(CardArgumentKind::Named), "name`: is missing"),
+        (CardArgument::named(""), "name`: is missing"),
+        (CardArgument::positional("a").name("--a"), "name`: has no meaning"),
+        (CardArgument::new(CardArgumentKind::Positional), "valueHint`: is missing"),
+        (CardArgument::positional(""), "valueHint`: is empty"),
+        (CardArgument::new("flag"), "type`: is neither"),
+        (CardArgument::named("--n").format("number").default("many"), "default`: is not a number"),
+        (CardArgument::named("--n").value("{n}"), "value`: `variables` does not describe"),
+        (secret().value("hunter2"), "value`: is fixed"),
+        (secret().default("hunter2"), "default`: is fixed"),
+        (
+            secret().value("k={key}").variables([("key", CardInput::new().value("hunter2"))]),
+            "value`: is fixed",
+        ),
+    ] {
+        let message = error(&card().packages([package().runtime_arguments([argument])]));
+        assert!(
+            message.starts_with(&alloc::format!("`packages[0].runtimeArguments[0].{member}")),
+            "{message}"
+        );
+        assert!(!message.contains("hunter2"));
+    }
+    for (url, reason) in [
+        ("http://localhost:{port}/mcp", "no argument or environment variable describes `{port}`"),
+        ("http://localhost:{--port/mcp", "a `{` is not closed"),
+        ("localhost", "the URL begins neither"),
+    ] {
+        let http = CardPackageTransport::new(CardTransport::StreamableHttp).url(url);
+        let message = error(&card().packages([CardPackage::new("npm", "tides", http)]));
+        assert!(message.contains("packages[0].transport.url") && message.contains(reason), "{message}");
+    }
+    let header = CardHeader::new("Authorization").value("Bearer hunter2");
+    let http = CardPackageTransport::new(CardTransport::Sse).url("http://localhost/sse").headers([header]);
+    let message = error(&card().packages([CardPackage::new("npm", "tides", http)]));
+    assert!(message.starts_with("`packages[0].transport.headers[0].value`: is fixed"), "{message}");
 }
 
 #[test]

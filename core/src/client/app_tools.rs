@@ -8,7 +8,7 @@ use crate::error::UseError;
 use crate::model::{Tool, UiToolVisibility};
 use crate::raw::RawJson;
 
-/// Who may call the tools of a server, for the calls of its apps (extension `io.modelcontextprotocol/ui`).
+/// Visibility of the tools of a server, for the calls of its apps (extension `io.modelcontextprotocol/ui`).
 ///
 /// Independent of the engine: create one per connection from the complete list of tools, and ask it before each call that
 /// the page of an app requests. Pages call tools of their own server only, so one connection's table is never used for
@@ -18,7 +18,7 @@ use crate::raw::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppTools(BTreeMap<Box<str>, Access>);
 
-/// Whether apps may call a tool.
+/// Answer to a call of an app for a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Access {
     Granted,

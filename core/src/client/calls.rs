@@ -14,6 +14,7 @@ use super::common::{CommonState, request_meta};
 use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource};
+use super::input_tasks::InputTaskTable;
 use super::legacy_inputs::LegacyInputs;
 use super::rounds::{RoundDeadline, Rounds};
 use super::task_use::{TaskUse, task_role};
@@ -46,6 +47,8 @@ pub(super) struct Calls {
     inputs: Option<Box<InputState>>,
     /// Tasks that calls follow.
     pub(super) tasks: Option<Box<dyn TaskTable>>,
+    /// Tasks that the client hosts.
+    pub(super) input_tasks: Option<Box<dyn InputTaskTable>>,
 }
 
 /// Input requests in both eras.
@@ -346,6 +349,9 @@ impl Calls {
 
     /// Reports the end of a request of the server.
     pub(super) fn end_server_request(&mut self, common: &mut CommonState, key: Key) {
+        if self.release_task_request(key) {
+            return;
+        }
         if self.end_input_request(common, key) {
             common.events.withdraw_input(InputId(InputSource::Request(key)));
         } else {
@@ -371,7 +377,7 @@ impl Calls {
     pub(super) fn receive_input_request(
         &mut self,
         common: &mut CommonState,
-        key: Key,
+        source: InputSource,
         request: Box<InputRequest<'static>>,
         related_task: Option<TaskId>,
     ) {
@@ -379,21 +385,34 @@ impl Calls {
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
         let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id));
-        if let (Some(tasks), Some(call)) = (&mut self.tasks, call) {
-            let is_open = |inputs: &InputState| inputs.legacy.is_open_for(related_task.as_ref());
-            let is_alone = !self.inputs.as_deref().is_some_and(is_open);
-            if let Err(error) = tasks.count_question(common, call, is_alone) {
-                common.endpoint.fail(key, &RpcError::internal("too many input requests"));
-                return self.finish(common, call, Err(error));
+        match source {
+            InputSource::Request(key) => {
+                if let (Some(tasks), Some(call)) = (&mut self.tasks, call) {
+                    let is_open = |inputs: &InputState| inputs.legacy.is_open_for(related_task.as_ref());
+                    let is_alone = !self.inputs.as_deref().is_some_and(is_open);
+                    if let Err(error) = tasks.count_question(common, call, is_alone) {
+                        common.endpoint.fail(key, &RpcError::internal("too many input requests"));
+                        return self.finish(common, call, Err(error));
+                    }
+                }
+                let legacy = &mut self.inputs.get_or_insert_default().legacy;
+                legacy.begin(now, key, method, related_task);
             }
+            _ => self.count_hosted(common),
         }
         let call = call.map(CallKey);
-        self.inputs.get_or_insert_default().legacy.begin(now, key, method, related_task);
         if let InputRequest::Elicit(ElicitParams::Url(page)) = &*request {
             self.remember_elicitations(common, core::slice::from_ref(page));
         }
-        let id = InputId(InputSource::Request(key));
+        let id = InputId(source);
         common.events.push_back(Event::Input(Input { id, call, key: None, request }));
+    }
+
+    /// Sets the number of open questions of hosted tasks.
+    pub(super) fn set_hosted_questions(&mut self, common: &CommonState, open: usize) {
+        if open > 0 || self.inputs.is_some() {
+            self.inputs.get_or_insert_default().legacy.set_hosted(common.endpoint.now, open);
+        }
     }
 
     /// Handles progress of a call in any round. Values must increase across rounds.

@@ -30,7 +30,8 @@ impl Engine {
     ///
     /// [`UseError::Stale`] if the input request has ended. [`UseError::InvalidInputResponse`] if the response is of
     /// another kind or fails [`InputResponse::validate`](crate::model::InputResponse::validate). [`UseError::ReservedKey`] if it has `resultType`. An encoding
-    /// error if it cannot be serialized.
+    /// error if it cannot be serialized. [`UseError::Full`] if a task cannot keep it (`InputTaskLimits::max_bytes`); the
+    /// input request stays open.
     pub fn answer<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -49,6 +50,7 @@ impl Engine {
             }
             InputSource::Round(number) => self.calls.answer_round(&mut self.common, number, response),
             InputSource::Task(serial) => self.calls.answer_task(&mut self.common, serial, response),
+            InputSource::Hosted(serial) => self.calls.answer_hosted(&mut self.common, serial, response),
         }
     }
 
@@ -80,6 +82,9 @@ impl Engine {
             }
             RefuseTarget::Input(InputId(InputSource::Task(serial))) => {
                 self.calls.refuse_task(&mut self.common, serial, error)
+            }
+            RefuseTarget::Input(InputId(InputSource::Hosted(serial))) => {
+                self.calls.refuse_hosted(&mut self.common, serial, error)
             }
         }
     }

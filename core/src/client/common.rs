@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use serde::Serialize;
 
@@ -16,7 +15,7 @@ use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{Serializer, ShapeTable, TopLevelMembers, object_members, write_str};
+use crate::json::{Serializer, ShapeTable, TopLevelMembers, object_members};
 use crate::limits::Limit;
 use crate::meta;
 use crate::methods::{self, Capability};
@@ -24,6 +23,7 @@ use crate::model::TaskId;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
+use crate::tasks::related::add_related_task;
 use crate::version::{Era, Version};
 
 /// The state that the parts of an engine share; see the [module](self).
@@ -318,7 +318,7 @@ impl CommonState {
                 c.outbox.rollback(mark);
                 return Err(e);
             }
-            (Ok(members), Some(task)) => write_related_task(out, members, task),
+            (Ok(members), Some(task)) => add_related_task(out, members, task.as_str()),
             (Ok(_), None) => {}
         }
         encode::end(out);
@@ -333,29 +333,6 @@ impl CommonState {
         self.endpoint.fail(request, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
         self.count_answer(before);
         Ok(())
-    }
-}
-
-/// Adds the task to `_meta` of a result at the end of `out` (TASK-023).
-fn write_related_task(out: &mut Vec<u8>, members: TopLevelMembers, task: &TaskId) {
-    let mut member = Vec::new();
-    write_str(&mut member, meta::RELATED_TASK);
-    member.extend_from_slice(b":{\"taskId\":");
-    write_str(&mut member, task.as_str());
-    member.push(b'}');
-    match members.meta.filter(|at| *at < out.len()) {
-        Some(at) => {
-            if out.get(at) != Some(&b'}') {
-                member.push(b',');
-            }
-            out.splice(at..at, member);
-        }
-        None => {
-            out.pop();
-            out.extend_from_slice(if out.last() == Some(&b'{') { b"\"_meta\":{" } else { b",\"_meta\":{" });
-            out.extend_from_slice(&member);
-            out.extend_from_slice(b"}}");
-        }
     }
 }
 

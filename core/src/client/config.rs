@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::input_tasks::support::InputTaskSupport;
 use super::tasks::polling::TaskSupport;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
@@ -31,6 +32,8 @@ pub struct Config {
     pub(crate) custom_methods: Vec<String>,
     /// The support of tasks, if calls may become tasks.
     pub(crate) tasks: Option<TaskSupport>,
+    /// The support of tasks that the client hosts, if questions may run as tasks.
+    pub(crate) input_tasks: Option<InputTaskSupport>,
     /// Members of `_meta` in every modern request (META-009, META-010, META-011).
     pub(crate) request_meta: Vec<u8>,
 }
@@ -45,6 +48,7 @@ impl Config {
             send_info: true,
             custom_methods: Vec::new(),
             tasks: None,
+            input_tasks: None,
             request_meta: Vec::new(),
         }
         .rebuild_request_meta()
@@ -72,6 +76,9 @@ impl Config {
         self.settings.capabilities = Arc::new(capabilities);
         if self.tasks.is_some() {
             self = self.declare_tasks();
+        }
+        if self.input_tasks.is_some() {
+            self = self.declare_input_tasks();
         }
         self.rebuild_request_meta()
     }

@@ -131,8 +131,11 @@ impl Engine {
                         self.calls.trim(&self.common);
                     }
                 }
+                EndpointTimer::Tasks => {
+                    self.calls.handle_task_timeout(&mut self.common);
+                    self.calls.handle_hosted_timeout(&mut self.common);
+                }
                 EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
-                EndpointTimer::Tasks => self.calls.handle_task_timeout(&mut self.common),
             }
         }
     }
@@ -416,6 +419,7 @@ impl Engine {
                 self.calls.end_server_request(&mut self.common, key);
             }
         }
+        self.calls.clear_hosted(&mut self.common);
         for key in self.common.endpoint.outbound_keys(main) {
             let is_application_call = self
                 .common

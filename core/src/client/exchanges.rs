@@ -352,6 +352,7 @@ impl Exchanges<'_> {
                 engine.calls.end_server_request(&mut engine.common, key);
             }
         }
+        engine.calls.clear_hosted(&mut engine.common);
         let Some(c) = engine.common.endpoint.channels.get_mut(main) else { return };
         // Unsent answers are removed as well, because their ids may be reused in the next session.
         let messages: Vec<Bytes> = core::iter::from_fn(|| c.outbox.pop_message()).collect();

@@ -34,6 +34,8 @@ pub(super) enum InputSource {
     Round(u64),
     /// A task of 2026-07-28; the serial number is never reused.
     Task(u64),
+    /// A task that this client hosts (2025-11-25); the serial number is never reused.
+    Hosted(u64),
 }
 
 /// An input request of a server.

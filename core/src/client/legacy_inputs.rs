@@ -18,6 +18,8 @@ pub(super) struct LegacyInputs {
     requests: Vec<Option<LegacyInput>>,
     /// Number of open requests.
     open: usize,
+    /// Number of open questions of tasks that the client hosts. They are kept elsewhere, and only their time counts here.
+    hosted: usize,
     /// Arrival of the first open request.
     waiting_since: Instant,
     /// End of the last request.
@@ -36,7 +38,21 @@ struct LegacyInput {
 
 impl LegacyInputs {
     pub(super) const fn is_empty(&self) -> bool {
-        self.open == 0
+        self.open == 0 && self.hosted == 0
+    }
+
+    /// Sets the number of open questions of hosted tasks.
+    pub(super) fn set_hosted(&mut self, now: Instant, hosted: usize) {
+        let was_empty = self.is_empty();
+        if hosted < self.hosted {
+            self.last_ended = now;
+        }
+        self.hosted = hosted;
+        match (was_empty, self.is_empty()) {
+            (true, false) => self.waiting_since = now,
+            (false, true) => self.previous_wait += now.saturating_duration_since(self.waiting_since),
+            _ => {}
+        }
     }
 
     /// Adds a request.
@@ -47,7 +63,7 @@ impl LegacyInputs {
         method: &'static str,
         related_task: Option<TaskId>,
     ) {
-        if self.open == 0 {
+        if self.is_empty() {
             self.waiting_since = now;
         }
         let slot = request.slot as usize;
@@ -88,7 +104,7 @@ impl LegacyInputs {
         }
         self.open -= 1;
         self.last_ended = now;
-        if self.open == 0 {
+        if self.is_empty() {
             self.previous_wait += now.saturating_duration_since(self.waiting_since);
         }
         true
@@ -96,7 +112,7 @@ impl LegacyInputs {
 
     /// Returns the total time with open requests.
     pub(super) fn total_wait(&self, now: Instant) -> Duration {
-        let open_since = if self.open == 0 { now } else { self.waiting_since };
+        let open_since = if self.is_empty() { now } else { self.waiting_since };
         self.previous_wait + now.saturating_duration_since(open_since)
     }
 
@@ -110,7 +126,7 @@ impl LegacyInputs {
     ///
     /// The next deadline, if none has passed.
     pub(super) fn check_deadline(&self, now: Instant, call: &OutboundCall) -> Result<CallError, Instant> {
-        let last_activity = if self.open == 0 { self.last_ended } else { now };
+        let last_activity = if self.is_empty() { self.last_ended } else { now };
         let idle_at = call.idle_deadline.max(last_activity + call.timeout);
         let extension = if call.has_explicit_total { Duration::ZERO } else { self.total_wait(now) };
         let total_at = call.total_deadline + extension;

@@ -18,6 +18,8 @@ mod event_queue;
 #[cfg(feature = "exchanges")]
 mod exchanges;
 mod input;
+mod input_task_calls;
+mod input_tasks;
 mod legacy_inputs;
 mod list;
 mod log;
@@ -47,6 +49,10 @@ pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};
 #[cfg(feature = "exchanges")]
 pub use exchanges::{Exchanges, OutgoingMessage};
 pub use input::{Input, InputId, RefuseTarget};
+#[cfg(feature = "crypto")]
+pub use input_tasks::hosted::InputTasks;
+#[cfg(feature = "crypto")]
+pub use input_tasks::limits::InputTaskLimits;
 pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;
 

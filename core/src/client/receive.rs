@@ -9,6 +9,9 @@ use super::calls::Calls;
 use super::common::CommonState;
 use super::engine::Engine;
 use super::event::{Event, Notification, ServerRequest};
+use super::input::InputSource;
+use super::input_task_calls::is_about_task;
+use super::input_tasks::RequestSource;
 use super::log::LogMessage;
 use super::subscriptions::Subscriptions;
 use crate::calls::batch;
@@ -264,6 +267,7 @@ impl Engine {
             CallPurpose::Probe
             | CallPurpose::Handshake
             | CallPurpose::Input(_)
+            | CallPurpose::InputTask(_)
             | CallPurpose::TaskInput { .. } => {}
         }
         let outcome = outcome.map_err(|e| match e {
@@ -324,12 +328,28 @@ impl Engine {
             return self.common.endpoint.send_error(channel, batch, Some(&id), &error);
         }
         let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+        let source = RequestSource { channel, batch, id: &id };
+        if is_about_task(&method) {
+            return self.calls.answer_task_request(&mut self.common, source, &method, params.as_ref());
+        }
         // All other requests of a server are input requests.
-        let input = match rule
+        let input = rule
             .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
             .transpose()
-        {
-            Ok(input) => input,
+            .and_then(|mut input| {
+                let hosted = match &mut input {
+                    Some(input) => self.calls.host_question(&mut self.common, source, version, input)?,
+                    None => None,
+                };
+                Ok((input, hosted))
+            });
+        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
+        let input = match input {
+            Ok((Some(input), Some(question))) => {
+                let source = InputSource::Hosted(question);
+                return self.calls.receive_input_request(&mut self.common, source, input, related);
+            }
+            Ok((input, _)) => input,
             Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
         };
         let duplicate_id = id.clone();
@@ -352,9 +372,8 @@ impl Engine {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
                 if let Some(input) = input {
-                    let task = params.as_ref().filter(|_| version == Version::V2025_11_25);
-                    let task = task.and_then(related_task);
-                    return self.calls.receive_input_request(&mut self.common, key, input, task);
+                    let source = InputSource::Request(key);
+                    return self.calls.receive_input_request(&mut self.common, source, input, related);
                 }
                 self.common.events.push_back(Event::Request(ServerRequest {
                     id: CallId(key),

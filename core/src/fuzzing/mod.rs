@@ -35,6 +35,8 @@ mod seal;
 mod server_ops;
 mod server_pipe;
 mod sse;
+#[cfg(feature = "crypto")]
+mod task_ops;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -70,6 +72,8 @@ pub use seal::seal;
 pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;
 pub use sse::sse;
+#[cfg(feature = "crypto")]
+pub use task_ops::task_ops;
 pub use template::template;
 #[cfg(feature = "http")]
 pub use url::url;

@@ -121,6 +121,18 @@ fn server_ops_target_accepts_seeds_and_noise() {
     run("server_ops", super::server_ops);
 }
 
+#[cfg(feature = "crypto")]
+#[test]
+fn task_ops_target_accepts_seeds_and_noise() {
+    run("task_ops", super::task_ops);
+    // Long lists of operations reach states that short ones do not.
+    let mut random = Rng::new(9);
+    for _ in 0..300 {
+        let noise: Vec<u8> = (0..1_200).map(|_| random.next_high() as u8).collect();
+        super::task_ops(&noise);
+    }
+}
+
 #[test]
 fn pair_ops_target_accepts_seeds_and_noise() {
     run("pair_ops", super::pair_ops);

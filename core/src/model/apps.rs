@@ -76,7 +76,7 @@ message! {
         opt permissions: UiResourcePermissions = "permissions",
         /// Origin for the page, in the form that the host documents.
         opt domain: String = "domain",
-        /// Whether the host should draw a border and a background; `None` leaves it to the host.
+        /// True if the host should draw a border and a background; `None` leaves it to the host.
         opt prefers_border: bool = "prefersBorder",
     }
 

@@ -221,17 +221,9 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&mut item.item, &mut registration.rules))
     }
 
-    /// Returns the scopes of all entries whose names begin with `prefix`, to be changed.
-    pub(super) fn scopes_below_mut(&mut self, prefix: &str) -> impl Iterator<Item = &mut Vec<Box<str>>> {
-        let range = self.keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        let mut slots: Vec<u32> =
-            range.take_while(|(name, _)| name.starts_with(prefix)).map(|(_, key)| key.slot).collect();
-        slots.sort_unstable();
-        let all = self.registrations.iter_mut().enumerate();
-        let found = all.filter(move |(slot, _)| slots.binary_search(&(*slot as u32)).is_ok());
-        found.filter_map(|(_, registration)| {
-            registration.as_mut().map(|entry| &mut entry.rules.required_scopes)
-        })
+    /// Counts a change of what the list shows to some clients.
+    pub(super) const fn mark_changed(&mut self) {
+        self.catalog.generation += 1;
     }
 
     /// Returns the visible entry with this name.

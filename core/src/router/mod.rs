@@ -52,6 +52,7 @@ mod cache;
 #[cfg(test)]
 mod calls_tests;
 mod entries;
+mod folder_scopes;
 mod hooks;
 #[cfg(test)]
 mod lists_tests;

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::folder_scopes::FolderScopes;
 use super::hooks::Hook;
 use super::registry::Router;
 use super::template::{
@@ -19,6 +20,7 @@ pub struct ResourceScopes {
     resources: BTreeMap<Box<str>, EntryScopes>,
     templates: BTreeMap<u64, (Template, VariablePolicy, EntryScopes)>,
     prefixes: PrefixIndex,
+    folders: FolderScopes,
 }
 
 #[derive(Clone, Debug)]
@@ -31,16 +33,18 @@ impl ResourceScopes {
     /// Returns the scopes that a token needs to read the resource with this URI, or to subscribe to it.
     ///
     /// They are those of the entry that a read finds, and of disabled entries before it, which it would find if they were
-    /// enabled: a subscription outlasts that.
+    /// enabled: a subscription outlasts that. Scopes of a skill are those of every URI in its folder.
     #[must_use]
     pub fn required_for(&self, uri: &str) -> Vec<Box<str>> {
         let mut scopes = Vec::new();
         // Without scopes nothing is kept.
-        if self.resources.is_empty() && self.templates.is_empty() {
+        if self.resources.is_empty() && self.templates.is_empty() && self.folders.is_empty() {
             return scopes;
         }
         let Ok(normal) = normalize(uri, MAX_URI) else { return scopes };
-        let resource = self.resources.get(&*lower_host(Cow::Borrowed(&*normal)));
+        let key = lower_host(Cow::Borrowed(&*normal));
+        scopes.extend(self.folders.required_for(&key).cloned());
+        let resource = self.resources.get(&*key);
         let templates = self.prefixes.find(&normal).into_iter().filter_map(|number| {
             let (template, policy, entry) = self.templates.get(&number)?;
             let is_other =
@@ -65,11 +69,12 @@ impl<H, M: Hook> Router<H, M> {
     /// ([`Config::subscription_scopes`](crate::server::Config::subscription_scopes)); routers of the adapters do so.
     #[must_use]
     pub fn resource_scopes(&self) -> ResourceScopes {
+        let folders = self.skills.as_ref().map(|skills| skills.folder_scopes.clone()).unwrap_or_default();
         let needs_none = |(_, _, scopes, _): (&str, u64, &[Box<str>], bool)| scopes.is_empty();
         if self.resources.required_scopes().all(needs_none)
             && self.templates.required_scopes().all(needs_none)
         {
-            return ResourceScopes::default();
+            return ResourceScopes { folders, ..ResourceScopes::default() };
         }
         let resources = self.resources.required_scopes();
         let entry = |scopes: &[Box<str>], is_enabled| EntryScopes { scopes: scopes.into(), is_enabled };
@@ -81,6 +86,17 @@ impl<H, M: Hook> Router<H, M> {
             resources: resources.map(|(key, _, all, enabled)| (key.into(), entry(all, enabled))).collect(),
             templates: templates.collect(),
             prefixes: self.prefixes.clone(),
+            folders,
         }
+    }
+
+    /// Adds the scopes of the folders of skills to the scopes of the entry that serves a resource with this comparison key.
+    pub(super) fn with_folder_scopes<'a>(&'a self, key: &str, own: &'a [Box<str>]) -> Cow<'a, [Box<str>]> {
+        let folders = self.skills.as_ref().map(|skills| &skills.folder_scopes);
+        let mut more = folders.into_iter().flat_map(|folders| folders.required_for(key)).peekable();
+        if more.peek().is_none() {
+            return Cow::Borrowed(own);
+        }
+        Cow::Owned(own.iter().chain(more).cloned().collect())
     }
 }

@@ -230,7 +230,7 @@ struct Resolution<'a, H> {
     subject: Subject<'a>,
     scope: usize,
     /// Scopes that the token of the call needs.
-    required_scopes: &'a [Box<str>],
+    required_scopes: Cow<'a, [Box<str>]>,
     action: RouteAction<'a, H>,
 }
 
@@ -246,13 +246,13 @@ impl<'a, H> Resolution<'a, H> {
         Self {
             subject: Subject::Unknown,
             scope: ROOT_SCOPE,
-            required_scopes: &[],
+            required_scopes: Cow::Borrowed(&[]),
             action: RouteAction::Refuse(error),
         }
     }
 
     const fn list(kind: EntryKind, action: RouteAction<'a, H>) -> Self {
-        Self { subject: Subject::List(kind), scope: ROOT_SCOPE, required_scopes: &[], action }
+        Self { subject: Subject::List(kind), scope: ROOT_SCOPE, required_scopes: Cow::Borrowed(&[]), action }
     }
 }
 
@@ -295,7 +295,7 @@ impl<H, M: Hook> Router<H, M> {
         if let Err(error) = self.scopes.before_call(&context) {
             return Route::Refuse(error);
         }
-        if let Err(error) = call.require_scopes(found.required_scopes) {
+        if let Err(error) = call.require_scopes(&found.required_scopes) {
             self.finish(context, HookOutcome::Failed(&error));
             return Route::Refuse(error); // AUTH-054
         }
@@ -368,7 +368,7 @@ impl<H, M: Hook> Router<H, M> {
         Resolution {
             subject: Subject::Tool(&tool.name),
             scope: entry.scope,
-            required_scopes: &entry.rules.required_scopes,
+            required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action: RouteAction::Handle(entry.handler, target),
         }
     }
@@ -382,8 +382,10 @@ impl<H, M: Hook> Router<H, M> {
             Ok(normal) => normal,
             Err(reason) => return Resolution::refuse(invalid_uri(&uri, reason)),
         };
-        if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
+        let key = lower_host(Cow::Borrowed(&*normal));
+        if let Some(entry) = self.resources.find(&key) {
             let resource = entry.item;
+            let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
             let page_meta = page_meta(mime_type, resource.meta.as_ref());
@@ -393,13 +395,14 @@ impl<H, M: Hook> Router<H, M> {
             return Resolution {
                 subject,
                 scope: entry.scope,
-                required_scopes: &entry.rules.required_scopes,
+                required_scopes,
                 action: RouteAction::Handle(entry.handler, target),
             };
         }
         for number in self.prefixes.find(&normal) {
             let Some(entry) = self.templates.find_by_number(number) else { continue };
             let family = entry.extra;
+            let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
             let action = match family.template.match_normalized(&normal, family.policy) {
                 Err(TemplateMismatch::Different) => continue,
                 Err(reason) => {
@@ -415,12 +418,7 @@ impl<H, M: Hook> Router<H, M> {
                 }
             };
             let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Resolution {
-                subject,
-                scope: entry.scope,
-                required_scopes: &entry.rules.required_scopes,
-                action,
-            };
+            return Resolution { subject, scope: entry.scope, required_scopes, action };
         }
         // RES-015, RES-016, RES-017
         Resolution::refuse(RpcError::resource_not_found(&uri))
@@ -444,7 +442,7 @@ impl<H, M: Hook> Router<H, M> {
         Resolution {
             subject: Subject::Prompt(&prompt.name),
             scope: entry.scope,
-            required_scopes: &entry.rules.required_scopes,
+            required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action,
         }
     }
@@ -502,6 +500,7 @@ impl<H, M: Hook> Router<H, M> {
             }
         };
         // Suggestions reveal what the entry holds.
+        let required_scopes = Cow::Borrowed(required_scopes);
         Resolution { subject, scope, required_scopes, action }
     }
 }

@@ -1,5 +1,6 @@
 //! The skills of a router as data, and the results about them.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,6 +8,7 @@ use core::fmt;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Entries;
+use super::folder_scopes::FolderScopes;
 use super::hooks::Subject;
 use super::template::{MAX_URI, comparison_key};
 use crate::raw::RawJson;
@@ -42,7 +44,7 @@ pub(super) struct SkillResolution<'a> {
     pub(super) subject: Subject<'a>,
     pub(super) scope: usize,
     /// Scopes that the token of the call needs.
-    pub(super) required_scopes: &'a [Box<str>],
+    pub(super) required_scopes: Cow<'a, [Box<str>]>,
     pub(super) answer: SkillAnswer,
 }
 
@@ -53,6 +55,8 @@ pub(super) type ResolveSkills<R> =
 /// The skills of a router, by the comparison key of their URI.
 pub(super) struct SkillCatalog<R> {
     pub(super) entries: Entries<ListedSkill, (), ()>,
+    /// Scopes of the folders of skills. They stay when a skill is removed, because its files do.
+    pub(super) folder_scopes: FolderScopes,
     /// A pointer, so that a program without skills contains none of this.
     pub(super) resolve: ResolveSkills<R>,
 }
@@ -66,7 +70,8 @@ pub(super) struct ListedSkill {
 // Not derived: the handlers need not be `Clone`.
 impl<R> Clone for SkillCatalog<R> {
     fn clone(&self) -> Self {
-        Self { entries: self.entries.clone(), resolve: self.resolve }
+        let folder_scopes = self.folder_scopes.clone();
+        Self { entries: self.entries.clone(), folder_scopes, resolve: self.resolve }
     }
 }
 
@@ -77,8 +82,8 @@ impl<R> fmt::Debug for SkillCatalog<R> {
 }
 
 impl<R> SkillCatalog<R> {
-    pub(super) const fn new(resolve: ResolveSkills<R>, entries: Entries<ListedSkill, (), ()>) -> Self {
-        Self { entries, resolve }
+    pub(super) fn new(resolve: ResolveSkills<R>) -> Self {
+        Self { entries: Entries::default(), folder_scopes: FolderScopes::default(), resolve }
     }
 
     pub(super) const fn generation(&self) -> u64 {

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use super::entries::Entries;
 use super::hooks::{Hook, ROOT_SCOPE, Subject};
 use super::page::CacheHint;
 use super::params::text_param;
@@ -63,20 +62,15 @@ impl<H, M: Hook> Router<H, M> {
         Ok(self.put_skill(key, entry))
     }
 
-    /// Adds a scope to all resources in the folder of a skill; returns whether there is such a skill, with resources: the
-    /// files behind a template need a scope of the template.
-    pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: &str) -> bool {
+    /// Adds a scope to everything in the folder of a skill; returns whether there is such a skill.
+    pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: Box<str>) -> bool {
         let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        if !self.skills.as_ref().is_some_and(|skills| skills.contains(&key)) {
-            return false;
-        }
-        let folder = key.strip_suffix(SKILL_FILE).unwrap_or(&key);
-        let mut has_resources = false;
-        for scopes in self.resources.scopes_below_mut(folder) {
-            scopes.push(scope.into());
-            has_resources = true;
-        }
-        has_resources
+        let Some(skills) = self.skills.as_mut().filter(|skills| skills.contains(&key)) else { return false };
+        skills.folder_scopes.push(key.strip_suffix(SKILL_FILE).unwrap_or(&key), scope);
+        // Clients see other lists now, and the scopes of subscriptions are published with this change.
+        skills.entries.mark_changed();
+        self.resources.mark_changed();
+        true
     }
 
     /// Checks an entry, and that its files are registered; returns the comparison key of its URI, and what is listed.
@@ -96,7 +90,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     fn put_skill(&mut self, key: Box<str>, listed: ListedSkill) -> ChangedLists {
-        let new = || Box::new(SkillCatalog::new(resolve::<H, M>, Entries::default()));
+        let new = || Box::new(SkillCatalog::new(resolve::<H, M>));
         let skills = self.skills.get_or_insert_with(new);
         skills.entries.put(key, listed, (), |_| ());
         self.declare_skills();
@@ -114,8 +108,8 @@ impl<H, M: Hook> Router<H, M> {
     /// Moves the skills of a nested router behind those of this one.
     pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<Self>) {
         let resolve = inner.resolve;
-        let skills =
-            self.skills.get_or_insert_with(|| Box::new(SkillCatalog::new(resolve, Entries::default())));
+        let skills = self.skills.get_or_insert_with(|| Box::new(SkillCatalog::new(resolve)));
+        skills.folder_scopes.append(inner.folder_scopes);
         for (key, skill, shown, registration) in inner.entries.into_ordered() {
             skills.entries.append(key, skill, shown, registration);
         }
@@ -129,24 +123,27 @@ impl<H, M: Hook> Router<H, M> {
 
     /// Returns the scope of hooks and the scopes of tokens of what serves `resources/read` of this URI, or `None` if nothing
     /// does.
-    fn scopes_to_read(&self, uri: &str) -> Option<(usize, &[Box<str>])> {
+    fn scopes_to_read(&self, uri: &str) -> Option<(usize, Cow<'_, [Box<str>]>)> {
         let normal = normalize(uri, MAX_URI).ok()?;
-        if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
-            return Some((entry.scope, &entry.rules.required_scopes));
+        let key = lower_host(Cow::Borrowed(&*normal));
+        if let Some(entry) = self.resources.find(&key) {
+            return Some((entry.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
         }
         for number in self.prefixes.find(&normal) {
             let Some(entry) = self.templates.find_by_number(number) else { continue };
             match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
                 Err(TemplateMismatch::Different) => {}
                 Err(_) => return None,
-                Ok(_) => return Some((entry.scope, &entry.rules.required_scopes)),
+                Ok(_) => {
+                    return Some((entry.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
+                }
             }
         }
         None
     }
 
     fn may_read(&self, call: &Call, uri: &str) -> bool {
-        self.scopes_to_read(uri).is_some_and(|(_, scopes)| call.require_scopes(scopes).is_ok())
+        self.scopes_to_read(uri).is_some_and(|(_, scopes)| call.require_scopes(&scopes).is_ok())
     }
 
     /// Returns the hint of a result about skills, which only its user may keep if others could get another one (CACHE-012).
@@ -198,7 +195,7 @@ fn list<'a, H, M: Hook>(
     Ok(SkillResolution {
         subject: Subject::List(EntryKind::Skill),
         scope: ROOT_SCOPE,
-        required_scopes: &[],
+        required_scopes: Cow::Borrowed(&[]),
         answer: SkillAnswer { form: "$mcp::ListSkillsResult", members },
     })
 }
@@ -243,7 +240,8 @@ fn read_directory<'a, H, M: Hook>(
     let next = (end < children.len()).then(|| cursors.encode(EntryKind::Resource, end as u64));
     push(&mut members, "nextCursor", next.as_ref());
     let answer = SkillAnswer { form: "$mcp::ReadDirectoryResult", members };
-    Ok(SkillResolution { subject: Subject::Directory, scope: ROOT_SCOPE, required_scopes: &[], answer })
+    let required_scopes = Cow::Borrowed(&[][..]);
+    Ok(SkillResolution { subject: Subject::Directory, scope: ROOT_SCOPE, required_scopes, answer })
 }
 
 /// Returns the files and directories directly in a directory, in the order of their names; none if there is no such
@@ -259,7 +257,10 @@ fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) ->
     let mut from = prefix.clone();
     loop {
         let mut rest = router.resources.visible_from(&from).take_while(|(name, _)| name.starts_with(&prefix));
-        let next = rest.find(|(_, entry)| call.require_scopes(&entry.rules.required_scopes).is_ok());
+        let next = rest.find(|(name, entry)| {
+            let scopes = router.with_folder_scopes(name, &entry.rules.required_scopes);
+            call.require_scopes(&scopes).is_ok()
+        });
         let Some((name, entry)) = next else { return children };
         match name.get(prefix.len()..).unwrap_or_default().split_once('/') {
             None => {

@@ -123,8 +123,8 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// The token of a subscription to such a resource needs it, too ([`resource_scopes`](Self::resource_scopes)).
     ///
-    /// A skill stands for the resources in its folder: a client without the scope reads none of them and does not see the
-    /// skill.
+    /// A skill stands for everything in its folder, also for what a template serves there and for files that are registered
+    /// later: a client without the scope reads none of it, and sees neither the skill nor its directories.
     ///
     /// Returns whether there is an entry with this name, URI or URI template.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
@@ -134,7 +134,7 @@ impl<H, M: Hook> Router<H, M> {
             EntryKind::Resource => self.resources.item_mut(name).map(|(_, rules)| rules),
             EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, rules)| rules),
             EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, rules)| rules),
-            EntryKind::Skill => return self.require_scope_of_skill(name, &scope),
+            EntryKind::Skill => return self.require_scope_of_skill(name, scope),
         };
         rules.map(|rules| rules.required_scopes.push(scope)).is_some()
     }

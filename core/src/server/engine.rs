@@ -15,6 +15,7 @@ use super::channel::{LegacySession, ServerChannel, is_exchange, mark_stream_fini
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
+use super::question_calls::follow_question;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
@@ -22,7 +23,7 @@ use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
-use crate::deprecation::UsedFeatures;
+use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::Serializer;
@@ -63,7 +64,7 @@ pub struct Engine {
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.
-    pub(super) reported_features: UsedFeatures,
+    pub(super) reported_features: ReportedFeatures,
 }
 
 impl Engine {
@@ -84,7 +85,7 @@ impl Engine {
             early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
-            reported_features: UsedFeatures::default(),
+            reported_features: ReportedFeatures::default(),
         }
     }
 
@@ -466,6 +467,9 @@ impl Engine {
             let health = self.endpoint.finish_ping(key, &outcome);
             return self.report_health(channel, health);
         }
+        let Some((key, outcome)) = follow_question(&mut self.parked, &mut self.endpoint, key, outcome) else {
+            return;
+        };
         let Some(request) = self.endpoint.end_request(key) else { return };
         self.endpoint.sweep();
         match request.purpose {
@@ -569,6 +573,12 @@ impl Engine {
         if let Some(tasks) = &self.tasks {
             tasks.check_sums(&self.endpoint);
         }
+    }
+
+    /// Returns the sizes of what is kept for tasks.
+    #[cfg(test)]
+    pub(super) fn task_sizes(&self) -> alloc::vec::Vec<usize> {
+        self.tasks.as_ref().map(|tasks| tasks.sizes(&self.endpoint)).unwrap_or_default()
     }
 
     fn trim(&mut self) {

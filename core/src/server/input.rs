@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use super::engine::Engine;
 use super::event::Call;
+use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
 use super::retry::{CarriedAnswer, carried_answers};
 use crate::error::UseError;
@@ -61,7 +62,7 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
-        begin_round(self, now, call, requests, state, &[])
+        begin_round(self, now, call, Round { requests, state, kept: &[], tasks: None })
     }
 
     /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
@@ -141,15 +142,25 @@ impl Engine {
     }
 }
 
+/// Input requests of a handler, and what goes with them.
+#[derive(Clone, Copy)]
+pub(super) struct Round<'a> {
+    pub(super) requests: &'a InputRequests<'a>,
+    pub(super) state: &'a [u8],
+    /// Values for the next delivery.
+    pub(super) kept: &'a [(Box<str>, RawJson)],
+    /// The wish that the requests run as tasks.
+    pub(super) tasks: Option<QuestionTasks>,
+}
+
 /// Does what [`Engine::need_input`] does, and keeps values for the next delivery.
 pub(super) fn begin_round(
     engine: &mut Engine,
     now: Instant,
     call: &Call,
-    requests: &InputRequests<'_>,
-    state: &[u8],
-    kept: &[(Box<str>, RawJson)],
+    round: Round<'_>,
 ) -> Result<(), UseError> {
+    let Round { requests, state, kept, tasks } = round;
     engine.endpoint.tick(now);
     if engine.endpoint.inbound.calls.get(call.id.0).is_none() {
         return Err(UseError::Stale);
@@ -183,7 +194,8 @@ pub(super) fn begin_round(
         Era::Modern => engine.answer_input_required(call, requests, state, &answers),
         Era::Legacy => {
             let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
-            let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers)?;
+            let tasks = tasks.map(|tasks| (tasks, &declared));
+            let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers, tasks)?;
             engine.events.extend(resumed);
             Ok(())
         }

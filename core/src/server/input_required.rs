@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +15,8 @@ use super::TaskOptions;
 use super::Tasks;
 use super::engine::Engine;
 use super::event::Call;
-use super::input::begin_round;
+use super::input::{Round, begin_round};
+use super::input_tasks::QuestionTasks;
 #[cfg(feature = "crypto")]
 use super::retry::RetryContext;
 use super::retry::kept_key;
@@ -60,6 +62,7 @@ pub struct InputRequired {
 trait InputCollector: fmt::Debug + Send + Sync {
     fn add_request(&mut self, key: &str, request: InputRequest<'static>);
     fn set_state(&mut self, state: Vec<u8>);
+    fn set_tasks(&mut self, tasks: QuestionTasks);
     fn keep(&mut self, key: Box<str>, value: RawJson);
     fn kept(&self, key: &str) -> Option<RawJson>;
     fn is_empty(&self) -> bool;
@@ -74,6 +77,7 @@ struct CollectedInput {
     state: Vec<u8>,
     /// Values for the next delivery.
     kept: Vec<(Box<str>, RawJson)>,
+    tasks: Option<QuestionTasks>,
 }
 
 impl InputCollector for CollectedInput {
@@ -83,6 +87,10 @@ impl InputCollector for CollectedInput {
 
     fn set_state(&mut self, state: Vec<u8>) {
         self.state = state;
+    }
+
+    fn set_tasks(&mut self, tasks: QuestionTasks) {
+        self.tasks = Some(tasks);
     }
 
     fn keep(&mut self, key: Box<str>, value: RawJson) {
@@ -106,7 +114,8 @@ impl InputCollector for CollectedInput {
     }
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
-        let outcome = begin_round(engine, now, call, &self.requests, &self.state, &self.kept);
+        let Self { requests, state, kept, tasks } = self;
+        let outcome = begin_round(engine, now, call, Round { requests, state, kept, tasks: *tasks });
         if let Err(refused) = &outcome {
             // The call may have ended meanwhile, so nothing has to be answered.
             let _ = engine.fail(now, call.id(), &refusal_error(refused));
@@ -276,6 +285,19 @@ impl InputRequired {
     /// Sets the value of [`Call::state`] for the next delivery. Unused if no input is requested.
     pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
         self.collector().set_state(state.into());
+    }
+
+    /// Lets the input requests of this delivery run as tasks of the client, whose answers are collected later.
+    ///
+    /// A client of 2025-11-25 that hosts tasks for elicitation or sampling is asked for one (TASK-003, TASK-008): it
+    /// acknowledges the question at once, and the engine polls it at the interval that the client proposes, between 100 ms
+    /// and 60 s. All others are asked as usual, and so are clients that collect the result of a task. The responses are the
+    /// same. Five polls in a row may fail, and five requests for the answer; then the question fails. It ends at
+    /// [`Limits::input_timeout`](crate::Limits::input_timeout) in any case, and a task that still runs is cancelled.
+    ///
+    /// `ttl` is the time for which the client is asked to keep the task, instead of that timeout.
+    pub fn ask_as_tasks(&mut self, ttl: Option<Duration>) {
+        self.collector().set_tasks(QuestionTasks::new(ttl));
     }
 
     /// Runs `run` at the first delivery of the call that gets here, and returns its value at every delivery.

@@ -1,6 +1,8 @@
 //! Keep-alive pings: what the engine feeds them, and what it does about a silent peer.
 
 use super::engine::Engine;
+use super::input_tasks::cancel_question;
+use super::question_calls::poll_question;
 use crate::calls::keep_alive::PeerHealth;
 use crate::calls::outbound::CallPurpose;
 use crate::slab::Key;
@@ -24,6 +26,9 @@ impl Engine {
 
     /// Handles a deadline of an outbound request.
     pub(super) fn handle_request_deadline(&mut self, key: Key) {
+        if poll_question(&mut self.parked, &mut self.endpoint, key) {
+            return;
+        }
         let Some(request) = self.endpoint.outbound.calls.get(key) else { return };
         let Some(outcome) = request.timeout_error(self.endpoint.now) else { return };
         let (purpose, channel) = (request.purpose, request.channel);
@@ -32,7 +37,7 @@ impl Engine {
         {
             return;
         }
-        self.endpoint.send_cancellation(key, Some("no answer in time"));
+        cancel_question(&mut self.endpoint, key, Some("no answer in time"));
         self.finish_outbound(key, Err(outcome));
     }
 

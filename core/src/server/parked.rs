@@ -13,14 +13,17 @@ use bytes::Bytes;
 use super::authorization::Authorization;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
+use super::input_tasks::{FollowedQuestionTable, QuestionTasks, cancel_question, may_be_task};
 use super::retry::{CarriedAnswer, RetryContext};
 use super::tasks::offer::{CallTask, TaskOffer};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, QueuedCall};
+use crate::calls::outbound::{CallOptions, CallPurpose, CallTask as CallFollow, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, check_reserved};
+use crate::calls::task_request::TaskRequest;
 use crate::calls::versioned_params::VersionedParams;
 use crate::error::{CallError, UseError};
+use crate::identity::Capabilities;
 use crate::json::{Serializer, TopLevelMembers};
 use crate::limits::Limit;
 use crate::methods;
@@ -45,7 +48,8 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     /// Sends the input requests of a call and parks it until all of them have ended.
     ///
     /// `answers` are those that the call keeps. Before `notifications/initialized` the requests are queued, and the call
-    /// keeps its deadline. Returns the event that delivers the call again, if it waits for nothing.
+    /// keeps its deadline. With `tasks`, those that a client with these capabilities can host are sent as tasks. Returns the
+    /// event that delivers the call again, if it waits for nothing.
     ///
     /// # Errors
     ///
@@ -58,6 +62,7 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
         requests: &InputRequests<'_>,
         state: &[u8],
         answers: &[CarriedAnswer<'_>],
+        tasks: Option<(QuestionTasks, &Capabilities)>,
     ) -> Result<Option<Event>, UseError>;
 
     /// Sends the queued input requests of all calls of a session that has become ready (LIFE-006).
@@ -91,6 +96,9 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     /// Returns a parked call of a stream, or of any stream of a session.
     fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key>;
 
+    /// Returns the tasks that input requests follow, if one was to become a task.
+    fn tasks(&mut self) -> Option<&mut (dyn FollowedQuestionTable + 'static)>;
+
     /// Panics if a sum differs from what it sums.
     #[cfg(any(fuzzing, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint);
@@ -113,6 +121,8 @@ pub(super) struct ParkedCalls {
     by_state: Tree<BY_STATE>,
     /// Bytes that are kept for all calls.
     bytes: usize,
+    /// Tasks that input requests follow; created with the first one that asks for a task.
+    tasks: Option<Box<dyn FollowedQuestionTable>>,
 }
 
 const BY_POSITION: u8 = 0;
@@ -184,7 +194,7 @@ fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
 
 impl ParkedCalls {
     pub(super) const fn new() -> Self {
-        Self { calls: Slab::new(), by_position: Tree::new(), by_state: Tree::new(), bytes: 0 }
+        Self { calls: Slab::new(), by_position: Tree::new(), by_state: Tree::new(), bytes: 0, tasks: None }
     }
 
     /// Checks that one more call may be parked and that its client can answer.
@@ -253,6 +263,9 @@ impl ParkedCalls {
             let sent = queued.params.for_version(version).and_then(|params| {
                 endpoint.send_request(request, &head, |out| {
                     out.extend_from_slice(params);
+                    if let Some(task) = queued.task {
+                        task.append_to(out);
+                    }
                     Ok(TopLevelMembers::default())
                 })
             });
@@ -341,6 +354,9 @@ impl ParkedCalls {
 
     /// Ends an input request of a call, which may still be queued.
     fn end_request(&mut self, endpoint: &mut ServerEndpoint, call: Key, request: Key) {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.end(endpoint, request, &Err(CallError::Cancelled));
+        }
         if let Some(queued) = endpoint.end_request(request).and_then(|request| request.queued) {
             self.uncharge(endpoint, position(endpoint, call), queued.cost());
         }
@@ -373,6 +389,7 @@ impl ParkedCallTable for ParkedCalls {
         requests: &InputRequests<'_>,
         state: &[u8],
         answers: &[CarriedAnswer<'_>],
+        tasks: Option<(QuestionTasks, &Capabilities)>,
     ) -> Result<Option<Event>, UseError> {
         self.check_room(endpoint, call, requests, state)?;
         // Encoded before anything is sent, so that either all requests are sent or none.
@@ -393,11 +410,17 @@ impl ParkedCallTable for ParkedCalls {
                 &options,
                 &endpoint.limits,
             );
+            let wish = tasks.filter(|(_, declared)| may_be_task(declared, method)).map(|(wish, _)| wish);
+            let wish = wish.filter(|_| call.version == Version::V2025_11_25);
+            if let Some(wish) = wish {
+                request.task = CallFollow::Follow;
+                self.tasks.get_or_insert_with(wish.new_table);
+            }
             let queued = QueuedCall {
                 method: method.into(),
                 params: VersionedParams::from_encoded(call.version, params),
                 meta: None,
-                task: None,
+                task: wish.map(|wish| TaskRequest::followed().ttl(wish.ttl.unwrap_or(timeout))),
                 total_timeout: timeout,
             };
             queued_bytes += queued.cost();
@@ -446,6 +469,9 @@ impl ParkedCallTable for ParkedCalls {
         request: Key,
         outcome: InputOutcome,
     ) -> Option<Event> {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.end(endpoint, request, &outcome);
+        }
         // A small request may have a large response, and others may never come. The allowance of one frame leaves room
         // for at least one response, however large the call itself is.
         let limit = endpoint.limits.max_retained_bytes;
@@ -483,7 +509,7 @@ impl ParkedCallTable for ParkedCalls {
             let answer = (name, Err(CallError::Cancelled));
             self.charge(endpoint, position(endpoint, call), answer_len(&answer));
             self.calls.get_mut(key)?.answers.push(answer);
-            endpoint.send_cancellation(request, reason);
+            cancel_question(endpoint, request, reason);
             self.end_request(endpoint, call, request);
         }
         self.resume(endpoint, key)
@@ -493,7 +519,7 @@ impl ParkedCallTable for ParkedCalls {
         let key = self.find(endpoint, call)?;
         let parked = self.remove(endpoint, key)?;
         for (_, request) in &parked.requests {
-            endpoint.send_cancellation(*request, Some(reason));
+            cancel_question(endpoint, *request, Some(reason));
             self.end_request(endpoint, call, *request);
         }
         let state = parked.state();
@@ -511,6 +537,10 @@ impl ParkedCallTable for ParkedCalls {
         };
         let key = self.by_position.find(&mut self.calls, compare)?;
         self.calls.get(key).map(|parked| parked.call)
+    }
+
+    fn tasks(&mut self) -> Option<&mut (dyn FollowedQuestionTable + 'static)> {
+        self.tasks.as_deref_mut()
     }
 
     #[cfg(any(fuzzing, test))]

@@ -12,6 +12,7 @@ use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
+use super::question_calls::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
@@ -240,6 +241,13 @@ impl Engine {
                     self.diagnose(channel, diagnostic);
                 }
             }
+            methods::TASK_STATUS
+                if receive_question_status(
+                    &mut self.parked,
+                    &mut self.endpoint,
+                    channel,
+                    params.unwrap_or(b"{}"),
+                ) => {}
             method => {
                 if method == methods::ROOTS_CHANGED {
                     report_deprecated(self, channel, DeprecatedFeature::Roots);
@@ -308,7 +316,12 @@ impl Engine {
         };
         match self.endpoint.match_response(channel, id) {
             ResponseMatch::Live(key) => self.finish_outbound(key, outcome.map_err(CallError::Rpc)),
-            ResponseMatch::Late => self.diagnose(channel, Diagnostic::LateResponse(id.clone())),
+            ResponseMatch::Late => {
+                if let Ok(result) = &outcome {
+                    cancel_late_question(&mut self.parked, &mut self.endpoint, channel, result);
+                }
+                self.diagnose(channel, Diagnostic::LateResponse(id.clone()));
+            }
             ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
         }
     }

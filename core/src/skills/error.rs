@@ -54,7 +54,7 @@ pub enum SkillError {
     FrontMatter {
         /// URI of the `SKILL.md`, or the path of the file.
         uri: String,
-        /// What is wrong, and where.
+        /// Reason with its line, if it has one.
         reason: String,
     },
     /// The list of files is wrong (SKILL-013).

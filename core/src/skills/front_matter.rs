@@ -10,7 +10,7 @@ pub const MAX_FRONT_MATTER: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// What is wrong: there is no such line at the beginning or at the end, or the front matter is larger than
+/// [`FrontMatterError`]: there is no such line at the beginning or at the end, or the front matter is larger than
 /// [`MAX_FRONT_MATTER`].
 pub fn split_front_matter(text: &str) -> Result<(&str, &str), FrontMatterError> {
     let is_marker = |line: &str| line.trim_end_matches([' ', '\t', '\r']) == "---";

@@ -8,6 +8,7 @@ mod get_streams;
 mod legacy;
 mod mirrored_fields;
 mod modern;
+mod principals;
 mod replay;
 mod request_checks;
 mod resumption;

@@ -26,7 +26,7 @@ fn scoped_config() -> Config {
 }
 
 /// Sends a request whose token has this identity.
-fn send(
+pub(super) fn send(
     web: &mut HttpServerHarness,
     (method, target): (&str, &str),
     fields: &[(&str, &str)],

@@ -2,16 +2,17 @@
 //!
 //! Both applications must record the same lines, up to the rows of one table ([`differences`]).
 
+use mcp_proto::client::TaskPolling;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::CustomMethod;
 use mcp_proto::{Anchor, Capabilities, Capability, Era, Fault, RawJson, Version, VersionSet, server};
 use mcp_tests::harness::{Chunker, LinkConfig};
 
 use self::differences::{Allowed, AllowedDifference, ROWS, Reason, compare, published};
-use self::record::RecordLine;
+use self::record::{Facet, RecordLine};
 use self::scenario_runner::ScenarioRunner;
-use self::scenarios::{ParityScenario, all, run_random};
-use crate::common::client;
+use self::scenarios::{ParityScenario, all, run_random, task_scenario};
+use crate::common::{client, ms};
 
 mod differences;
 mod over_http;
@@ -80,8 +81,13 @@ fn run_actions(
         .custom_method("harbor/draught")
         .capabilities(declared)
         .limits((scenario.limits)());
+    let client = if scenario.tasks {
+        client.task_polling(TaskPolling::new().interval_range(ms(10), ms(500)))
+    } else {
+        client
+    };
     let link = LinkConfig { chunker: cut, latency: scenario.latency, ..LinkConfig::default() };
-    let mut runner = ScenarioRunner::new(client, server, link);
+    let mut runner = ScenarioRunner::new(client, server, link, scenario.tasks);
     if runner.pair.app.version.is_some() {
         play(&mut runner);
         assert!(runner.is_idle(), "{}: {:#?}", scenario.name, runner.pair.app);
@@ -165,6 +171,24 @@ fn every_compatible_pair_has_the_same_record() {
     assert_parity(DUAL, DUAL, REFERENCE, Chunker::Whole);
     assert_parity(VersionSet::LEGACY, DUAL, Version::V2025_11_25, Chunker::Whole);
     assert_parity(DUAL, VersionSet::LEGACY, Version::V2025_11_25, Chunker::Whole);
+}
+
+// covers: TASK-009, TASK-018, TASK-021, TASK-022, TASK-105, TASK-112, TASK-117
+#[test]
+fn tool_has_the_same_record_as_a_call_and_as_a_task() {
+    let (as_task, plain) = (task_scenario(), ParityScenario { tasks: false, ..task_scenario() });
+    for version in VersionSet::ALL.iter() {
+        let only = VersionSet::only(version);
+        // A task numbers the keys of its questions, which are never used twice (TASK-120).
+        let rows = [Facet::Stamps, Facet::Purpose].map(|facet| {
+            (Reason::Only(version, "keys of questions, stamps of results"), Allowed::Differs(facet))
+        });
+        let [plain, as_task] =
+            [&plain, &as_task].map(|scenario| record_scenario(scenario, only, only, Chunker::Whole));
+        if let Err(reason) = compare("a tool as a call", &as_task, &plain, &rows) {
+            panic!("{version}: {reason}");
+        }
+    }
 }
 
 #[test]

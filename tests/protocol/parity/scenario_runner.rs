@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use mcp_proto::client::{Event, InputId, SubscriptionKey};
+use mcp_proto::client::{Event, InputId, SubscriptionKey, TaskRequest};
 use mcp_proto::model::{InputRequest, LoggingLevel, SubscriptionFilter};
 use mcp_proto::pipe::{Client, Server};
-use mcp_proto::server::Call;
+use mcp_proto::server::{Call, TaskTable};
 use mcp_proto::tap::ChannelId;
 use mcp_proto::{
-    CallKey, CallOptions, Capability, Change, Fault, Instant, RpcError, UseError, Version, client, server,
+    Anchor, CallKey, CallOptions, Capability, Change, Entropy, Fault, Instant, RpcError, UseError, Version,
+    client, server,
 };
 use mcp_tests::harness::{Applications, LinkConfig, Pair};
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(super) struct RecordingApps {
     inputs: Vec<(InputId, Value)>,
     /// True if inputs wait for an action of the scenario.
     defers_inputs: bool,
+    /// True if tools are called as tasks, and run as such where the revision has them.
+    pub(super) uses_tasks: bool,
 }
 
 impl Applications for RecordingApps {
@@ -94,6 +97,9 @@ impl RecordingApps {
                 let line = RecordLine::new(RecordSide::Client, line);
                 self.lines.push(line.with_facet(Facet::Revision, peer.version.as_str()));
             }
+            // The states of a task are beside what a call reports.
+            Event::Task { .. } => assert!(self.uses_tasks, "a task in a scenario without tasks"),
+            Event::Notification(n) if self.uses_tasks && n.method.starts_with("notifications/tasks") => {}
             Event::Done { call, outcome, .. } => {
                 self.lines.push(describe_outcome(self.call_name(call), &outcome));
                 self.names.retain(|(key, _)| *key != call);
@@ -179,8 +185,19 @@ pub(super) struct ScenarioRunner {
 }
 
 impl ScenarioRunner {
-    pub(super) fn new(client: client::Config, server: server::Config, link: LinkConfig) -> Self {
-        let mut runner = Self { pair: Pair::with_app(RecordingApps::default(), client, server, link) };
+    pub(super) fn new(
+        client: client::Config,
+        server: server::Config,
+        link: LinkConfig,
+        uses_tasks: bool,
+    ) -> Self {
+        let app = RecordingApps { uses_tasks, ..RecordingApps::default() };
+        let mut runner = Self { pair: Pair::with_app(app, client, server, link) };
+        if uses_tasks {
+            let anchor = Anchor::new(Instant::ZERO, 1_785_578_400);
+            let tasks = TaskTable::new(Entropy::new([9; 32], 0), anchor);
+            runner.pair.server.engine().set_tasks(Instant::ZERO, tasks);
+        }
         runner.settle();
         runner
     }
@@ -203,7 +220,11 @@ impl ScenarioRunner {
 
     /// Calls a tool without waiting for the outcome.
     pub(super) fn send(&mut self, tool: &'static str, options: &CallOptions) {
-        let key = self.pair.client.engine().call_tool(self.pair.now, tool, &json!({"berth": "C14"}), options);
+        let (engine, now, arguments) = (self.pair.client.engine(), self.pair.now, json!({"berth": "C14"}));
+        let key = match self.pair.app.uses_tasks {
+            true => engine.call_tool_as_task(now, tool, &arguments, TaskRequest::followed(), options),
+            false => engine.call_tool(now, tool, &arguments, options),
+        };
         self.pair.app.names.push((key.expect("a call"), tool));
     }
 

@@ -20,10 +20,19 @@ pub(super) struct ParityScenario {
     pub(super) declares: Option<fn() -> Capabilities>,
     /// Limits of the client.
     pub(super) limits: fn() -> Limits,
+    /// Whether both sides know tasks. A revision without tasks runs the tool as usual.
+    pub(super) tasks: bool,
 }
 
 const fn scenario(name: &'static str, play: fn(&mut ScenarioRunner)) -> ParityScenario {
-    ParityScenario { name, play, latency: Duration::ZERO, declares: None, limits: Limits::default }
+    ParityScenario {
+        name,
+        play,
+        latency: Duration::ZERO,
+        declares: None,
+        limits: Limits::default,
+        tasks: false,
+    }
 }
 
 fn all_changes_filter() -> SubscriptionFilter {
@@ -51,6 +60,7 @@ pub(super) fn all() -> Vec<ParityScenario> {
         subscription_scenarios(),
         cancellation_scenarios(),
         late_response_scenarios(),
+        vec![task_scenario()],
         shutdown_scenarios(),
     ]
     .into_iter()
@@ -304,6 +314,21 @@ fn late_response_scenarios() -> Vec<ParityScenario> {
             s.advance(secs(31));
         }),
     ]
+}
+
+/// A tool that may run as a task, with questions in the middle.
+pub(super) fn task_scenario() -> ParityScenario {
+    let play: fn(&mut ScenarioRunner) = |s| {
+        s.call("twice");
+        // Polls take time.
+        s.advance(secs(30));
+        s.call("plain");
+        s.advance(secs(30));
+    };
+    ParityScenario {
+        tasks: true,
+        ..scenario("a tool that may run as a task, with questions in the middle", play)
+    }
 }
 
 fn shutdown_scenarios() -> Vec<ParityScenario> {

@@ -7,7 +7,7 @@ use mcp_proto::model::{
 };
 use mcp_proto::pipe::Server;
 use mcp_proto::router::{CallTarget, HandlerError, Route, Router};
-use mcp_proto::server::{Call, CancelReason, Event};
+use mcp_proto::server::{Call, CancelReason, Event, TaskOffer, TaskOptions};
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
 use mcp_tests::harness::build::to_value;
 use serde_json::json;
@@ -136,6 +136,9 @@ impl RecordingApps {
             self.push_server_line(format!("tides, the extension of the client: {declared:?}"));
             return engine.complete(now, call.id(), &json!({"high": 4})).expect("open");
         }
+        if self.uses_tasks && call.task_offer() != TaskOffer::None {
+            return engine.tasks(now).begin(&call, TaskOptions::new()).map(drop).expect("room");
+        }
         let tool = call.tool_call().expect("a tool").name.into_owned();
         if tool == "count" {
             self.push_server_line("count");
@@ -151,7 +154,12 @@ impl RecordingApps {
         for key in KEYS {
             match call.answer(key) {
                 None => {}
-                Some(Ok(answer)) => line.push_str(&format!(", {key}: {}", to_value(answer))),
+                Some(Ok(answer)) => {
+                    let mut answer = to_value(answer);
+                    // In 2025-11-25 the answer to a question of a task names the task.
+                    answer.as_object_mut().expect("an object").retain(|name, _| name != "_meta");
+                    line.push_str(&format!(", {key}: {answer}"));
+                }
                 Some(Err(error)) => line.push_str(&format!(", {key}: none, {error}")),
             }
         }

@@ -292,3 +292,42 @@ fn listener_gets_the_state_of_its_tasks() {
     harness.feed_message(&notification("notifications/cancelled", json!({"requestId": 7})));
     harness.assert_idle();
 }
+
+// covers: TASK-103, TASK-108, TASK-116
+#[test]
+fn ttl_is_that_of_the_server_whatever_the_request_says() {
+    for ttl in [json!(0), json!(-5), Value::Null, json!(0.5), json!(315_360_000_000_u64), json!("x")] {
+        let mut harness = modern_harness(Chunker::Whole);
+        let mut request = modern_call(1);
+        (request["params"]["task"], request["params"]["ttlMs"]) = (json!({"ttl": ttl}), ttl.clone());
+        let (id, _run) = begin(&mut harness, &request);
+        assert_eq!(get(&mut harness, &id)["ttlMs"], 3_600_000, "{ttl}");
+    }
+    // That of the application has bounds.
+    let ten_years = secs(315_360_000);
+    for (ttl, expected) in [
+        (core::time::Duration::ZERO, 1),
+        (core::time::Duration::from_micros(1), 1),
+        (core::time::Duration::from_micros(1_500), 1),
+        (secs(5), 5_000),
+        (ten_years, 86_400_000),
+        (core::time::Duration::MAX, 86_400_000),
+    ] {
+        let mut harness = modern_harness(Chunker::Whole);
+        let call = harness.expect_call_for(&modern_call(1));
+        let now = harness.now;
+        harness.pipe.engine().tasks(now).begin(&call, TaskOptions::new().ttl(ttl)).expect("room");
+        harness.pump();
+        let created = harness.expect_reply()["result"].clone();
+        assert_eq!(created["ttlMs"], expected, "{ttl:?}");
+        harness.expect_call();
+        harness.advance(core::time::Duration::from_millis(expected));
+        let params = json!({"taskId": created["taskId"]});
+        assert_eq!(refusal_after_events(&mut harness, &modern(2, "tasks/get", params))["code"], -32_602);
+    }
+}
+
+fn refusal_after_events(harness: &mut ServerHarness, request: &Value) -> Value {
+    harness.take_event_texts();
+    harness.expect_error(request)
+}

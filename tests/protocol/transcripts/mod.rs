@@ -7,6 +7,7 @@
 mod at_client;
 mod at_server;
 mod client_flows;
+mod tasks;
 
 use mcp_proto::{Capabilities, Capability, Implementation, RawJson, Version};
 use mcp_tests::harness::build::{discover_result, raw, result_response};

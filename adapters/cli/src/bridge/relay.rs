@@ -396,9 +396,16 @@ impl Relay {
 /// Reads the capabilities of one side for the other one, with its extensions.
 ///
 /// Tasks are left out: their results and notifications are not relayed.
+#[expect(deprecated, reason = "supported until its removal")]
 pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
-    let tasks =
-        [Capability::Tasks, Capability::TaskList, Capability::TaskCancellation, Capability::ToolTasks];
+    let tasks = [
+        Capability::Tasks,
+        Capability::TaskList,
+        Capability::TaskCancellation,
+        Capability::ToolTasks,
+        Capability::SamplingTasks,
+        Capability::ElicitationTasks,
+    ];
     let read = Capabilities::from_json(object).without_extension("io.modelcontextprotocol/tasks");
     tasks.into_iter().fold(read, Capabilities::without)
 }

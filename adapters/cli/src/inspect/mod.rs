@@ -6,9 +6,10 @@ mod entries;
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
 use mcp_proto::client::Peer;
+use mcp_proto::meta::is_extension_id;
 use mcp_proto::model::Implementation;
 use mcp_proto::rpc::code;
-use mcp_proto::{CallError, RawJson};
+use mcp_proto::{CallError, DeprecatedFeature, RawJson};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -119,6 +120,9 @@ impl InspectReport {
         head(&mut out, "server", &self.server.as_ref().map_or_else(|| "(unknown)".into(), format_identity));
         head(&mut out, "era", &format!("{}, revision {}", self.era, self.revision));
         head(&mut out, "capabilities", &format_capabilities(&self.capabilities));
+        if let Some(text) = format_extensions(&self.capabilities) {
+            head(&mut out, "extensions", &text);
+        }
         if let Some(text) = &self.instructions {
             head(&mut out, "instructions", text);
         }
@@ -148,15 +152,73 @@ fn format_identity(info: &RawJson) -> String {
     text
 }
 
-/// Formats capabilities: `tools (listChanged), logging`.
+/// Formats capabilities without extensions: `tools (listChanged), logging (deprecated)`.
 fn format_capabilities(raw: &RawJson) -> String {
     let members: Map<String, Value> = raw.parse().unwrap_or_default();
-    let words = members.iter().map(|(name, value)| {
+    let words = members.iter().filter(|(name, _)| *name != EXTENSIONS).map(|(name, value)| {
         let inner =
             value.as_object().into_iter().flatten().filter(|(_, value)| **value != Value::Bool(false));
-        let inner: Vec<_> = inner.map(|(name, _)| name.as_str()).collect();
+        let mut inner: Vec<_> = inner.map(|(name, _)| name.as_str()).collect();
+        // SEP-2577
+        if DEPRECATED.iter().any(|feature| feature.to_string() == *name) {
+            inner.push("deprecated");
+        }
         if inner.is_empty() { name.clone() } else { format!("{name} ({})", inner.join(", ")) }
     });
     let words: Vec<_> = words.collect();
     if words.is_empty() { "none".into() } else { words.join(", ") }
+}
+
+/// Formats extensions, one per line with its settings; `None` if there are none.
+fn format_extensions(raw: &RawJson) -> Option<String> {
+    let extensions: Map<String, Value> = raw.member(EXTENSIONS)?.parse().ok()?;
+    let line = |(id, settings): (&String, &Value)| match settings {
+        _ if !is_extension_id(id) => {
+            format!("{id} (ignored: not an identifier with a prefix, as in `com.example/name`)")
+        }
+        Value::Object(settings) if settings.is_empty() => id.clone(),
+        Value::Object(settings) => format!("{id} {}", Value::from(settings.clone())),
+        _ => format!("{id} (ignored: the settings are not an object)"),
+    };
+    let lines: Vec<_> = extensions.iter().map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Capabilities that the specification deprecates, by the names of their features.
+const DEPRECATED: [DeprecatedFeature; 3] =
+    [DeprecatedFeature::Roots, DeprecatedFeature::Sampling, DeprecatedFeature::Logging];
+
+/// Member with the extensions (EXT-001).
+const EXTENSIONS: &str = "extensions";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: LOG-015, ROOT-013, SAMP-026
+    #[test]
+    fn deprecated_capabilities_are_marked() {
+        let capabilities = r#"{"logging":{},"roots":{"listChanged":true},"sampling":{"x":false},"tools":{"listChanged":true},"y":1,"extensions":{}}"#;
+        let raw = RawJson::new(capabilities).expect("JSON");
+        assert_eq!(
+            format_capabilities(&raw),
+            "logging (deprecated), roots (listChanged, deprecated), sampling (deprecated), tools (listChanged), y"
+        );
+        assert_eq!(format_extensions(&raw), None);
+        assert_eq!(format_capabilities(&RawJson::new("{}").expect("JSON")), "none");
+    }
+
+    // covers: EXT-001, EXT-002, EXT-003
+    #[test]
+    fn extensions_are_shown_with_their_settings_and_defects() {
+        let extensions =
+            r#"{"extensions":{"a.example/b":{},"a.example/c":{"x":[1]},"mine":{},"z.example/d":true}}"#;
+        let raw = RawJson::new(extensions).expect("JSON");
+        let text = format_extensions(&raw).expect("extensions");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[..2], ["a.example/b", r#"a.example/c {"x":[1]}"#]);
+        assert!(lines[2].starts_with("mine (ignored: not an identifier with a prefix"), "{text}");
+        assert_eq!(lines[3], "z.example/d (ignored: the settings are not an object)");
+        assert_eq!(format_capabilities(&raw), "none");
+    }
 }

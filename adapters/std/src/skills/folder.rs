@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_proto::skills::{MAX_FILES, MAX_TOTAL_SIZE, SKILL_FILE};
 
+use super::opened_folder::OpenedFolder;
 use super::{Content, SkillFolder};
 
 /// Maximum depth of folders below the one that is read.
@@ -45,6 +46,7 @@ pub(crate) fn read_skills(path: &Path) -> Result<Vec<SkillFolder>, FolderError> 
     let root = fs::canonicalize(path).map_err(|error| FolderError::io(path, &error))?;
     let mut files = Files { root: root.clone(), shown: path.to_owned(), visited: 0, found: BTreeMap::new() };
     files.visit(&root, "", &mut Vec::new())?;
+    let opened = OpenedFolder::open(&root).map_err(|error| FolderError::io(path, &error))?;
 
     // A folder that is itself a skill gives it its name.
     let own_name = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -72,7 +74,7 @@ pub(crate) fn read_skills(path: &Path) -> Result<Vec<SkillFolder>, FolderError> 
             let content = match contents.get(&**file) {
                 Some(content) => content.clone(),
                 None => {
-                    let content = read_file(target, &files.shown.join(file))?;
+                    let content = read_file(&opened, target, &files.shown.join(file))?;
                     contents.insert(file, content.clone());
                     content
                 }
@@ -95,9 +97,9 @@ fn skill_path(file: &str) -> Option<&str> {
     if file == SKILL_FILE { Some("") } else { file.strip_suffix(SKILL_FILE)?.strip_suffix('/') }
 }
 
-fn read_file(path: &Path, shown: &Path) -> Result<Content, FolderError> {
+fn read_file(folder: &OpenedFolder, path: &Path, shown: &Path) -> Result<Content, FolderError> {
     let mut content = Vec::new();
-    let file = fs::File::open(path).map_err(|error| FolderError::io(shown, &error))?;
+    let file = folder.file(path).map_err(|error| FolderError::io(shown, &error))?;
     // One byte more shows that it is too large, however large it says that it is.
     let read = file.take(MAX_TOTAL_SIZE + 1).read_to_end(&mut content);
     read.map_err(|error| FolderError::io(shown, &error))?;
@@ -114,7 +116,7 @@ struct Files {
     /// The folder as it was named, for errors.
     shown: PathBuf,
     visited: usize,
-    /// The files without links.
+    /// The files by their path below the root, without links.
     found: BTreeMap<String, PathBuf>,
 }
 
@@ -144,10 +146,10 @@ impl Files {
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
             // Follows links, also those above the file.
             let target = fs::canonicalize(entry.path()).map_err(|error| FolderError::io(&shown, &error))?;
-            if !target.starts_with(&self.root) {
+            let Ok(below) = target.strip_prefix(&self.root) else {
                 let reason = format!("it is a link that leads out of the folder, to `{}`", target.display());
                 return Err(FolderError::new(&shown, reason));
-            }
+            };
             let kind = fs::metadata(&target).map_err(|error| FolderError::io(&shown, &error))?;
             if kind.is_dir() {
                 if above.contains(&target) {
@@ -155,7 +157,7 @@ impl Files {
                 }
                 self.visit(&target, &path, above)?;
             } else if kind.is_file() {
-                self.found.insert(path, target);
+                self.found.insert(path, below.to_owned());
             } else {
                 return Err(FolderError::new(&shown, "it is not a file or folder"));
             }

@@ -10,6 +10,7 @@ mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
 mod media_types;
+mod opened_folder;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -56,7 +57,7 @@ pub struct SkillContent {
     pub bytes: Vec<u8>,
     /// Media type, as the server says.
     pub media_type: Option<String>,
-    /// Whether size and digest were compared with the entry; false if the content of the skill is dynamic.
+    /// True if size and digest were compared with the entry; false if the content of the skill is dynamic.
     pub is_verified: bool,
 }
 

@@ -11,23 +11,14 @@ use std::path::{Path, PathBuf};
 use mcp_proto::skills::{MAX_FILES, MAX_TOTAL_SIZE};
 
 use super::*;
+use crate::folder_in_tests::Folder;
 
 #[test]
 fn front_matter_target_accepts_seeds() {
     crate::fuzz_tests::for_each_variant("front_matter", fuzzing::front_matter);
 }
 
-/// A folder that is removed at the end of its test.
-struct TestFolder(PathBuf);
-
-impl TestFolder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mcp-skills-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
+impl Folder {
     fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -46,12 +37,6 @@ impl TestFolder {
     }
 }
 
-impl Drop for TestFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn uris(folders: &[SkillFolder]) -> Vec<(String, Vec<String>)> {
     let entry = |folder: &SkillFolder| {
         let entry = folder.entry().expect("valid");
@@ -66,7 +51,7 @@ fn uris(folders: &[SkillFolder]) -> Vec<(String, Vec<String>)> {
 // covers: SKILL-005, SKILL-006, SKILL-013, SKILL-016
 #[test]
 fn folder_is_read_with_nested_skills() {
-    let folder = TestFolder::new("nested");
+    let folder = Folder::new();
     folder.skill("acme/billing/refunds").write("acme/billing/refunds/examples/e mail.md", "é");
     folder.skill("acme/billing/refunds/inner").skill("tides").write("README.md", "no part of a skill");
     folder.write("tides/.git/config", "hidden").write("tides/.env", "hidden");
@@ -96,7 +81,7 @@ fn folder_is_read_with_nested_skills() {
 // covers: SKILL-018, SEC-018
 #[test]
 fn folder_beyond_a_limit_is_refused_with_its_path() {
-    let folder = TestFolder::new("limits");
+    let folder = Folder::new();
     folder.skill("many");
     for n in 1..MAX_FILES {
         folder.write(&format!("many/f{n}"), "");
@@ -130,7 +115,7 @@ fn folder_beyond_a_limit_is_refused_with_its_path() {
 fn links_stay_in_the_folder() {
     use std::os::unix::fs::symlink;
 
-    let (folder, outside) = (TestFolder::new("links"), TestFolder::new("outside"));
+    let (folder, outside) = (Folder::new(), Folder::new());
     outside.write("secret", "s");
     folder.skill("a").write("shared/text.md", "shared");
     symlink("../shared/text.md", folder.0.join("a/linked.md")).expect("a link");
@@ -158,13 +143,80 @@ fn links_stay_in_the_folder() {
     drop(socket);
 }
 
+// covers: SKILL-006, SEC-018
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_and_devices_are_refused_without_waiting() {
+    use std::os::unix::fs::symlink;
+
+    let folder = Folder::new();
+    folder.skill("a");
+    pipe(&folder.0.join("a/pipe"));
+    let (path, reason) = folder.refusal();
+    assert!(path.ends_with("a/pipe") && reason.contains("not a file or folder"), "{path}: {reason}");
+    fs::remove_file(folder.0.join("a/pipe")).expect("removed");
+    symlink("/dev/zero", folder.0.join("a/zero")).expect("a link");
+    let (path, reason) = folder.refusal();
+    assert!(path.ends_with("a/zero") && reason.contains("leads out of the folder"), "{path}: {reason}");
+}
+
+#[cfg(target_os = "linux")]
+fn pipe(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+}
+
+// covers: SKILL-006, SEC-018
+#[cfg(target_os = "linux")]
+#[test]
+fn link_that_is_swapped_in_after_the_check_is_not_followed() {
+    use std::io::Read as _;
+    use std::os::unix::fs::symlink;
+
+    let (folder, outside) = (Folder::new(), Folder::new());
+    outside.write("b/file", "secret").write("file", "secret");
+    folder.write("a/b/file", "public");
+    let opened = opened_folder::OpenedFolder::open(&folder.0).expect("a folder");
+    let read = |path: &str| {
+        let mut text = String::new();
+        opened.file(Path::new(path)).and_then(|mut file| file.read_to_string(&mut text)).map(|_| text)
+    };
+    assert_eq!(read("a/b/file").expect("a file"), "public");
+    for path in ["", "/etc/passwd", "..", "a/../../x", "a/b/.."] {
+        assert!(read(path).expect_err(path).to_string().contains("not below the folder"), "{path}");
+    }
+    assert!(read("a/b").expect_err("a folder").to_string().contains("not a file"));
+    // Each segment of the path in turn becomes a link to the same path elsewhere.
+    for (segment, target) in [("a/b/file", "file"), ("a/b", "b"), ("a", "")] {
+        let (path, aside) = (folder.0.join(segment), folder.0.join("aside"));
+        fs::rename(&path, &aside).expect("renamed");
+        symlink(outside.0.join(target), &path).expect("a link");
+        let error = read("a/b/file").expect_err(segment).to_string();
+        assert!(error.contains("it became a link"), "{segment}: {error}");
+        fs::remove_file(&path).expect("removed");
+        fs::rename(&aside, &path).expect("renamed");
+    }
+    fs::remove_file(folder.0.join("a/b/file")).expect("removed");
+    pipe(&folder.0.join("a/b/file"));
+    assert!(read("a/b/file").expect_err("a pipe").to_string().contains("not a file"));
+    // The folder itself is the one that was opened, wherever its name leads now.
+    folder.write("a/b/file2", "public");
+    let moved = folder.0.with_extension("moved");
+    fs::rename(&folder.0, &moved).expect("renamed");
+    symlink(&outside.0, &folder.0).expect("a link");
+    assert_eq!(read("a/b/file2").expect("a file"), "public");
+    fs::remove_file(&folder.0).expect("removed");
+    fs::rename(&moved, &folder.0).expect("renamed");
+}
+
 // covers: SKILL-006
 #[cfg(target_os = "linux")]
 #[test]
 fn names_that_are_no_text_are_refused() {
     use std::os::unix::ffi::OsStrExt as _;
 
-    let folder = TestFolder::new("names");
+    let folder = Folder::new();
     folder.skill("a");
     let name = std::ffi::OsStr::from_bytes(b"\xff.md");
     fs::write(folder.0.join("a").join(name), "x").expect("a file");

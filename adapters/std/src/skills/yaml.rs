@@ -24,7 +24,7 @@ enum Container {
 ///
 /// # Errors
 ///
-/// What is wrong, and on which line.
+/// The reason with its line.
 pub(super) fn to_json(yaml: &str) -> Result<String, String> {
     let mut json = String::with_capacity(yaml.len());
     let mut open: Vec<Container> = Vec::new();
@@ -313,7 +313,7 @@ mod tests {
             ("*a ", "a: "),
         ] {
             let text = format!("{prefix}{}", unit.repeat(size / unit.len()));
-            // What is accepted is JSON; that it returns at all is what the sizes test.
+            // Accepted text becomes JSON. The sizes test that it returns at all.
             if let Ok(json) = to_json(&text) {
                 mcp_proto::RawJson::new(json).expect(unit);
             }

@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,38 +13,15 @@ use std::time::Instant;
 use super::record_file::{FileKind, file_kind, file_name, header_line};
 use super::*;
 use crate::durable_file::{Step, faults};
-
-/// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
+use crate::folder_in_tests::Folder;
 
 impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mcp-tasks-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
     fn open(&self) -> FileTaskStore {
         FileTaskStore::open(&self.0).unwrap()
     }
 
     fn file(&self, id: &str) -> PathBuf {
         self.0.join(file_name(id))
-    }
-
-    fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

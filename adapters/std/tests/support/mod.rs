@@ -1,6 +1,6 @@
-//! Shared helpers: deadlines, pumping in both directions, and reading the process table.
+//! Shared helpers: temporary folders, deadlines, pumping in both directions, and reading the process table.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test program uses a part of it")]
 
 use core::time::Duration;
 use std::io::ErrorKind;
@@ -9,6 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_std::io::{Duplex, Interest};
+
+#[path = "../../src/folder_in_tests.rs"]
+mod folder_in_tests;
+
+pub(crate) use folder_in_tests::Folder;
 
 /// Longest time of a test; generous, as test machines are slow and shared.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::FollowedTasks;
-use super::followed::is_transient;
 use super::requests::send;
 use crate::calls::endpoint::EndpointTimer;
 use crate::client::common::CommonState;
@@ -12,6 +11,7 @@ use crate::error::CallError;
 use crate::methods;
 use crate::model::TaskId;
 use crate::slab::Key;
+use crate::tasks::pace::is_transient;
 use crate::time::Instant;
 
 /// Owner of a cancellation in the table of calls: no call has this key.

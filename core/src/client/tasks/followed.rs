@@ -11,7 +11,7 @@ use super::polling::TaskPolling;
 use crate::error::{CallError, HttpError};
 use crate::json::write_str;
 use crate::model::{Task, TaskId, TaskStatus};
-use crate::rpc::{RpcError, code};
+use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -250,25 +250,6 @@ const MAX_TEXT: usize = 1_024;
 fn clip(text: &str) -> String {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
     String::from(text.get(..end.unwrap_or_default()).unwrap_or_default())
-}
-
-/// Returns whether a request may succeed later, although it failed now.
-pub(super) fn is_transient(error: &CallError) -> bool {
-    match error {
-        CallError::TimedOut | CallError::TotalTimedOut | CallError::Transport { .. } => true,
-        CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
-        CallError::Http(error) => match &**error {
-            HttpError::Response(response) => {
-                matches!(response.status, 408 | 425 | 429 | 500..=599)
-            }
-            HttpError::Unreachable { .. }
-            | HttpError::Lost { .. }
-            | HttpError::Unanswered { .. }
-            | HttpError::SessionLost => true,
-            _ => false,
-        },
-        _ => false,
-    }
 }
 
 /// Returns the time after which the server wants to be asked again.

@@ -7,11 +7,12 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::super::event::Peer;
-use super::{MAX_TASK_ID, check_id};
+use super::check_id;
 use crate::error::UseError;
 use crate::model::CallToolParams;
 use crate::model::{CallToolResult, RequestParams as _, Task, TaskId};
 use crate::raw::RawJson;
+use crate::tasks::MAX_TASK_ID;
 use crate::version::Version;
 
 /// A task of a server: its id, its form, and the server and the tool that it belongs to.

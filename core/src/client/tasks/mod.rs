@@ -31,7 +31,7 @@ use self::followed::{FollowedTask, Question, TaskListen};
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use self::polling::TaskPolling;
 use self::states::{StateSource, read_state};
-use self::table::WriteAnswer;
+pub(super) use self::table::WriteAnswer;
 pub(super) use self::table::{TaskDeadline, TaskOutcome, TaskTable, new_table};
 pub use self::tool_tasks::ToolTasks;
 use super::common::CommonState;
@@ -43,9 +43,7 @@ use crate::methods;
 use crate::model::{Task, TaskId};
 use crate::raw::RawJson;
 use crate::slab::Key;
-
-/// Longest id of a task in bytes.
-pub(in crate::client) const MAX_TASK_ID: usize = 1_024;
+use crate::tasks::MAX_TASK_ID;
 
 /// Checks the id of a task.
 ///

@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use core::any::Any;
 use core::time::Duration;
 
+use crate::tasks::pace::PollPace;
+
 /// How tasks are polled that the client follows.
 ///
 /// The server proposes the time between two polls (TASK-017, TASK-114). It is used within [`min_interval`] and
@@ -97,11 +99,9 @@ impl TaskPolling {
 
     /// Returns the time until the next poll for the proposal of the server, after this number of failures in a row.
     pub(super) fn interval(&self, proposed: Option<Duration>, failures: u32) -> Duration {
-        let wanted = proposed.filter(|time| !time.is_zero()).unwrap_or(self.default_interval);
-        // A loop without pauses would be our mistake, so one millisecond passes even if the range allows none.
-        let min = self.min_interval.max(Duration::from_millis(1));
-        let interval = wanted.clamp(min, self.max_interval.max(min));
-        interval.saturating_mul(1 << failures.min(16)).min(self.max_interval.max(min))
+        let pace =
+            PollPace { min: self.min_interval, default: self.default_interval, max: self.max_interval };
+        pace.interval(proposed, failures)
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::FollowedTasks;
-use super::followed::{Question, is_transient};
+use super::followed::Question;
 use super::table::TaskOutcome;
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
@@ -14,6 +14,7 @@ use crate::client::input::{Input, InputId, InputSource};
 use crate::error::CallError;
 use crate::model::{InputRequest, InputRequests};
 use crate::slab::Key;
+use crate::tasks::pace::is_transient;
 
 /// Number of times that an answer is sent before the server's refusal of it ends the call.
 const MAX_ATTEMPTS: u32 = 3;

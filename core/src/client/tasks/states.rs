@@ -5,7 +5,6 @@ use alloc::boxed::Box;
 use bytes::Bytes;
 
 use super::FollowedTasks;
-use super::followed::is_transient;
 use super::table::TaskOutcome;
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
@@ -16,6 +15,7 @@ use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code};
 use crate::slab::Key;
+use crate::tasks::pace::is_transient;
 
 /// The source of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -31,7 +31,7 @@ impl Call {
         match self.task {
             CallTask::Offer(_) => None,
             CallTask::Run(run) => {
-                let text = super::text::TaskBits(run.0).text();
+                let text = crate::tasks::text::TaskBits(run.0).text();
                 Some(TaskId::new(core::str::from_utf8(&text).unwrap_or_default()))
             }
         }

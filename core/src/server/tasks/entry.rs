@@ -5,8 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::keys::UsedKeys;
-use super::text::TaskBits;
-use super::waiting::Acknowledgement;
 use crate::calls::inbound::InputOutcome;
 use crate::model::TaskStatus;
 use crate::rpc::RequestId;
@@ -14,6 +12,7 @@ use crate::server::authorization::Authorization;
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -120,6 +119,14 @@ pub(in crate::server) enum TaskOutcome {
     Result(Box<[u8]>, bool),
     /// An error object.
     Error(Box<[u8]>),
+}
+
+/// A request that is answered when the store has a state of its task.
+#[derive(Debug)]
+pub(super) struct Acknowledgement {
+    pub(super) call: Key,
+    /// Number of the state.
+    pub(super) revision: u32,
 }
 
 /// What is kept for a requestor that is connected.
@@ -255,6 +262,25 @@ impl ListNode for TaskEntry {
 
     fn set_list_links(&mut self, links: ListLinks) {
         self.owned = links;
+    }
+}
+
+/// An owner with its tasks, in order of creation.
+#[derive(Debug)]
+pub(super) struct OwnerEntry {
+    pub(super) owner: Owner,
+    pub(super) tasks: crate::slab::list::List,
+    /// Invariant: the number of tasks in the list.
+    pub(super) count: usize,
+    /// Invariant: the sum of the bytes that are charged for them.
+    pub(super) bytes: usize,
+    pub(super) next_number: u32,
+    pub(super) links: TreeLinks,
+}
+
+impl TreeNode for OwnerEntry {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
     }
 }
 

@@ -5,14 +5,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::entry::{Owner, TaskState};
+use super::held::{Held, HeldCalls};
 use super::listeners::TaskListeners;
 use super::offer::TaskOffer;
 use super::options::TaskOptions;
 use super::record::TaskRecordError;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
-use super::text::TaskBits;
-use super::waiting::{Held, HeldCalls};
 use super::write::{Detail, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
@@ -31,6 +30,8 @@ use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
 use crate::server::retry::CarriedAnswer;
 use crate::slab::Key;
+use crate::tasks::params::unknown_task;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -233,12 +234,6 @@ impl ServerTasks {
             self.ask(cx, held.task());
         }
     }
-}
-
-/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
-/// TASK-124).
-pub(super) fn unknown_task() -> RpcError {
-    RpcError::invalid_params("the task does not exist")
 }
 
 /// Returns whether a modern request declares the extension (TASK-101, TASK-102).
@@ -446,6 +441,21 @@ impl TaskHost for ServerTasks {
         Ok(loaded)
     }
 
+    #[cfg(test)]
+    fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize> {
+        let store = self.table.store.as_ref();
+        let of_store = store.map_or(0, |s| s.unsaved.len() + s.retries.len() + s.pending_deletes());
+        let mut sizes = alloc::vec![of_store, self.held.len(), self.leaving.len(), self.unasked.len()];
+        sizes.extend([
+            self.armed.len(),
+            self.table.deadlines.len(),
+            self.table.queue_len(),
+            self.table.bytes,
+        ]);
+        sizes.extend([endpoint.deadlines.len(), endpoint.inbound.calls.len(), endpoint.outbound.calls.len()]);
+        sizes
+    }
+
     #[cfg(any(fuzzing, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
         self.table.check_sums();
@@ -482,7 +492,7 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
     let Some(ttl) = ttl else { return Ok(Some(None)) };
     match read::<f64>(ttl) {
         // Beyond the largest duration it is clamped anyway.
-        Ok(millis) if millis >= 1.0 => {
+        Ok(millis) if millis > 0.0 => {
             Ok(Some(Some(Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX))))
         }
         _ => Err(RpcError::invalid_params("`params.task.ttl` is not a positive number of milliseconds")),

@@ -257,3 +257,46 @@ fn random_requests_keep_the_sums_right_and_end_each_call_once() {
         "the schedules get somewhere: {runs} {ids} {questions}"
     );
 }
+
+/// Number of polls of the test below: `MCP_TASK_POLLS`, else few.
+fn polls() -> u64 {
+    let text = std::env::var("MCP_TASK_POLLS").ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(50_000)
+}
+
+// covers: TASK-018, TASK-036
+#[test]
+fn polls_leave_nothing_behind() {
+    for is_stored in [false, true] {
+        let mut world = World::new(u64::from(is_stored));
+        let channel = world.engine.open_channel(world.now);
+        world.channels.push((channel, false));
+        world.send(
+            channel,
+            &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t",{META}}}}}"#),
+        );
+        world.poll();
+        let call = world.calls.pop().expect("a call");
+        let ttl = TaskOptions::new().ttl(Duration::from_secs(80_000));
+        world.engine.tasks(world.now).begin(&call, ttl).expect("room");
+        while let Some(StoreEffect::Save { id, version, .. }) = world.engine.tasks(world.now).poll_store() {
+            world.engine.tasks(world.now).handle_saved(&id, version, true);
+        }
+        world.poll();
+        let id = world.ids[0].clone();
+        for poll in 0..polls() {
+            let request = format!(
+                r#"{{"jsonrpc":"2.0","id":{poll},"method":"tasks/get","params":{{"taskId":"{id}",{META}}}}}"#
+            );
+            world.send(channel, &request);
+            let answer = world.engine.outbox(channel).expect("open").pop_message().expect("an answer");
+            assert!(answer.windows(9).any(|part| part == b"\"working\""));
+            world.now = world.now + Duration::from_millis(1);
+            world.engine.handle_timeout(world.now);
+            if poll % 10_000 == 9_999 {
+                let sizes = world.engine.task_sizes();
+                assert!(sizes.iter().all(|size| *size < 600), "after {poll} polls: {sizes:?}");
+            }
+        }
+    }
+}

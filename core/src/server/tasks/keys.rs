@@ -3,34 +3,30 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 
-use super::entry::Question;
-
 /// The keys that a task has used for its input requests. They are stored with it, so a restart changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct UsedKeys(BTreeSet<Box<str>>);
 
 impl UsedKeys {
-    /// Sets the keys of the questions of a new round.
+    /// Returns the keys for the questions of a new round, by their names: `None` for those that are their own keys.
     ///
     /// A name that was never a key is its own key. Any other name gets the first free number.
-    pub(super) fn assign(&self, questions: &mut [Question]) {
+    pub(super) fn assign<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> impl Iterator<Item = Option<Box<str>>> {
         // A numbered key gives way to a name of the same round that is spelled like it.
-        let mut taken: BTreeSet<Box<str>> = questions
-            .iter()
-            .filter(|question| !self.contains(&question.name))
-            .map(|q| q.name.clone())
-            .collect();
-        for question in questions {
-            if !self.contains(&question.name) {
-                continue;
+        let mut taken: BTreeSet<Box<str>> =
+            names.clone().filter(|name| !self.contains(name)).map(Box::from).collect();
+        names.map(move |name| {
+            if !self.contains(name) {
+                return None;
             }
-            let numbered = (2_u32..).map(|number| alloc::format!("{}#{number}", question.name));
-            let key = numbered.map(Box::<str>::from).find(|key| !self.contains(key) && !taken.contains(key));
-            if let Some(key) = key {
-                taken.insert(key.clone());
-                question.key = Some(key);
-            }
-        }
+            let mut numbered = (2_u32..).map(|number| Box::<str>::from(alloc::format!("{name}#{number}")));
+            let key = numbered.find(|key| !self.contains(key) && !taken.contains(key))?;
+            taken.insert(key.clone());
+            Some(key)
+        })
     }
 
     fn contains(&self, key: &str) -> bool {
@@ -63,17 +59,8 @@ mod tests {
     use alloc::vec::Vec;
 
     fn round(used: &mut UsedKeys, names: &[&str]) -> Vec<Box<str>> {
-        let question = |name: &&str| Question {
-            name: (*name).into(),
-            key: None,
-            method: crate::methods::ELICIT,
-            params: (*b"{}").into(),
-            answer: None,
-            asked: None,
-        };
-        let mut questions: Vec<Question> = names.iter().map(question).collect();
-        used.assign(&mut questions);
-        let keys: Vec<Box<str>> = questions.iter().map(|question| question.wire_key().into()).collect();
+        let keys = used.assign(names.iter().copied()).zip(names);
+        let keys: Vec<Box<str>> = keys.map(|(key, name)| key.unwrap_or_else(|| (*name).into())).collect();
         assert!(keys.iter().all(|key| used.insert(key)), "{keys:?}");
         keys
     }

@@ -14,6 +14,8 @@ pub(super) mod commands;
 #[cfg(feature = "crypto")]
 mod entry;
 #[cfg(feature = "crypto")]
+mod held;
+#[cfg(feature = "crypto")]
 mod host;
 #[cfg(all(test, feature = "crypto"))]
 mod host_tests;
@@ -48,8 +50,6 @@ pub(super) mod store_queue;
 pub(super) mod table;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
-#[cfg(feature = "crypto")]
-mod text;
 #[cfg(feature = "crypto")]
 mod waiting;
 #[cfg(feature = "crypto")]
@@ -227,6 +227,10 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     #[cfg(feature = "crypto")]
     fn load(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, record: &[u8])
     -> Result<bool, TaskRecordError>;
+
+    /// Returns the bytes that are kept for tasks, and the lengths of all tables and queues.
+    #[cfg(test)]
+    fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize>;
 
     /// Panics if a sum differs from what it sums.
     #[cfg(any(fuzzing, test))]

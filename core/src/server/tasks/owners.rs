@@ -2,33 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::entry::{Owner, TaskEntry};
+use super::entry::{Owner, OwnerEntry, TaskEntry};
 use super::limits::TaskLimits;
 use super::table::TaskTable;
 use crate::error::UseError;
 use crate::limits::Limit;
 use crate::slab::Key;
 use crate::slab::list::List;
-use crate::slab::tree::{TreeLinks, TreeNode};
-
-/// An owner with its tasks, in order of creation.
-#[derive(Debug)]
-pub(super) struct OwnerEntry {
-    pub(super) owner: Owner,
-    pub(super) tasks: List,
-    /// Invariant: the number of tasks in the list.
-    pub(super) count: usize,
-    /// Invariant: the sum of the bytes that are charged for them.
-    pub(super) bytes: usize,
-    next_number: u32,
-    links: TreeLinks,
-}
-
-impl TreeNode for OwnerEntry {
-    fn tree_links(&mut self) -> &mut TreeLinks {
-        &mut self.links
-    }
-}
+use crate::slab::tree::TreeLinks;
 
 impl TaskLimits {
     /// Returns the number of tasks and of bytes that an owner may have.

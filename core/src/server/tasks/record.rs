@@ -15,7 +15,6 @@ use bytes::Bytes;
 use super::entry::{Owner, Question, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::keys::UsedKeys;
 use super::table::TaskTable;
-use super::text::TaskBits;
 use crate::calls::inbound::InputOutcome;
 use crate::error::CallError;
 use crate::methods;
@@ -24,6 +23,7 @@ use crate::server::authorization::{Authorization, Identity};
 use crate::slab::Key;
 use crate::slab::list::ListLinks;
 use crate::slab::tree::TreeLinks;
+use crate::tasks::text::TaskBits;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 

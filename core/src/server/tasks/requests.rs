@@ -1,12 +1,11 @@
 //! Requests about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
-use super::host::{ServerTasks, unknown_task, write_str_member};
-use super::waiting::Held;
+use super::held::Held;
+use super::host::{ServerTasks, write_str_member};
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
 use crate::error::UseError;
@@ -19,6 +18,7 @@ use crate::rpc::{RpcError, encode};
 use crate::server::channel::session;
 use crate::server::event::CancelReason;
 use crate::slab::Key;
+use crate::tasks::params::{task_id, unknown_task};
 use crate::version::Version;
 
 /// Number of tasks in a page of `tasks/list`.
@@ -44,7 +44,7 @@ impl ServerTasks {
         if request.method == methods::TASKS_LIST {
             return self.list_tasks(cx, request, version);
         }
-        let id = request.task_id()?;
+        let id = task_id(request.text())?;
         let party = Self::party(cx.endpoint, request.source.channel, version);
         let task =
             self.table.find(cx.endpoint.now, id.as_bytes(), &party, version).ok_or_else(unknown_task)?;
@@ -317,22 +317,6 @@ impl TaskRequestFrame<'_> {
 
     fn text(&self) -> &[u8] {
         self.params.whole.slice(self.frame).unwrap_or(b"{}")
-    }
-
-    /// Returns the id of the task.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn task_id(&self) -> Result<Cow<'_, str>, RpcError> {
-        let mut id = None;
-        object_members(self.text(), |name, value| {
-            if name == b"taskId" {
-                id = Some(value);
-            }
-        });
-        let id = id.ok_or_else(|| RpcError::invalid_params("`params.taskId` is missing"))?;
-        string(id).ok_or_else(|| RpcError::invalid_params("`params.taskId` is not a string"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Seeded schedules of the table of tasks over a store that fails.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -35,6 +35,8 @@ struct Known {
     expires: u64,
     runs: u32,
     rounds: u32,
+    /// Keys of its questions.
+    keys: BTreeSet<String>,
     /// Outcome that a client has seen.
     seen: Option<(String, Option<TaskOutcome>)>,
 }
@@ -92,7 +94,7 @@ impl Schedule {
         for (id, (_, record)) in &self.store.records {
             assert!(self.table.load(at(self.now), id, record).is_ok(), "seed {}: a record", self.seed);
         }
-        self.loaded = self.table.len();
+        self.loaded = self.store.records.len();
         self.go_on();
         for (bits, known) in &self.known {
             if known.expires > self.now {
@@ -187,17 +189,25 @@ impl Schedule {
                 let Some(key) = self.table.find_bits(bits) else { return };
                 match self.rng.below(4) {
                     0 => {
-                        let mut request = asking(&["a", "b"]);
+                        let names = [&["a", "b"][..], &["a"], &["b", "a#2"]][self.rng.below(3)];
+                        let mut request = asking(names);
                         let known = self.known.entry(bits).or_default();
                         request.attempt = known.rounds;
                         if self.table.suspend(now, key, request).is_ok() {
                             known.rounds += 1;
+                            for question in self.table.get(key).expect("a task").questions() {
+                                let is_new = known.keys.insert(question.wire_key().to_string());
+                                assert!(is_new, "seed {}: a key is used twice", self.seed);
+                            }
                         }
                     }
                     1 => _ = self.table.finish(now, key, error_outcome(&RpcError::internal("no"))),
                     kind => {
                         let text = alloc::vec![b' '; self.rng.below(600)];
                         _ = self.table.finish(now, key, result(&text_object(&text), kind == 2));
+                        // The end is decided, although the store does not have it.
+                        let is_cancelled = self.rng.percent(30) && self.table.cancel(now, key);
+                        assert!(!is_cancelled, "seed {}: a task ends twice", self.seed);
                     }
                 }
             }
@@ -249,7 +259,8 @@ impl Schedule {
     fn check(&mut self) {
         self.table.check_sums();
         // A restored table holds all that the store has; creations that failed may be among them.
-        assert!(self.table.len() <= self.loaded.max(12), "seed {}: too many tasks", self.seed);
+        let deleted = self.table.store.as_ref().map_or(0, |store| store.pending_deletes());
+        assert!(self.table.len() + deleted <= self.loaded.max(12), "seed {}: too many tasks", self.seed);
         let now = at(self.now);
         let seed = self.seed;
         for (bits, known) in &mut self.known {
@@ -283,7 +294,7 @@ fn schedules() -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
-// covers: TASK-013, TASK-034, TASK-036, TASK-109, TASK-131
+// covers: TASK-013, TASK-034, TASK-036, TASK-109, TASK-120, TASK-131
 #[test]
 fn no_schedule_loses_a_task_runs_one_twice_or_shows_it_to_others() {
     let (mut ended, mut runs, mut lives) = (0, 0, 0);
@@ -291,6 +302,9 @@ fn no_schedule_loses_a_task_runs_one_twice_or_shows_it_to_others() {
         let mut schedule = Schedule::new(seed);
         for step in 0..300 {
             schedule.step();
+            if step == 150 {
+                schedule.restart();
+            }
             if step % 10 == 0 {
                 schedule.check();
             }

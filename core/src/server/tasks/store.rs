@@ -6,9 +6,9 @@ use super::entry::TaskState;
 use super::record::{self, TaskRecordError};
 use super::store_queue::{Milestone, StoreEffect, backoff};
 use super::table::TaskTable;
-use super::text::TaskBits;
 use crate::model::TaskId;
 use crate::slab::Key;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 
 impl TaskTable {

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::text::TaskBits;
 use crate::deadlines::Deadlines;
 use crate::model::TaskId;
 use crate::slab::Key;
+use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 
 /// Something that the store of tasks has to do.

@@ -7,12 +7,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::entry::{Owner, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
+use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::keys::charge;
 use super::limits::TaskLimits;
-use super::owners::OwnerEntry;
 use super::store_queue::StoreQueue;
-use super::text::TaskBits;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
 use crate::error::UseError;
@@ -21,6 +19,7 @@ use crate::rpc::RpcError;
 use crate::slab::list::{List, ListLinks};
 use crate::slab::tree::{Tree, TreeLinks};
 use crate::slab::{Key, Slab};
+use crate::tasks::text::{TaskBits, TaskIds, granted_ttl, millis};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
@@ -29,9 +28,7 @@ use crate::version::Version;
 /// They are kept in memory, and in a store if there is [one](Self::stored).
 #[derive(Debug)]
 pub struct TaskTable {
-    entropy: Entropy,
-    /// The next id: one draw gives two.
-    spare_id: Option<TaskBits>,
+    ids: TaskIds,
     pub(super) anchor: Anchor,
     pub(super) limits: TaskLimits,
     pub(super) tasks: Slab<TaskEntry>,
@@ -63,13 +60,6 @@ pub(in crate::server) struct NewTask {
     pub(in crate::server) request: Option<Box<TaskRequest>>,
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Largest time to live, so that sums of times do not overflow: about 31 years.
-const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
-
 impl TaskTable {
     /// Creates an empty table, which is kept in memory only.
     ///
@@ -77,8 +67,7 @@ impl TaskTable {
     #[must_use]
     pub fn new(entropy: Entropy, anchor: Anchor) -> Self {
         Self {
-            entropy,
-            spare_id: None,
+            ids: TaskIds::new(entropy),
             anchor,
             limits: TaskLimits::default(),
             tasks: Slab::new(),
@@ -200,13 +189,12 @@ impl TaskTable {
     pub(in crate::server) fn create(&mut self, now: Instant, new: NewTask) -> Result<Key, UseError> {
         let message = new.message.as_ref().map_or(0, |m| m.len());
         self.check_room(&new.owner, TASK_BYTES + message + new.request.as_ref().map_or(0, |r| r.len()))?;
-        let id = self.draw_id();
+        let id = self.ids.draw();
         let secs = self.anchor.unix_secs(now);
-        let ttl = new.ttl.unwrap_or(self.limits.default_ttl).min(self.limits.max_ttl);
-        let ttl_millis = millis(ttl).clamp(1, MAX_TTL_MILLIS);
+        let ttl_millis = granted_ttl(new.ttl, self.limits.default_ttl, self.limits.max_ttl);
         let poll = new.poll_interval.unwrap_or(self.limits.poll_interval);
         let entry = TaskEntry {
-            id: TaskBits(id),
+            id,
             state: if self.store.is_some() { TaskState::Creating } else { TaskState::Queued },
             version: new.version,
             is_settled: false,
@@ -239,20 +227,6 @@ impl TaskTable {
             None => self.push_turn(key),
         }
         Ok(key)
-    }
-
-    fn draw_id(&mut self) -> [u8; 16] {
-        if let Some(id) = self.spare_id.take() {
-            return id.0;
-        }
-        let mut bytes = [0; 32];
-        self.entropy.fill(&mut bytes);
-        let (mut first, mut second) = ([0; 16], [0; 16]);
-        let (low, high) = bytes.split_at(16);
-        first.copy_from_slice(low);
-        second.copy_from_slice(high);
-        self.spare_id = Some(TaskBits(second));
-        first
     }
 
     // ---- transitions ----
@@ -335,7 +309,11 @@ impl TaskTable {
     ) -> Result<(), UseError> {
         self.tasks.get(key).filter(|task| task.state == TaskState::Running).ok_or(UseError::Stale)?;
         if let Some(used_keys) = self.tasks.get(key).and_then(|task| task.used_keys.as_ref()) {
-            used_keys.assign(&mut request.questions);
+            let names = request.questions.iter().map(|question| &*question.name);
+            let keys: alloc::vec::Vec<_> = used_keys.assign(names).collect();
+            for (question, key) in request.questions.iter_mut().zip(keys) {
+                question.key = key;
+            }
         }
         let keys: usize = request.questions.iter().map(|question| charge(question.wire_key())).sum();
         if !self.has_room(key, request.len() + keys) {
@@ -507,6 +485,11 @@ impl TaskTable {
         let expiry = self.deadlines.next(|_, key| tasks.get(key).is_some());
         let retry = self.store.as_mut().and_then(|store| store.next_retry());
         expiry.into_iter().chain(retry).min()
+    }
+
+    #[cfg(test)]
+    pub(super) fn queue_len(&self) -> usize {
+        self.queue.len()
     }
 
     /// Frees the memory of an empty table.

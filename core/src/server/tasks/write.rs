@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use super::entry::{TaskEntry, TaskOutcome};
-use super::text::write_time;
-use crate::json::{TopLevelMembers, object_members, string, write_int, write_str};
-use crate::meta;
+use crate::json::{object_members, string, write_str};
 use crate::model::TaskStatus;
+use crate::tasks::related;
+use crate::tasks::text::{StateText, ascii};
 use crate::version::Version;
 
 /// What is written of a task besides its state.
@@ -18,26 +18,19 @@ pub(super) enum Detail {
     Full,
 }
 
-fn write_number(out: &mut Vec<u8>, number: u64) {
-    write_int(out, i64::try_from(number).unwrap_or(i64::MAX));
-}
-
 /// Appends the members of a task in the form of its revision, without braces (TASK-014, TASK-108).
 pub(super) fn write_members(out: &mut Vec<u8>, task: &TaskEntry, detail: Detail) {
     let is_modern = task.version >= Version::V2026_07_28;
     let status = task.status().unwrap_or(TaskStatus::Working);
-    out.extend_from_slice(b"\"taskId\":\"");
-    out.extend_from_slice(&task.id.text());
-    out.extend_from_slice(b"\",\"status\":\"");
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.extend_from_slice(b"\",\"createdAt\":\"");
-    write_time(out, task.created);
-    out.extend_from_slice(b"\",\"lastUpdatedAt\":\"");
-    write_time(out, task.updated);
-    out.extend_from_slice(if is_modern { b"\",\"ttlMs\":" } else { b"\",\"ttl\":" });
-    write_number(out, task.ttl_millis);
-    out.extend_from_slice(if is_modern { b",\"pollIntervalMs\":" } else { b",\"pollInterval\":" });
-    write_number(out, u64::from(task.poll_millis));
+    let state = StateText {
+        id: task.id,
+        status: &status,
+        created: task.created,
+        updated: task.updated,
+        ttl_millis: task.ttl_millis,
+        poll_millis: task.poll_millis,
+    };
+    state.write(out, is_modern);
     write_message(out, task, &status);
     if !is_modern || detail == Detail::Bare {
         return;
@@ -99,28 +92,10 @@ fn write_questions(out: &mut Vec<u8>, task: &TaskEntry) {
 
 /// Appends the member of `_meta` that names the task (TASK-023).
 pub(super) fn write_related_task(out: &mut Vec<u8>, task: &TaskEntry) {
-    out.push(b'"');
-    out.extend_from_slice(meta::RELATED_TASK.as_bytes());
-    out.extend_from_slice(b"\":{\"taskId\":\"");
-    out.extend_from_slice(&task.id.text());
-    out.extend_from_slice(b"\"}");
+    related::write_related_task(out, ascii(&task.id.text()));
 }
 
 /// Appends an object with the name of the task in its `_meta` (TASK-023, TASK-024).
 pub(super) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], task: &TaskEntry) {
-    if let Some(at) = TopLevelMembers::scan(object, 0).meta {
-        let (head, tail) = object.split_at_checked(at).unwrap_or((object, b""));
-        out.extend_from_slice(head);
-        write_related_task(out, task);
-        if tail.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'}') {
-            out.push(b',');
-        }
-        out.extend_from_slice(tail);
-        return;
-    }
-    let body = object.strip_suffix(b"}").unwrap_or(object).trim_ascii_end();
-    out.extend_from_slice(body);
-    out.extend_from_slice(if body == b"{" { b"\"_meta\":{" } else { b",\"_meta\":{" });
-    write_related_task(out, task);
-    out.extend_from_slice(b"}}");
+    related::write_with_related_task(out, object, ascii(&task.id.text()));
 }

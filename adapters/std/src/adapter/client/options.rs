@@ -17,6 +17,8 @@ use mcp_proto::RawJson;
 #[cfg(doc)]
 use mcp_proto::client::CacheScope;
 use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
+#[cfg(feature = "crypto")]
+use mcp_proto::client::{InputTaskLimits, InputTasks};
 
 use super::connection::Connection;
 use super::handler::ClientHandler;
@@ -66,6 +68,9 @@ pub struct ClientSetup {
     pub shutdown_timeouts: ShutdownTimeouts,
     cache: Option<CacheOptions>,
     schemas: Option<OutputSchemas>,
+    /// Limits of tasks that the client hosts, if it does.
+    #[cfg(feature = "crypto")]
+    input_tasks: Option<InputTaskLimits>,
     /// Whether heads of HTTP requests and responses are recorded.
     #[cfg(feature = "http")]
     pub taps_heads: bool,
@@ -138,6 +143,8 @@ impl<C: Connector> Options<C> {
             schemas: Some(OutputSchemas::new(crate::schema::JsonSchemaValidator::new())),
             #[cfg(not(feature = "validate"))]
             schemas: None,
+            #[cfg(feature = "crypto")]
+            input_tasks: None,
             #[cfg(feature = "http")]
             taps_heads: false,
             #[cfg(feature = "tls")]
@@ -270,6 +277,17 @@ impl<C: Connector> Options<C> {
         self
     }
 
+    /// Lets a server of 2025-11-25 run its questions as tasks, whose answers it collects later.
+    ///
+    /// The handler gets the same questions and answers as usual ([`Config::input_tasks`]). The ids of the tasks come from
+    /// the random generator of the operating system; connecting fails if that does. By default there are none.
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn input_tasks(mut self, limits: InputTaskLimits) -> Self {
+        self.setup.input_tasks = Some(limits);
+        self
+    }
+
     /// Starts a server process and waits until the connection is ready.
     ///
     /// Some old servers exit when they are asked for their revisions. Such a server is started again and gets the
@@ -376,7 +394,7 @@ impl ClientSetup {
             Some(_) => (http.endpoint().clone(), http.handle_challenges(true).await_credential(true)),
             None => (http.endpoint().clone(), http),
         };
-        let transport = HttpTransport::new(self.config.clone(), http, self.taps_heads)?;
+        let transport = HttpTransport::new(self.engine_config()?, http, self.taps_heads)?;
         #[cfg(feature = "auth")]
         let transport = match authorizer {
             Some(authorizer) => transport.authorizer(authorizer, server),
@@ -393,12 +411,28 @@ impl ClientSetup {
     ///
     /// As [`Options::connect`].
     pub fn open_stream<D: Duplex + Send + 'static>(self, stream: D) -> Result<ReadyConnection, Error> {
-        let transport = StreamTransport::new(self.config.clone(), ServerIo::Stream(Box::new(stream)));
+        let transport = StreamTransport::new(self.engine_config()?, ServerIo::Stream(Box::new(stream)));
         self.open_transport(Box::new(transport))
     }
 
+    /// Returns the configuration of the engine of a new connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]: the operating system gives no random bytes for the ids of tasks.
+    fn engine_config(&self) -> Result<Config, Error> {
+        #[cfg(feature = "crypto")]
+        if let Some(limits) = &self.input_tasks {
+            // The clock of the connection starts now.
+            let entropy = mcp_proto::Entropy::new(crate::entropy::seed()?, crate::entropy::nonce());
+            let tasks = InputTasks::new(entropy, crate::Clock::start().anchor()).limits(limits.clone());
+            return Ok(self.config.clone().input_tasks(tasks));
+        }
+        Ok(self.config.clone())
+    }
+
     fn spawn(mut self, program: &Program) -> Result<ReadyConnection, Error> {
-        let transport = StreamTransport::new(self.config.clone(), ServerIo::spawn(program)?);
+        let transport = StreamTransport::new(self.engine_config()?, ServerIo::spawn(program)?);
         let mut first = self.connection(Box::new(transport));
         let error = match first.open() {
             Ok(peer) => return Ok(self.into_ready(first, peer)),
@@ -409,7 +443,7 @@ impl ClientSetup {
         }
         // End the first process before the second starts: both may need the same port or lock.
         drop(first);
-        let transport = StreamTransport::new(self.config.clone(), ServerIo::spawn(program)?);
+        let transport = StreamTransport::new(self.engine_config()?, ServerIo::spawn(program)?);
         self.open_transport(Box::new(transport))
     }
 

@@ -2,7 +2,6 @@
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -10,34 +9,11 @@ use std::time::Instant;
 
 use super::*;
 use crate::durable_file::{beside, write_temporary};
-
-/// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
+use crate::folder_in_tests::Folder;
 
 impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mcp-store-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
     fn store(&self) -> FileStore {
         FileStore::new(self.0.join("tokens.json"))
-    }
-
-    fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

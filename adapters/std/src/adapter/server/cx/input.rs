@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use mcp_proto::RpcError;
 #[cfg(feature = "schemars")]
@@ -50,6 +51,29 @@ impl<B: RunningCall> CallCx<B> {
     ) -> Result<ElicitResult, InputError> {
         let CallParts { call, state, .. } = self.0.parts();
         state.input_required.elicit(call, key, message, form)
+    }
+
+    /// Lets the input requests of this run be tasks of the client, whose answers are collected later.
+    ///
+    /// Call it before the handler asks. A client of 2025-11-25 that hosts such tasks acknowledges a question at once and is
+    /// polled for the answer; all others are asked as usual. The handler sees the same in both cases. `ttl` is the time for
+    /// which the client is asked to keep the task; without one it is the time that the answer is waited for. See
+    /// [`InputRequired::ask_as_tasks`].
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{BooleanSchema, ElicitSchema};
+    /// fn sail(cx: &mut Cx<'_>) -> Result<&'static str, RpcError> {
+    ///     cx.ask_as_tasks(None);
+    ///     let form = ElicitSchema::default().field("ok", BooleanSchema::new());
+    ///     cx.elicit("weather", "Is the weather fair?", form)?;
+    ///     Ok("sailing")
+    /// }
+    /// # let _ = sail;
+    /// ```
+    pub fn ask_as_tasks(&mut self, ttl: Option<Duration>) {
+        self.0.parts().state.input_required.ask_as_tasks(ttl);
     }
 
     /// Asks the user for a value of `T`; otherwise as [`elicit`](Self::elicit).

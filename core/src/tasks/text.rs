@@ -1,16 +1,21 @@
-//! Texts of tasks: ids in Base64 and times in ISO 8601.
+//! Texts of tasks of this side: ids in Base64, times in ISO 8601, states.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use crate::entropy::Entropy;
+use crate::json::write_int;
+use crate::model::TaskStatus;
+
 /// The bits of a task id. `Debug` omits them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::server) struct TaskBits(pub(in crate::server) [u8; 16]);
+pub(crate) struct TaskBits(pub(crate) [u8; 16]);
 
 /// Number of characters of a task id.
-pub(super) const ID_LEN: usize = 22;
+pub(crate) const ID_LEN: usize = 22;
 
 impl core::fmt::Debug for TaskBits {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -20,15 +25,15 @@ impl core::fmt::Debug for TaskBits {
 
 impl TaskBits {
     /// Returns the id as text: 22 characters of URL-safe Base64.
-    pub(in crate::server) fn text(self) -> [u8; ID_LEN] {
+    pub(crate) fn text(self) -> [u8; ID_LEN] {
         let mut text = [0; ID_LEN];
         // 16 bytes are 22 characters.
         let _ = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
         text
     }
 
-    /// Parses an id; `None` if it is not one of this server.
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    /// Parses an id; `None` if it is not one of this side.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let mut bits = [0; 16];
         let written = match text.len() {
             ID_LEN => URL_SAFE_NO_PAD.decode_slice(text, &mut bits).ok()?,
@@ -38,8 +43,82 @@ impl TaskBits {
     }
 }
 
+/// Draws ids of tasks, 128 bits each (TASK-035, TASK-131). One draw gives two.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskIds {
+    entropy: Entropy,
+    spare: Option<TaskBits>,
+}
+
+impl TaskIds {
+    pub(crate) const fn new(entropy: Entropy) -> Self {
+        Self { entropy, spare: None }
+    }
+
+    pub(crate) fn draw(&mut self) -> TaskBits {
+        if let Some(id) = self.spare.take() {
+            return id;
+        }
+        let mut bytes = [0; 32];
+        self.entropy.fill(&mut bytes);
+        let (mut first, mut second) = ([0; 16], [0; 16]);
+        let (low, high) = bytes.split_at(16);
+        first.copy_from_slice(low);
+        second.copy_from_slice(high);
+        self.spare = Some(TaskBits(second));
+        TaskBits(first)
+    }
+}
+
+/// Returns a text of ASCII characters as `str`.
+pub(crate) fn ascii(text: &[u8]) -> &str {
+    core::str::from_utf8(text).unwrap_or_default()
+}
+
+/// Largest time to live, so that sums of times do not overflow: about 31 years.
+const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
+
+/// Returns the time to live of a new task in milliseconds: what is asked for, up to a limit (TASK-016).
+pub(crate) fn granted_ttl(asked: Option<Duration>, default: Duration, max: Duration) -> u64 {
+    millis(asked.unwrap_or(default).min(max)).clamp(1, MAX_TTL_MILLIS)
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Members that every state of a task has, in both forms (TASK-014, TASK-108).
+pub(crate) struct StateText<'a> {
+    pub(crate) id: TaskBits,
+    pub(crate) status: &'a TaskStatus,
+    /// Unix time of the creation, and of the last change.
+    pub(crate) created: u64,
+    pub(crate) updated: u64,
+    pub(crate) ttl_millis: u64,
+    pub(crate) poll_millis: u32,
+}
+
+impl StateText<'_> {
+    /// Appends the members, without braces.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, is_modern: bool) {
+        let number = |out: &mut Vec<u8>, number| write_int(out, i64::try_from(number).unwrap_or(i64::MAX));
+        out.extend_from_slice(b"\"taskId\":\"");
+        out.extend_from_slice(&self.id.text());
+        out.extend_from_slice(b"\",\"status\":\"");
+        out.extend_from_slice(self.status.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"createdAt\":\"");
+        write_time(out, self.created);
+        out.extend_from_slice(b"\",\"lastUpdatedAt\":\"");
+        write_time(out, self.updated);
+        out.extend_from_slice(if is_modern { b"\",\"ttlMs\":" } else { b"\",\"ttl\":" });
+        number(out, self.ttl_millis);
+        out.extend_from_slice(if is_modern { b",\"pollIntervalMs\":" } else { b",\"pollInterval\":" });
+        number(out, u64::from(self.poll_millis));
+    }
+}
+
 /// Appends a Unix time as `2026-07-28T09:30:00Z` (TASK-015).
-pub(super) fn write_time(out: &mut Vec<u8>, unix_secs: u64) {
+fn write_time(out: &mut Vec<u8>, unix_secs: u64) {
     // Years beyond 9999 have no form here.
     let secs = unix_secs.min(253_402_300_799);
     let (days, rest) = (secs / 86_400, secs % 86_400);
