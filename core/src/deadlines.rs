@@ -55,7 +55,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "crypto"))]
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

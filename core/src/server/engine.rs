@@ -576,7 +576,7 @@ impl Engine {
     }
 
     /// Returns the sizes of what is kept for tasks.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "crypto"))]
     pub(super) fn task_sizes(&self) -> alloc::vec::Vec<usize> {
         self.tasks.as_ref().map(|tasks| tasks.sizes(&self.endpoint)).unwrap_or_default()
     }

@@ -229,7 +229,7 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     -> Result<bool, TaskRecordError>;
 
     /// Returns the bytes that are kept for tasks, and the lengths of all tables and queues.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "crypto"))]
     fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize>;
 
     /// Panics if a sum differs from what it sums.
