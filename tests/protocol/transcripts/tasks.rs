@@ -112,7 +112,8 @@ impl Application {
         } else if let Some(call) = self.calls.remove(&message["id"].to_string()) {
             let task = if result["task"].is_object() { &result["task"] } else { result };
             if task["taskId"].is_string() {
-                let poll = task.get("pollInterval").or(task.get("pollIntervalMs")).and_then(Value::as_u64);
+                let poll =
+                    task.get("pollInterval").or_else(|| task.get("pollIntervalMs")).and_then(Value::as_u64);
                 let poll = core::time::Duration::from_millis(poll.expect("an interval"));
                 engine.tasks(now).begin(&call, TaskOptions::new().poll_interval(poll)).expect("room");
             } else if error.is_object() {
