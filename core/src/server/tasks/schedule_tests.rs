@@ -13,11 +13,11 @@ use super::limits::TaskLimits;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskTable, error_outcome};
 use super::table_tests::{LEGACY, MODERN, asking, at, new_task, result, table};
-use super::text::TaskBits;
 use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
+use crate::tasks::text::TaskBits;
 use crate::testing::Rng;
 use crate::version::Version;
 

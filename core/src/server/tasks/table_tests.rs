@@ -11,7 +11,6 @@ use crate::entropy::Entropy;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
-use crate::tasks::text::TaskBits;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
