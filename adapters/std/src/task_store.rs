@@ -11,6 +11,7 @@ use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "crypto")]
 use mcp_proto::server::TaskRecordError;
 
 use crate::durable_file::FileError;
@@ -141,6 +142,7 @@ pub enum TaskStoreError {
         max: usize,
     },
     /// The server restored no task from a record. The record is still stored.
+    #[cfg(feature = "crypto")]
     NotRestored(TaskRecordError),
     /// The error of a store of the application.
     Other(Box<dyn core::error::Error + Send + Sync>),
@@ -180,6 +182,7 @@ impl fmt::Display for TaskStoreError {
             Self::TooLarge { size, max } => {
                 write!(f, "the record of a task has {size} bytes, and the store takes {max}")
             }
+            #[cfg(feature = "crypto")]
             Self::NotRestored(error) => error.fmt(f),
             Self::Other(error) => error.fmt(f),
         }

@@ -101,45 +101,46 @@ impl Engine {
             self.endpoint.fail(call, &RpcError::internal(message));
         }
     }
+}
 
-    fn answer_input_required(
-        &mut self,
-        call: &Call,
-        requests: &InputRequests<'_>,
-        state: &[u8],
-        answers: &[CarriedAnswer<'_>],
-    ) -> Result<(), UseError> {
-        self.sealing.init(&self.config);
-        let sealed = self.sealing.seal(&self.endpoint, &self.config, call, requests, state, answers)?;
-        let endpoint = &mut self.endpoint;
-        let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
-        let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
-        let (channel, mark) = (record.channel, c.outbox.mark());
-        let out = c.outbox.tail();
-        encode::result_head(out, &record.id);
-        out.extend_from_slice(b"{\"resultType\":\"input_required\"");
-        if !requests.is_empty() {
-            out.extend_from_slice(b",\"inputRequests\":");
-            if let Err(e) = Serializer::object(out, requests, shape::table(call.version)) {
-                c.outbox.rollback(mark);
-                return Err(e.into());
-            }
+/// Answers a call of the modern era with its input requests.
+fn answer_input_required(
+    engine: &mut Engine,
+    call: &Call,
+    requests: &InputRequests<'_>,
+    state: &[u8],
+    answers: &[CarriedAnswer<'_>],
+) -> Result<(), UseError> {
+    engine.sealing.init(&engine.config);
+    let sealed = engine.sealing.seal(&engine.endpoint, &engine.config, call, requests, state, answers)?;
+    let endpoint = &mut engine.endpoint;
+    let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
+    let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+    let (channel, mark) = (record.channel, c.outbox.mark());
+    let out = c.outbox.tail();
+    encode::result_head(out, &record.id);
+    out.extend_from_slice(b"{\"resultType\":\"input_required\"");
+    if !requests.is_empty() {
+        out.extend_from_slice(b",\"inputRequests\":");
+        if let Err(e) = Serializer::object(out, requests, shape::table(call.version)) {
+            c.outbox.rollback(mark);
+            return Err(e.into());
         }
-        if let Some(sealed) = sealed {
-            out.extend_from_slice(b",\"requestState\":");
-            write_str(out, &sealed);
-        }
-        if !self.config.result_meta.is_empty() {
-            out.extend_from_slice(b",\"_meta\":{");
-            out.extend_from_slice(&self.config.result_meta);
-            out.push(b'}');
-        }
-        out.push(b'}');
-        encode::end(out);
-        endpoint.commit_answer(call.id.0, mark);
-        self.close_if_finished(channel);
-        Ok(())
     }
+    if let Some(sealed) = sealed {
+        out.extend_from_slice(b",\"requestState\":");
+        write_str(out, &sealed);
+    }
+    if !engine.config.result_meta.is_empty() {
+        out.extend_from_slice(b",\"_meta\":{");
+        out.extend_from_slice(&engine.config.result_meta);
+        out.push(b'}');
+    }
+    out.push(b'}');
+    encode::end(out);
+    endpoint.commit_answer(call.id.0, mark);
+    engine.close_if_finished(channel);
+    Ok(())
 }
 
 /// Input requests of a handler, and what goes with them.
@@ -191,7 +192,7 @@ pub(super) fn begin_round(
         return asked.unwrap_or(Err(UseError::Stale));
     }
     match call.version.era() {
-        Era::Modern => engine.answer_input_required(call, requests, state, &answers),
+        Era::Modern => answer_input_required(engine, call, requests, state, &answers),
         Era::Legacy => {
             let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
             let tasks = tasks.map(|tasks| (tasks, &declared));
