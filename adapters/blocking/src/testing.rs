@@ -131,7 +131,7 @@ impl fmt::Debug for Server {
 
 impl StreamConnector<Server> for Client {
     fn open_stream(setup: ClientSetup, server: Server) -> Self::Connecting<'static> {
-        let transport = TestConnection::new(setup.config.clone(), server.config, server.peer);
+        let transport = TestConnection::new(setup.engine_config()?, server.config, server.peer);
         setup.open_transport(Box::new(transport)).map(Self::from)
     }
 }

@@ -420,7 +420,7 @@ impl ClientSetup {
     /// # Errors
     ///
     /// [`Error::Io`]: the operating system gives no random bytes for the ids of tasks.
-    fn engine_config(&self) -> Result<Config, Error> {
+    pub fn engine_config(&self) -> Result<Config, Error> {
         #[cfg(feature = "crypto")]
         if let Some(limits) = &self.input_tasks {
             // The clock of the connection starts now.

@@ -61,7 +61,7 @@ impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
         Connecting(Box::pin(async move {
             let queue = Arc::<LeaderQueue>::default();
             let (duplex, watch) = AsyncDuplex::<R, S>::new(stream, Waker::from(queue.clone()));
-            let transport = StreamTransport::new(setup.config.clone(), ServerIo::Stream(Box::new(duplex)));
+            let transport = StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex)));
             let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }))
@@ -98,7 +98,7 @@ fn spawn_program<R: Runtime>(
     queue: &Arc<LeaderQueue>,
 ) -> Result<ConnectionDriver<R>, Error> {
     let watch = descriptors()?;
-    let transport = StreamTransport::new(setup.config.clone(), ServerIo::spawn(program.borrow())?);
+    let transport = StreamTransport::new(setup.engine_config()?, ServerIo::spawn(program.borrow())?);
     Ok(new_driver(setup, Box::new(transport), watch, queue))
 }
 
