@@ -17,7 +17,7 @@ use mcp_std::adapter::client::ClientHandler;
 use serde_json::{Value, json};
 
 use crate::hosted_server::HostedServer;
-use crate::peers::{is_node_ready, node};
+use crate::peers::{is_node_ready, is_rmcp_ready, node, rmcp_program};
 use crate::run::{DEADLINE, print_line};
 
 /// Answers each form with the first field set to `east`, or the first of its choices, and counts them.
@@ -34,13 +34,13 @@ impl ClientHandler for User {
     }
 }
 
-fn config() -> Config {
+fn config(versions: VersionSet) -> Config {
     // More than the default: these servers start slowly on a busy machine.
     let mut limits = mcp_proto::Limits::default();
     limits.init_timeout = Duration::from_secs(50);
     let range = (Duration::from_millis(20), Duration::from_secs(1));
     Config::new("interop", "1")
-        .versions(VersionSet::LEGACY)
+        .versions(versions)
         .limits(limits)
         .capabilities(Capabilities::new().with(Capability::Elicitation))
         .task_polling(TaskPolling::new().interval_range(range.0, range.1))
@@ -105,11 +105,11 @@ fn use_tasks(what: &str, mut client: Client, asking: &AskingTool, endless: &Aski
 
 fn spawn(args: &[OsString]) -> Client {
     let program = Program::new("node").args(args).stderr(Stderr::Capture);
-    Client::spawn_with(config(), program).expect("a connection")
+    Client::spawn_with(config(VersionSet::LEGACY), program).expect("a connection")
 }
 
 fn connect(url: &str) -> Client {
-    Client::options(config()).connect_url(url).expect("a connection")
+    Client::options(config(VersionSet::LEGACY)).connect_url(url).expect("a connection")
 }
 
 // covers: TASK-005, TASK-007, TASK-008, TASK-009, TASK-018, TASK-019, TASK-021, TASK-022, TASK-023, TASK-028
@@ -152,4 +152,24 @@ fn own_client_uses_tasks_of_server_everything() {
     server.arg(entry).arg("streamableHttp").env("PORT", port.to_string());
     let server = HostedServer::start_at(server, port, "/mcp");
     use_tasks("server-everything over HTTP", connect(&server.url), &asking, &endless);
+}
+
+// covers: TASK-101, TASK-104, TASK-107, TASK-108, TASK-111, TASK-112, TASK-113, TASK-117, TASK-122, TASK-123
+#[test]
+fn own_client_uses_tasks_of_rmcp() {
+    if !is_rmcp_ready() {
+        return;
+    }
+    let asking =
+        AskingTool { name: "dredge", arguments: json!({"depth": 4}), expected: "dredged east to 4 m" };
+    let endless = AskingTool { name: "endless", arguments: json!({"depth": 4}), expected: "" };
+    let program = Program::new(rmcp_program()).arg("task-server").stderr(Stderr::Capture);
+    let client = Client::spawn_with(config(VersionSet::MODERN), program).expect("a connection");
+    use_tasks("rmcp over stdio", client, &asking, &endless);
+    let mut server = Command::new(rmcp_program());
+    server.args(["task-server", "--http", "0"]);
+    let server = HostedServer::start(server);
+    let client = Client::options(config(VersionSet::MODERN)).connect_url(&server.url).expect("a connection");
+    use_tasks("rmcp over HTTP", client, &asking, &endless);
+    server.stop();
 }

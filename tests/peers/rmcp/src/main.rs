@@ -1,10 +1,11 @@
 //! The official Rust SDK as a peer: the conversations of `../talk.json` as a server and (over HTTP) as a client, the
-//! steps of `../table.json` as a client, tasks as a client, and authorization as a protected server and as a client.
+//! steps of `../table.json` as a client, tasks as a client and as a server, and authorization as a protected server and as a client.
 //!
 //!     mcp-interop-rmcp server TALK [--http PORT] [--log FILE] [--time-out MS]
 //!     mcp-interop-rmcp client TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- URL
 //!     mcp-interop-rmcp table TABLE --profile NAME --era modern|legacy --revision R -- SERVER [ARGS...] | URL
 //!     mcp-interop-rmcp tasks -- SERVER [ARGS...] | URL
+//!     mcp-interop-rmcp task-server [--http PORT]
 //!     mcp-interop-rmcp auth-server --issuer URL [--scope S] [--port PORT]
 //!     mcp-interop-rmcp auth-client --era modern|legacy [OPTION...] --call NAME[=ARGUMENTS] ... -- URL
 //!
@@ -18,6 +19,7 @@ mod auth_server;
 mod client;
 mod server;
 mod table;
+mod task_server;
 mod tasks;
 
 use std::env;
@@ -59,6 +61,7 @@ async fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
     match &*words[0] {
         "auth-server" => return auth_server::serve(PeerArgs { script: Value::Null, args: words }).await,
+        "task-server" => return task_server::serve(PeerArgs { script: Value::Null, args: words }).await,
         "tasks" => return tasks::run(PeerArgs { script: Value::Null, args: words }).await,
         "auth-client" => return auth_client::run(PeerArgs { script: Value::Null, args: words }).await,
         _ => {}
