@@ -38,6 +38,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("tokio", "LocalRouter", "the router whose handlers need not be `Send`"),
     ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
     ("tokio", "Tokio", "the adapter in the type of its routers"),
+    ("smol tokio", "generic", "the types behind aliases, with their methods"),
     ("blocking", "LocalBackend", "how calls reach the connection of this client"),
     ("threads", "LoopBackend", "how calls reach the connection of this client"),
     ("smol tokio", "SharedBackend", "how calls reach the connection of this client"),

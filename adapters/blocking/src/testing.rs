@@ -27,14 +27,14 @@
 //! occur as they would in production. Tests take microseconds and are deterministic. [`Client::now`] returns the
 //! virtual time.
 //!
-//! [`pair`] also takes routers of `mcp-threads` and `mcp-smol`. Such programs need `mcp-blocking` as a dev-dependency
+//! [`pair`] also takes routers of `mcp-threads`, `mcp-smol` and `mcp-tokio`. Such programs need `mcp-blocking` as a dev-dependency
 //! only.
 //!
 //! # Differences from production
 //!
 //! - There is one thread. A handler runs to its end while the client waits. Meanwhile the client's own timeouts and
 //!   answers to pings occur on time, but its callbacks run afterwards. To cancel a call while its handler runs, give
-//!   the call a timeout. (Handlers of `mcp-smol` run concurrently, and their calls can be cancelled as usual: see
+//!   the call a timeout. (Handlers of `mcp-smol` and `mcp-tokio` run concurrently, and their calls can be cancelled as usual: see
 //!   `mcp_smol::testing`.)
 //! - Computation takes no virtual time. Each look at the clock takes one microsecond.
 //! - [`Client::ping`](crate::BlockingCalls::ping) measures real time.

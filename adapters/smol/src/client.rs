@@ -83,6 +83,7 @@ use crate::Smol;
 /// # })?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
+/// Its methods are those of [`generic::Client`](crate::generic::Client) and [`AsyncCalls`](crate::AsyncCalls).
 pub type Client = client::Client<Smol>;
 
 /// Options of a [`Client`] before it connects.

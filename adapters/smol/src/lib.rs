@@ -253,9 +253,8 @@
 extern crate alloc;
 
 mod adapter_router;
-// Code that servers use is generic, `#[inline]` or in mcp-std, so that programs without a client link no object file of
-// this crate. Those object files also contain the client. The linker drops unused code but keeps its unwinding tables:
-// 35 KB. One function that is compiled here and called from outside would bring them back.
+// Code that servers use is generic or `#[inline]`, as the client is, so that programs link no object file of this crate that
+// they do not need. The linker drops unused code but keeps its unwinding tables.
 
 mod block_on;
 mod client;
@@ -314,6 +313,22 @@ pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;
+
+/// The types behind [`Client`], [`Server`] and their like, with all methods. They are generic over the runtime, which is
+/// the same for all types of this crate.
+pub mod generic {
+    #[doc(inline)]
+    pub use mcp_std::adapter::client::{ClientSetup, Options};
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::client::{
+        Client, Connecting, PendingCall, Run, RunWith, SharedBackend,
+    };
+    #[cfg(feature = "http")]
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::http::HttpServer;
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::server::Server;
+}
 
 #[cfg(all(doctest, unix, feature = "schemars"))]
 #[doc = include_str!("../README.md")]

@@ -38,7 +38,7 @@
 //! `tests/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
-//! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-smol` with futures. The
+//! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-tokio` and `mcp-smol` with futures. The
 //! crate page of `mcp-blocking` explains what all three have in common.
 //!
 //! # Running handlers

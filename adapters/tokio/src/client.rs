@@ -80,6 +80,7 @@ use crate::Tokio;
 /// # Ok::<(), mcp_tokio::Error>(())
 /// # }
 /// ```
+/// Its methods are those of [`generic::Client`](crate::generic::Client) and [`AsyncCalls`](crate::AsyncCalls).
 pub type Client = client::Client<Tokio>;
 
 /// Options of a [`Client`] before it connects.

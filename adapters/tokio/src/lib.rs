@@ -29,8 +29,10 @@
 //! state](router::Router::with_state) and the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs.
 //!
-//! Timers, sockets and pipes are those of tokio: the futures of this crate run in a tokio runtime with its I/O and time
-//! drivers (`enable_all`), of one or of several threads. They spawn no task: the task that awaits one drives it, and
+//! The futures of this crate run in a tokio runtime with its I/O and time drivers (`enable_all`), of one or of several
+//! threads, which watches their sockets and pipes; a client and a server stay with the runtime that polled them first.
+//! Deadlines follow the clock of the system: do not pause that of tokio, but test on [virtual time](testing). They spawn no
+//! task: the task that awaits one drives it, and
 //! `tokio::spawn` moves it to a task of its own. Handlers run concurrently inside the future of their server. A handler
 //! that computes for a long time without awaiting delays its server: move such work away with
 //! `tokio::task::spawn_blocking`. The future of a cancelled call is dropped.
@@ -102,8 +104,14 @@
 //!
 //! # Guarantees
 //!
-//! Those of `mcp-smol`: two peers with full pipes never deadlock, a panic of a handler becomes an error response, and
-//! memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
+//! - Two peers with full pipes never deadlock: a peer that writes continues to read.
+//! - At most [`max_running`](generic::Server::max_running) handlers run at a time, more calls wait within
+//!   [`Limits`](mcp_proto::Limits), and then reading pauses. A busy server yields to the other tasks of its runtime.
+//! - The future of a call is dropped as soon as the call is cancelled or its client disconnects.
+//! - A handler that panics causes an internal error response. The server continues.
+//! - At the end of its input a server answers the calls received before it, within
+//!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns.
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features
 //!
@@ -184,6 +192,22 @@ pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;
+
+/// The types behind [`Client`], [`Server`] and their like, with all methods. They are generic over the runtime, which is
+/// the same for all types of this crate.
+pub mod generic {
+    #[doc(inline)]
+    pub use mcp_std::adapter::client::{ClientSetup, Options};
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::client::{
+        Client, Connecting, PendingCall, Run, RunWith, SharedBackend,
+    };
+    #[cfg(feature = "http")]
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::http::HttpServer;
+    #[doc(inline)]
+    pub use mcp_std::adapter::runtime::server::Server;
+}
 
 #[cfg(all(doctest, unix, feature = "schemars"))]
 #[doc = include_str!("../README.md")]

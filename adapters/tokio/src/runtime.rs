@@ -3,14 +3,15 @@
 use alloc::boxed::Box;
 use core::future::Future;
 use core::mem;
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::task::{Context, Poll, ready};
 use std::io;
 use std::time::Instant;
 
 use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
+use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep_until};
 
 /// This adapter: it serves routers of [`SendFutures`](crate::router::SendFutures) and of
@@ -30,7 +31,15 @@ impl Runtime for Tokio {
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
-        Ok(Builder::new_current_thread().enable_all().build()?.block_on(future))
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let output = runtime.block_on(future);
+        // Blocking tasks of handlers may last longer than the server.
+        runtime.shutdown_background();
+        Ok(output)
+    }
+
+    fn unbounded<F: Future>(future: F) -> impl Future<Output = F::Output> {
+        unconstrained(future)
     }
 }
 
@@ -52,10 +61,8 @@ impl AsyncTimer for TokioTimer {
 
     #[inline]
     fn reset(&mut self, at: Instant) {
-        match self {
-            Self::Started(sleep) if Handle::try_current().is_ok() => sleep.as_mut().reset(at.into()),
-            _ => *self = Self::Set(at),
-        }
+        // It belongs to the runtime that polls it, which may not be the one that polled it before.
+        *self = Self::Set(at);
     }
 
     #[inline]
@@ -64,12 +71,11 @@ impl AsyncTimer for TokioTimer {
             match self {
                 Self::Never => return Poll::Pending,
                 Self::Started(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
+                    // A poll that only used up the budget of the task would leave no waker.
+                    ready!(pin!(unconstrained(sleep.as_mut())).poll(cx));
                     *self = Self::Never;
                     return Poll::Ready(());
                 }
-                // A connection that is dropped outside of the runtime ends on a thread and needs no timer.
-                Self::Set(_) if Handle::try_current().is_err() => return Poll::Pending,
                 Self::Set(_) => {
                     let Self::Set(at) = mem::take(self) else { continue };
                     *self = Self::Started(Box::pin(sleep_until(at.into())));

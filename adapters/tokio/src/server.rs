@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{Handler, Tokio};
 
 /// A server on one byte stream, with a [`Handle`](crate::Handle) for commands while it runs.
+///
+/// Its methods are those of [`generic::Server`](crate::generic::Server).
 pub type Server<S, H> = runtime::server::Server<Tokio, S, H>;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
@@ -79,7 +81,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     Server::new(config, stream, handler).run().await
 }
 
-/// An HTTP server in one future, or in several shards.
+/// An HTTP server in one future, or in several shards. Its methods are those of
+/// [`generic::HttpServer`](crate::generic::HttpServer).
 ///
 /// With shards, a handler that can be shared by threads serves in all of them:
 ///

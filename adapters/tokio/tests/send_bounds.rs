@@ -97,3 +97,14 @@ fn server_future_is_not_send_if_handler_is_not() {
     });
     AssertNotSend::assert_not_send(&server);
 }
+
+/// `tokio::spawn` takes what a router serves.
+#[test]
+fn futures_of_routers_are_send() {
+    let router = || mcp_tokio::Router::new("a", "1");
+    let (near, _far) = tokio::io::duplex(64);
+    assert_send(&router().serve(near));
+    assert_send(&router().serve_stdio());
+    #[cfg(feature = "http")]
+    assert_send(&router().serve_http("127.0.0.1:0", mcp_proto::http::server::Config::new()));
+}

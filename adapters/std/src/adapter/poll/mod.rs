@@ -31,3 +31,10 @@ pub use readiness::is_ready;
 pub(crate) use readiness::{MAX_TIMEOUT, PollHandles, hung_up, wait_any};
 pub use selector::Selector;
 pub use wait_request::WaitRequest;
+
+/// Returns `None`: a thread has no poller here.
+#[cfg(not(unix))]
+#[must_use]
+pub const fn current_poller_id() -> Option<usize> {
+    None
+}

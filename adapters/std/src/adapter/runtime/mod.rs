@@ -53,6 +53,13 @@ pub trait Runtime: fmt::Debug + Send + Sync + Sized + 'static {
     ///
     /// The I/O error if the thread cannot wait.
     fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T>;
+
+    /// Returns the future without the bound that the runtime sets to its work before it must yield.
+    ///
+    /// For tests on virtual time, which never yield to the runtime.
+    fn unbounded<F: Future>(future: F) -> impl Future<Output = F::Output> {
+        future
+    }
 }
 
 /// A timer that wakes one task.

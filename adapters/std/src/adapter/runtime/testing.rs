@@ -29,7 +29,7 @@ pub fn test_peer<R: Runtime>(handler: impl AsyncHandler + 'static) -> Box<dyn Te
         let handler = handler.clone();
         move |remote| {
             let handler = handler.clone();
-            async move { run_call(&*handler, remote, start_timer::<R>).await }
+            async move { R::unbounded(run_call(&*handler, remote, start_timer::<R>)).await }
         }
     };
     let waker = Waker::from(Arc::new(TestThreadWaker(thread::current())));

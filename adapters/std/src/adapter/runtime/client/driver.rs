@@ -45,6 +45,8 @@ pub(super) struct DriverState<R: Runtime> {
     stage: DriverStage,
     /// Whether the connection is being closed by this side.
     pub(super) is_closing: bool,
+    /// Whether no task polls the connection any more.
+    is_detached: bool,
     /// The error with which the connection ended before it was ready.
     pub(super) error: Option<Error>,
     /// Outcome of the shutdown of the server process.
@@ -90,6 +92,7 @@ impl<R: Runtime> ConnectionDriver<R> {
                 waker,
                 stage: DriverStage::Open,
                 is_closing: false,
+                is_detached: false,
                 error: None,
                 exit: None,
             })),
@@ -256,18 +259,22 @@ impl<R: Runtime> DriverState<R> {
 
     /// Sets the timer, unless it is set for an earlier time: most calls end long before their deadlines.
     fn arm_timer(&mut self, at: Instant, now: Instant) -> bool {
-        if self.timer_deadline.is_some_and(|armed| now < armed && armed <= at) {
+        if self.is_detached || self.timer_deadline.is_some_and(|armed| now < armed && armed <= at) {
             return true;
         }
         self.timer.reset(StdInstant::now() + at.saturating_duration_since(now));
-        self.timer_deadline = Some(at);
         let mut cx = Context::from_waker(&self.waker);
-        self.timer.poll(&mut cx).is_pending()
+        let is_pending = self.timer.poll(&mut cx).is_pending();
+        self.timer_deadline = is_pending.then_some(at);
+        is_pending
     }
 
     /// Sets the timer for a time of `clock`. Returns `false` if that time has passed.
     fn sleep_until(&mut self, until: Instant) -> bool {
         self.timer_deadline = None;
+        if self.is_detached {
+            return true;
+        }
         self.timer.reset(StdInstant::now() + self.clock.until(until));
         let mut cx = Context::from_waker(&self.waker);
         self.timer.poll(&mut cx).is_pending()
@@ -394,7 +401,7 @@ impl<R: Runtime> DriverState<R> {
 impl<R: Runtime> Drop for ConnectionDriver<R> {
     fn drop(&mut self) {
         let Some(mut inner) = self.state.take() else { return };
-        inner.is_closing = true;
+        (inner.is_closing, inner.is_detached) = (true, true);
         while catch(|| inner.step()).unwrap_or_else(|panic| inner.handle_panic(&panic)) {}
         if let DriverStage::Closed = inner.stage {
             return;

@@ -22,7 +22,7 @@ pub(super) enum ConnectionWatch<R: Runtime> {
     #[cfg(unix)]
     Descriptors(DescriptorWatches<R::Watch>),
     /// An asynchronous stream, which has stored the waker.
-    Stream(Arc<AsyncDuplexState>),
+    Stream(Arc<AsyncDuplexState>, PhantomData<fn() -> R>),
 }
 
 impl<R: Runtime> ConnectionWatch<R> {
@@ -38,7 +38,7 @@ impl<R: Runtime> ConnectionWatch<R> {
         match self {
             #[cfg(unix)]
             Self::Descriptors(watch) => watch.poll(transport, cx, reactor),
-            Self::Stream(state) => {
+            Self::Stream(state, _) => {
                 let _ = (cx, reactor);
                 // A read that is wanted again and has not been tried causes no wake-up.
                 let is_blocked = state.is_read_blocked.load(Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl<R: Runtime> ConnectionWatch<R> {
                     has_stderr: take(stderr, Interest::READ),
                 }
             }
-            Self::Stream(_) => {
+            Self::Stream(..) => {
                 let _ = (cx, reactor);
                 WatchReadiness { is_readable: true, has_stderr: false }
             }
@@ -73,7 +73,7 @@ impl<R: Runtime> ConnectionWatch<R> {
         match self {
             #[cfg(unix)]
             Self::Descriptors(_) => {}
-            Self::Stream(state) => state.is_blocking.store(true, Ordering::Relaxed),
+            Self::Stream(state, _) => state.is_blocking.store(true, Ordering::Relaxed),
         }
     }
 }
@@ -167,7 +167,10 @@ impl<R: PollStream<S>, S> AsyncDuplex<R, S> {
     /// Wraps `stream`, which wakes `waker` when it becomes ready.
     pub(super) fn new(stream: S, waker: Waker) -> (Self, ConnectionWatch<R>) {
         let state = Arc::<AsyncDuplexState>::default();
-        (Self { stream, waker, state: state.clone(), runtime: PhantomData }, ConnectionWatch::Stream(state))
+        (
+            Self { stream, waker, state: state.clone(), runtime: PhantomData },
+            ConnectionWatch::Stream(state, PhantomData),
+        )
     }
 }
 

@@ -82,7 +82,7 @@ impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
     /// of another shard moves there.
     ///
     /// Use [`shards_with`](Self::shards_with) for a handler that cannot be shared, for example a
-    /// router.
+    /// router whose futures are not `Send`.
     #[must_use]
     pub fn shards(mut self, shards: u8) -> Self
     where

@@ -120,16 +120,27 @@ impl<R: Runtime> SocketWatch<R> {
 /// A timer: without such a descriptor the connections are checked periodically.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-struct SocketWatch<R: Runtime>(R::Timer);
+struct SocketWatch<R: Runtime> {
+    timer: R::Timer,
+    is_set: bool,
+}
 
 #[cfg(not(target_os = "linux"))]
 impl<R: Runtime> SocketWatch<R> {
     fn new<T>(_: &T) -> io::Result<Self> {
-        Ok(Self(R::Timer::never()))
+        Ok(Self { timer: R::Timer::never(), is_set: false })
     }
 
+    /// Returns whether it is time to check the connections again; otherwise the future is woken then.
     fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        self.0.reset(std::time::Instant::now() + core::time::Duration::from_millis(10));
-        Ok(self.0.poll(cx).is_ready())
+        if !self.is_set {
+            self.timer.reset(std::time::Instant::now() + CHECK_INTERVAL);
+        }
+        self.is_set = self.timer.poll(cx).is_pending();
+        Ok(!self.is_set)
     }
 }
+
+/// Time between two checks of the connections.
+#[cfg(not(target_os = "linux"))]
+const CHECK_INTERVAL: core::time::Duration = core::time::Duration::from_millis(10);
