@@ -48,11 +48,35 @@ impl<K: Ord + Copy> Deadlines<K> {
     ///
     /// The number of entries has doubled since the last sweep, so a sweep costs constant time per entry.
     #[inline]
-    pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
+    pub(crate) fn sweep(&mut self, live: usize, holds: impl FnMut(Instant, K) -> bool) {
         if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
-            self.heap.retain(|Reverse((at, key))| holds(*at, *key));
-            self.swept_len = self.heap.len();
+            self.clean(holds, |_| false);
         }
+    }
+
+    /// Does the same as [`sweep`](Self::sweep). Of a key that `moves`, only the earliest entry is needed: the caller arms it
+    /// anew when it is due.
+    #[inline]
+    pub(crate) fn sweep_moving(
+        &mut self,
+        live: usize,
+        holds: impl FnMut(Instant, K) -> bool,
+        moves: impl Fn(K) -> bool,
+    ) {
+        if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
+            self.clean(holds, moves);
+        }
+    }
+
+    fn clean(&mut self, mut holds: impl FnMut(Instant, K) -> bool, moves: impl Fn(K) -> bool) {
+        let mut entries = core::mem::take(&mut self.heap).into_vec();
+        entries.retain(|Reverse((at, key))| holds(*at, *key));
+        entries.sort_unstable_by_key(|Reverse((at, key))| (*key, *at));
+        entries.dedup_by(|Reverse(later), Reverse(earlier)| {
+            later.1 == earlier.1 && (later.0 == earlier.0 || moves(later.1))
+        });
+        self.heap = BinaryHeap::from(entries);
+        self.swept_len = self.heap.len();
     }
 
     #[cfg(all(test, feature = "crypto"))]
@@ -108,5 +132,23 @@ mod tests {
             d.sweep(1, |_, e| e == k);
         }
         assert!(d.heap.len() <= 34, "{}", d.heap.len());
+    }
+
+    #[test]
+    fn sweep_keeps_the_earliest_entry_of_a_moving_key() {
+        let mut d = Deadlines::new();
+        for at in 0..1_000_u64 {
+            d.arm(Instant::from_micros(at + 5), 1_u8);
+            d.arm(Instant::from_micros(at), 2);
+            d.sweep_moving(2, |_, _| true, |key| key == 1);
+        }
+        let of = |d: &Deadlines<u8>, key| d.heap.iter().filter(|Reverse((_, k))| *k == key).count();
+        // Those of the other key are all kept, so a sweep is due when their number has doubled.
+        assert_eq!(of(&d, 2), 1_000);
+        assert!(of(&d, 1) < 1_000, "{}", of(&d, 1));
+        d.clean(|_, _| true, |key| key == 1);
+        assert_eq!((of(&d, 1), of(&d, 2)), (1, 1_000));
+        let first = d.heap.iter().find(|Reverse((_, key))| *key == 1);
+        assert_eq!(first, Some(&Reverse((Instant::from_micros(5), 1))));
     }
 }

@@ -207,8 +207,9 @@ impl<R: Role> Endpoint<R> {
         let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
         let pings = if self.keep_alive.is_some() { channels.len() } else { 0 };
         let live = inbound.calls.len() + outbound.calls.len() + pings;
-        deadlines
-            .sweep(live, |at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation));
+        let may_hold = |at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation);
+        // `pop_due` arms the deadline of an outbound call anew if it has moved.
+        deadlines.sweep_moving(live, may_hold, |timer| matches!(timer, EndpointTimer::Outbound(_)));
     }
 
     /// Removes all deadlines of ended calls and channels, and frees their memory.

@@ -37,7 +37,7 @@ use crate::time::Instant;
 use crate::version::Version;
 
 /// A session may use at most one part in this many of the limits that all sessions share.
-const SESSION_SHARE: usize = 4;
+pub(super) const SESSION_SHARE: usize = 4;
 
 /// The parked calls of all channels. A trait object, so that a server that never requests input is linked without this
 /// code.

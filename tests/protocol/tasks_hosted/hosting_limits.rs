@@ -99,6 +99,38 @@ fn answer_beyond_the_bytes_is_refused_and_leaves_the_question_open() {
     harness.assert_idle();
 }
 
+// covers: TASK-036, TASK-016
+#[test]
+fn collected_answers_give_way_to_new_ones() {
+    let mut harness = open(InputTaskLimits::new().max_bytes(80), Chunker::Whole);
+    for id in 0..5 {
+        let (input, task) = ask(&mut harness, 2 * id + 1, &json!({}));
+        harness.answer(input.id, &accepted());
+        expect_status(&mut harness, &task, "completed");
+        let collected = request(&mut harness, 2 * id + 2, "tasks/result", json!({"taskId": task["taskId"]}));
+        assert_eq!(collected["result"], with_related(&accepted(), &task["taskId"]));
+    }
+    harness.assert_idle();
+}
+
+/// The time to live may end exactly when the answer is due.
+// covers: TASK-016
+#[test]
+fn answered_task_expires_even_if_its_answer_was_due_at_the_same_time() {
+    let limits = InputTaskLimits::new().max_tasks(1).max_ttl(secs(100_000));
+    let mut harness = open(limits, Chunker::Whole);
+    let timeout = harness.pipe.engine().config().effective_limits().input_timeout;
+    let (input, task) = ask(&mut harness, 1, &json!({"ttl": timeout.as_millis() as u64}));
+    harness.advance(ms(10));
+    harness.answer(input.id, &accepted());
+    expect_status(&mut harness, &task, "completed");
+    harness.advance(timeout);
+    // Nobody has collected the answer, and its place is free.
+    assert_eq!(request(&mut harness, 2, "tasks/list", json!({}))["result"], json!({"tasks": []}));
+    ask(&mut harness, 3, &json!({}));
+    harness.assert_idle();
+}
+
 // covers: TASK-036
 #[test]
 fn blocked_requests_for_results_are_bounded() {

@@ -183,7 +183,10 @@ impl HostedTasks {
         let updated = self.anchor.unix_secs(common.endpoint.now);
         let Some(task) = self.tasks.get_mut(&serial).filter(|task| task.outcome.is_none()) else { return };
         task.updated = updated;
-        self.deadlines.remove(&(task.answer_by, serial));
+        // If both times are the same, their entry is that of the expiry.
+        if task.answer_by != task.expires_at {
+            self.deadlines.remove(&(task.answer_by, serial));
+        }
         self.bytes += outcome.len();
         self.open -= 1;
         task.outcome = Some(outcome);
@@ -233,14 +236,15 @@ impl HostedTasks {
         }
     }
 
-    /// Makes room for a task: the oldest one that the server does not need any more gives way (TASK-030).
-    fn make_room(&mut self, common: &mut CommonState) {
+    /// Makes room: the oldest task that the server does not need any more gives way (TASK-030). Returns whether there was one.
+    fn make_room(&mut self, common: &mut CommonState) -> bool {
         let is_unneeded =
             |task: &HostedTask| task.is_collected || matches!(task.outcome, Some(Outcome::Cancelled));
         let unneeded = self.tasks.iter().find(|(_, task)| is_unneeded(task)).map(|(serial, _)| *serial);
         if let Some(serial) = unneeded {
             self.remove(common, serial);
         }
+        unneeded.is_some()
     }
 
     /// Tells the server that a task has ended (TASK-025). It is a hint, so a full outbox drops it.
@@ -336,8 +340,10 @@ impl InputTaskTable for HostedTasks {
         let mut text = Vec::new();
         let members = write(&mut text, shape::table(VERSION)).map_err(UseError::from)?;
         check_input_response(task.method, members, &text)?;
-        if self.bytes.saturating_add(text.len()) > self.limits.max_bytes {
-            return Err(UseError::Full(Limit::TaskBytes));
+        while self.bytes.saturating_add(text.len()) > self.limits.max_bytes {
+            if !self.make_room(common) {
+                return Err(UseError::Full(Limit::TaskBytes));
+            }
         }
         self.end(common, question, Outcome::Answer(text.into()));
         self.notify(common, question);

@@ -18,6 +18,7 @@ use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc::{code, encode};
 use crate::server::channel::ServerEndpoint;
+use crate::server::parked::SESSION_SHARE;
 use crate::slab::Key;
 use crate::tasks::MAX_TASK_ID;
 use crate::tasks::pace::{PollPace, is_transient};
@@ -312,7 +313,10 @@ impl FollowedQuestionTable for FollowedQuestions {
         if self.find(root, &task.task_id).is_some() {
             return;
         }
-        if task.task_id.as_str().len() <= MAX_TASK_ID && !task.status.is_terminal() {
+        // Late responses are cheap for the client, so they may not use up the requests of others.
+        let share = endpoint.limits.effective_max_pending_calls() / SESSION_SHARE;
+        let has_room = endpoint.channels.get(root).is_some_and(|session| session.request_count() < share);
+        if has_room && task.task_id.as_str().len() <= MAX_TASK_ID && !task.status.is_terminal() {
             // No question has this key, so the answer finds none.
             let none = Key { slot: u32::MAX, generation: 0 };
             send(endpoint, none, (root, root), Request::Cancel, &task.task_id);
@@ -332,9 +336,12 @@ impl FollowedQuestionTable for FollowedQuestions {
         let Some(key) = self.find(root, &id) else { return false };
         let hinted = self.questions.get_mut(&key).filter(|question| is_over && !question.was_hinted);
         if let Some(question) = hinted {
-            question.was_hinted = true;
-            self.send_about(endpoint, key, Request::Get);
-            self.rearm(endpoint, key);
+            // While a request is in flight it changes nothing, because the next poll is near.
+            question.was_hinted = question.in_flight.is_none();
+            if question.was_hinted {
+                self.send_about(endpoint, key, Request::Get);
+                self.rearm(endpoint, key);
+            }
         }
         true
     }

@@ -15,6 +15,7 @@ use crate::methods::Capability;
 use crate::model::InputRequest;
 use crate::rpc::encode;
 use crate::server::channel::session;
+use crate::server::parked::SESSION_SHARE;
 use crate::slab::Key;
 use crate::version::Version;
 
@@ -47,8 +48,16 @@ impl ServerTasks {
                 self.record_answer(cx, task, at, refused);
                 continue;
             }
-            let is_full = cx.endpoint.outbound.calls.len()
-                >= cx.endpoint.limits.effective_max_pending_calls()
+            let max_pending = cx.endpoint.limits.effective_max_pending_calls();
+            // A session of many: questions that its client leaves unanswered must not block the other sessions.
+            let share = (max_pending / SESSION_SHARE).max(cx.endpoint.limits.max_inputs);
+            let is_full = cx.endpoint.outbound.calls.len() >= max_pending
+                || (root != stream
+                    && cx
+                        .endpoint
+                        .channels
+                        .get(root)
+                        .is_some_and(|session| session.request_count() >= share))
                 || cx
                     .endpoint
                     .channels

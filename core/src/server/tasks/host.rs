@@ -404,7 +404,9 @@ impl TaskHost for ServerTasks {
     }
 
     fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
-        self.change_message(cx, run, message)
+        let has_changed = self.change_message(cx, run, message);
+        self.arm(cx);
+        has_changed
     }
 
     fn poll_store(&mut self) -> Option<StoreEffect> {

@@ -49,6 +49,10 @@ impl ServerTasks {
         options: TaskOptions,
     ) -> Result<(), UseError> {
         let record = cx.endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
+        // Without a store it would end with the server, and its client would wait for nothing.
+        if self.is_closing(cx) && self.table.store.is_none() {
+            return Err(UseError::Closed);
+        }
         if call.task_offer() == TaskOffer::None {
             let missing = if call.version < Version::V2026_07_28 {
                 Capability::ToolTasks

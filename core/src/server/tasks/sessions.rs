@@ -14,10 +14,9 @@ impl ServerTasks {
         if at <= cx.endpoint.now {
             return self.end_session_tasks(cx, session);
         }
-        if !self.table.tasks_of(&Owner::Session(session)).is_empty() {
-            let place = self.leaving.partition_point(|(other, _)| *other <= at);
-            self.leaving.insert(place, (at, session));
-        }
+        // Also if it has no tasks yet: a call that still runs may become one.
+        let place = self.leaving.partition_point(|(other, _)| *other <= at);
+        self.leaving.insert(place, (at, session));
     }
 
     /// Ends the tasks of the sessions whose time is over.
