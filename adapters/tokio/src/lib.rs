@@ -197,8 +197,6 @@ pub use stdio::Stdio;
 /// the same for all types of this crate.
 pub mod generic {
     #[doc(inline)]
-    pub use mcp_std::adapter::client::{ClientSetup, Options};
-    #[doc(inline)]
     pub use mcp_std::adapter::runtime::client::{
         Client, Connecting, PendingCall, Run, RunWith, SharedBackend,
     };
