@@ -44,20 +44,12 @@ impl<K: Ord + Copy> Deadlines<K> {
         self.heap.pop().map(|Reverse(e)| e)
     }
 
-    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold.
+    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold. Of a key that `moves`,
+    /// only the earliest entry is kept: the caller arms it anew when it is due.
     ///
-    /// The number of entries has doubled since the last sweep, so a sweep costs constant time per entry.
+    /// The number of entries has doubled since the last sweep, so a sweep costs little per entry.
     #[inline]
-    pub(crate) fn sweep(&mut self, live: usize, holds: impl FnMut(Instant, K) -> bool) {
-        if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
-            self.clean(holds, |_| false);
-        }
-    }
-
-    /// Does the same as [`sweep`](Self::sweep). Of a key that `moves`, only the earliest entry is needed: the caller arms it
-    /// anew when it is due.
-    #[inline]
-    pub(crate) fn sweep_moving(
+    pub(crate) fn sweep(
         &mut self,
         live: usize,
         holds: impl FnMut(Instant, K) -> bool,
@@ -112,13 +104,14 @@ mod tests {
         let (mut d, mut calls) = (Deadlines::new(), 0);
         for k in 0..1_000_u64 {
             d.arm(Instant::from_micros(k), k);
-            d.sweep(1, |_, _| {
+            let count = |_, _| {
                 calls += 1;
                 true
-            });
+            };
+            d.sweep(1, count, |_| false);
         }
         assert!(calls <= 2_000, "{calls}");
-        d.sweep(1, |_, _| false);
+        d.sweep(1, |_, _| false, |_| false);
         assert_eq!(d.heap.len(), 1_000);
         d.trim(|_, _| false);
         assert_eq!((d.heap.len(), d.swept_len), (0, 0));
@@ -129,7 +122,7 @@ mod tests {
         let mut d = Deadlines::new();
         for k in 0..1000u32 {
             d.arm(Instant::from_micros(u64::from(k)), k);
-            d.sweep(1, |_, e| e == k);
+            d.sweep(1, |_, e| e == k, |_| false);
         }
         assert!(d.heap.len() <= 34, "{}", d.heap.len());
     }
@@ -140,7 +133,7 @@ mod tests {
         for at in 0..1_000_u64 {
             d.arm(Instant::from_micros(at + 5), 1_u8);
             d.arm(Instant::from_micros(at), 2);
-            d.sweep_moving(2, |_, _| true, |key| key == 1);
+            d.sweep(2, |_, _| true, |key| key == 1);
         }
         let of = |d: &Deadlines<u8>, key| d.heap.iter().filter(|Reverse((_, k))| *k == key).count();
         // Those of the other key are all kept, so a sweep is due when their number has doubled.

@@ -290,7 +290,11 @@ impl ConnectionTable {
         c.armed = deadline;
         if let Some(at) = deadline {
             deadlines.arm(at, key);
-            deadlines.sweep(slab.len(), |at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)));
+            deadlines.sweep(
+                slab.len(),
+                |at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)),
+                |_| false,
+            );
         }
     }
 }

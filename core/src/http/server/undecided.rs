@@ -23,7 +23,7 @@ impl UndecidedTokens {
             x.phase = RequestPhase::Authorizing;
         }
         self.0.arm(until, key);
-        self.0.sweep(exchanges.len(), |_, key| exchanges.is_authorizing(key));
+        self.0.sweep(exchanges.len(), |_, key| exchanges.is_authorizing(key), |_| false);
     }
 
     /// Returns when the next request stops waiting.

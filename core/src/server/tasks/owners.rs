@@ -106,7 +106,7 @@ impl TaskTable {
         self.bytes += bytes;
         self.deadlines.arm(expires_at, key);
         let tasks = &self.tasks;
-        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
+        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
         Ok(key)
     }
 

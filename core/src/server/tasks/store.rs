@@ -92,7 +92,7 @@ impl TaskTable {
             }
             store.retries.arm(now + backoff(u32::from(task.failed_saves) - 1), key);
             let tasks = &self.tasks;
-            store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some());
+            store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
             return Milestone::Nothing;
         }
         (task.saved, task.failed_saves, store.failures) = (version, 0, 0);
