@@ -235,6 +235,56 @@ fn full_callback_queue_pauses_reading() {
     });
 }
 
+/// Takes a moment for each entry of the log, and closes the client at the last one.
+struct SlowLogHandler {
+    client: Arc<Mutex<Option<Client>>>,
+    log_count: Arc<Mutex<u32>>,
+}
+
+impl ClientHandler for SlowLogHandler {
+    fn log(&self, _: &client::LogMessage) {
+        thread::sleep(Duration::from_millis(40));
+        let mut count = self.log_count.lock().unwrap();
+        *count += 1;
+        if *count == 3 {
+            // The callback thread does not wait for itself.
+            let client = self.client.lock().unwrap().take();
+            drop(client.map(Client::close));
+        }
+    }
+}
+
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn close_waits_for_callbacks_that_are_left() {
+    let logs = |cx: &mut Cx<'_>, call: &Call| {
+        for n in 0..3 {
+            cx.log(&mcp_proto::model::LoggingLevel::Error, None, &n)
+                .map_err(|_| RpcError::internal("no log"))?;
+        }
+        cx.complete(&CallToolResult::text(call.tool_call()?.name))
+    };
+    with_timeout(move || {
+        let (client, server) = pair(Era::Legacy, logs);
+        let (shared, log_count) = (Arc::new(Mutex::new(Some(client.clone()))), Arc::new(Mutex::new(0)));
+        client.set_handler(SlowLogHandler { client: shared, log_count: log_count.clone() });
+        client.call_tool("logs", &json!({})).unwrap();
+        client.close().unwrap();
+        assert_eq!(*log_count.lock().unwrap(), 3);
+        server.join().unwrap().unwrap();
+        // A handler that blocks delays the end by a second, and no more.
+        let (client, server) = pair(Era::Legacy, logs);
+        let (started, starts) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        client.set_handler(GatedLogHandler { started, release: released, log_count });
+        client.call_tool("logs", &json!({})).unwrap();
+        starts.recv_timeout(DEADLINE).unwrap();
+        client.close().unwrap();
+        drop(release);
+        server.join().unwrap().unwrap();
+    });
+}
+
 // covers: SUB-001, RES-014
 #[test]
 fn change_is_delivered_without_a_call() {

@@ -97,8 +97,11 @@ impl LoopBackend {
         self.0.callbacks.set_handler(handler);
     }
 
+    /// Closes the connection, and waits for the callbacks that it leaves.
     pub(super) fn close(&self) -> Result<Option<ShutdownReport>, Error> {
-        self.0.close()
+        let ended = self.0.close();
+        self.0.callbacks.wait_until_ended();
+        ended
     }
 
     /// Runs a job on the loop's thread and waits for its result.

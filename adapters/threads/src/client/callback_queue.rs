@@ -5,12 +5,16 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
+use core::time::Duration;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, ThreadId};
 
 use mcp_std::adapter::client::{Callback, ClientHandler, ConnectionHandle, RemoteHandler};
 use mcp_std::catch;
+
+/// Maximum wait of [`Client::close`](crate::Client::close) for the callbacks that are left.
+const FINAL_CALLBACKS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Queue of callbacks for the handler, in order; clones share the queue.
 #[derive(Clone)]
@@ -19,6 +23,8 @@ pub(super) struct CallbackQueue(Arc<CallbackQueueShared>);
 struct CallbackQueueShared {
     state: Mutex<State>,
     item_available: Condvar,
+    /// The callback thread has ended.
+    ended: Condvar,
     /// Whether reading from the server should pause (as of the last change).
     is_full: AtomicBool,
     max_items: usize,
@@ -32,6 +38,8 @@ struct State {
     items: VecDeque<CallbackItem>,
     bytes: usize,
     is_closed: bool,
+    /// The callback thread, while it runs.
+    thread: Option<ThreadId>,
 }
 
 enum CallbackItem {
@@ -45,6 +53,7 @@ impl CallbackQueue {
         Self(Arc::new(CallbackQueueShared {
             state: Mutex::default(),
             item_available: Condvar::new(),
+            ended: Condvar::new(),
             is_full: AtomicBool::new(false),
             max_items,
             max_bytes,
@@ -64,7 +73,10 @@ impl CallbackQueue {
     ) -> io::Result<()> {
         let queue = self.0.clone();
         let thread = thread::Builder::new().name("mcp-callbacks".into());
-        thread.spawn(move || queue.run_thread(handler, &caller)).map(drop)
+        // Locked before the thread can end, which forgets its id.
+        let mut state = self.0.lock();
+        state.thread = Some(thread.spawn(move || queue.run_thread(handler, &caller))?.thread().id());
+        Ok(())
     }
 
     /// Replaces the handler for all callbacks queued from now on.
@@ -80,6 +92,17 @@ impl CallbackQueue {
         state.is_closed = true;
         drop(state);
         self.0.item_available.notify_one();
+    }
+
+    /// Waits until the callbacks of a closed queue have run, for [`FINAL_CALLBACKS_TIMEOUT`] at most: a handler may
+    /// wait for something that happens only later. Does not wait on the callback thread itself.
+    pub(super) fn wait_until_ended(&self) {
+        let state = self.0.lock();
+        if state.thread == Some(thread::current().id()) {
+            return;
+        }
+        let is_running = |state: &mut State| state.thread.is_some();
+        drop(self.0.ended.wait_timeout_while(state, FINAL_CALLBACKS_TIMEOUT, is_running));
     }
 }
 
@@ -157,5 +180,7 @@ impl CallbackQueueShared {
             }
         }
         let _ = catch(|| drop(handler));
+        self.lock().thread = None;
+        self.ended.notify_all();
     }
 }

@@ -297,6 +297,9 @@ impl Client {
     /// [`Options::shutdown_timeouts`] sets. Pending calls fail with [`Error::Closed`]. Returns how the process ended;
     /// `None` if this client started no process.
     ///
+    /// What the handler has not seen yet (notifications, diagnostics) is passed to it before this method returns, unless
+    /// the handler takes longer than a second.
+    ///
     /// # Errors
     ///
     /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
