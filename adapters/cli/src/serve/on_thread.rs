@@ -10,12 +10,14 @@ use mcp_std::io::Stdio;
 use super::{LoggedRouter, adapter, tools, with_shards};
 use crate::args;
 use crate::failure::CommandFailure;
-use crate::serve::card;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
 use crate::serve::logged_router::ServerLog;
-use crate::serve::protection;
 use crate::stop;
+
+#[path = "http_server.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
+mod http_server;
 
 pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let (router, clock) = tools::router(args);
@@ -53,26 +55,9 @@ fn serve_http(
     handler: LoggedRouter,
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
-    let (http, address) = protection::apply(args, http::config(&args.http), address)?;
-    let http = card::apply(args, http, &address)?;
-    let (address, protected) = (&*address, http.protected_resource().cloned());
-    let bound = adapter::HttpServer::bind(address, config, http, handler);
-    let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;
-    #[cfg(feature = "tls")]
-    if let Some(tls) = http::tls(&args.http)? {
-        server = server.tls(tls);
-    }
-    if let Some(protected) = &protected {
-        server = server.validate_tokens(protection::validator(protected));
-    }
-    if args.trace {
-        server = server.tap_heads();
-    }
-    if let Some(connections) = args.http.max_connections {
-        server = server.max_connections(connections);
-    }
+    let (server, protected) = http_server::bind(args, address, config, handler)?;
     let address = server.address();
-    server = with_shards(server, args.shards);
+    let mut server = with_shards(server, args.shards);
     stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);
     http::report_address(&args.http, address, protected.as_ref())?;
     // Another thread may learn first that a client follows the clock.

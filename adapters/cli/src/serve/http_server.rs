@@ -1,0 +1,37 @@
+//! The HTTP server of the demonstration, as the options say, for the adapter that includes this file.
+
+use mcp_proto::http::server::Protected;
+use mcp_proto::server::Config;
+
+use super::super::{LoggedRouter, adapter};
+use crate::args;
+use crate::failure::CommandFailure;
+use crate::serve::{card, http, protection};
+
+/// Binds the server at `address`. Returns it, and how it is protected.
+pub(super) fn bind(
+    args: &args::ServeArgs,
+    address: &str,
+    config: Config,
+    handler: LoggedRouter,
+) -> Result<(adapter::HttpServer<LoggedRouter>, Option<Protected>), CommandFailure> {
+    let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let http = card::apply(args, http, &address)?;
+    let protected = http.protected_resource().cloned();
+    let bound = adapter::HttpServer::bind(&*address, config, http, handler);
+    let mut server = bound.map_err(|error| http::bind_failure(&address, &error))?;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = http::tls(&args.http)? {
+        server = server.tls(tls);
+    }
+    if let Some(protected) = &protected {
+        server = server.validate_tokens(protection::validator(protected));
+    }
+    if args.trace {
+        server = server.tap_heads();
+    }
+    if let Some(connections) = args.http.max_connections {
+        server = server.max_connections(connections);
+    }
+    Ok((server, protected))
+}

@@ -1,0 +1,98 @@
+//! The demonstration server as a future, for the asynchronous adapter that includes this file.
+
+use alloc::sync::Arc;
+
+use futures_lite::future;
+use mcp_proto::Change;
+use mcp_proto::server::Config;
+
+#[cfg(unix)]
+use super::adapter::Server;
+use super::adapter::{Error, Handle, HttpServer};
+use super::{LoggedRouter, block_on, sleep, tools};
+use crate::args;
+use crate::failure::CommandFailure;
+use crate::serve::clock::{ClockResource, POLL_INTERVAL};
+use crate::serve::http;
+use crate::serve::logged_router::ServerLog;
+use crate::stop;
+
+#[path = "http_server.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
+mod http_server;
+
+pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
+    let (router, clock) = tools::router(args);
+    let config = crate::serve::config(args, router.config())?;
+    let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
+    block_on(async {
+        match &args.http.address {
+            Some(address) if args.shards > 1 => {
+                // Each shard has its own router, because async closures stay on their thread. These handlers keep no
+                // state.
+                let (broken, log) = (args.broken, handler.log);
+                let make =
+                    move || LoggedRouter { router: tools::build_router(false, broken).0, log: log.clone() };
+                let first = make();
+                let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
+                serve_http(args, address, config, first, sharded, clock.as_ref()).await
+            }
+            Some(address) => serve_http(args, address, config, handler, |one| one, clock.as_ref()).await,
+            None => {
+                let served = serve_stdio(config, handler, clock.as_ref()).await;
+                served.map_err(|error| CommandFailure::from_serve_error(&error))
+            }
+        }
+    })
+}
+
+/// Fails: this platform is not supported.
+#[cfg(not(unix))]
+async fn serve_stdio(_: Config, _: LoggedRouter, _: Option<&ClockResource>) -> Result<(), Error> {
+    let why = "stdin and stdout are served on Unix only by this runtime: use another --runtime, or --http";
+    Err(Error::Io(std::io::Error::new(std::io::ErrorKind::Unsupported, why)))
+}
+
+/// Serves stdio until the end and announces ticks of the clock.
+#[cfg(unix)]
+async fn serve_stdio(
+    config: Config,
+    handler: LoggedRouter,
+    clock: Option<&ClockResource>,
+) -> Result<(), Error> {
+    let server = Server::stdio(config, handler)?;
+    let handle = server.handle();
+    stop::shut_down_on_signal(handle.clone());
+    future::or(server.run(), announce_ticks(handle, clock)).await
+}
+
+/// Serves HTTP until a signal arrives.
+async fn serve_http(
+    args: &args::ServeArgs,
+    address: &str,
+    config: Config,
+    handler: LoggedRouter,
+    sharded: impl FnOnce(HttpServer<LoggedRouter>) -> HttpServer<LoggedRouter>,
+    clock: Option<&ClockResource>,
+) -> Result<(), CommandFailure> {
+    let (server, protected) = http_server::bind(args, address, config, handler)?;
+    let address = server.address();
+    let server = sharded(server);
+    let handle = server.handle();
+    stop::shut_down_on_signal(handle.clone());
+    http::report_address(&args.http, address, protected.as_ref())?;
+    future::or(server.run(), announce_ticks(handle, clock))
+        .await
+        .map_err(|error| CommandFailure::from_serve_error(&error))
+}
+
+/// Announces ticks of the clock. Never completes.
+async fn announce_ticks(handle: Handle, clock: Option<&ClockResource>) -> Result<(), Error> {
+    let Some(clock) = clock else { return future::pending().await };
+    loop {
+        sleep(clock.time_to_tick().unwrap_or(POLL_INTERVAL)).await;
+        if clock.take_tick() {
+            let _ = handle.publish(&Change::Resource(ClockResource::URI.into()));
+        }
+    }
+}
