@@ -14,6 +14,9 @@ use crate::url::Url;
 
 type Checked = Result<(), ValidationError>;
 
+/// Media types of icons in `server.json`.
+const ICON_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/jpg", "image/svg+xml", "image/webp"];
+
 impl ServerCard {
     /// Checks the card against the rules of both schemas.
     ///
@@ -40,6 +43,27 @@ impl ServerCard {
         })?;
         each("remotes", &self.remotes, CardRemote::check)?;
         each("packages", &self.packages, CardPackage::check)
+    }
+
+    /// Checks the rules that the schema of `server.json` has besides those of cards.
+    pub(super) fn check_server_json(&self) -> Checked {
+        each("icons", &self.icons, |icon| {
+            if !icon.src.starts_with("https://") || icon.src.len() > 255 {
+                return Err(at("src", "is not an `https` URL of at most 255 bytes, as a registry requires"));
+            }
+            if icon.mime_type.as_deref().is_some_and(|media_type| !ICON_TYPES.contains(&media_type)) {
+                return Err(at("mimeType", "is not the type of an image that a registry allows"));
+            }
+            each("sizes", &icon.sizes, |size| {
+                let is_size = |(width, height)| is_digits(width) && is_digits(height);
+                if size == "any" || size.split_once('x').is_some_and(is_size) {
+                    Ok(())
+                } else {
+                    Err(ValidationError::new("is neither `any` nor of the form `48x48`"))
+                }
+            })
+        })?;
+        each("remotes", &self.remotes, |remote| check_scheme(&remote.url).map_err(|reason| at("url", reason)))
     }
 }
 
@@ -208,6 +232,8 @@ impl CardPackage {
                     }
                 });
                 check_url(&url.map_err(|reason| at("url", reason))?).map_err(|reason| at("url", reason))?;
+                check_scheme(self.transport.url.as_deref().unwrap_or_default())
+                    .map_err(|reason| at("url", reason))?;
             }
         }
         check_headers(&self.transport.headers)
@@ -251,15 +277,14 @@ impl Given<'_> {
     fn check(&self) -> Checked {
         let mut asks = false;
         check_variables(self.variables)?;
+        let mut is_template = false;
         if let Some(template) = self.value.filter(|_| self.has_variables) {
-            let known = |name: &str| {
-                let input = check_placeholder(name, self.variables)?;
+            for name in placeholders(template) {
+                let input = check_placeholder(name, self.variables).map_err(|reason| at("value", reason))?;
                 asks |= input.value.is_none() && input.default.is_none();
-                Ok(())
-            };
-            expand(template, known).map_err(|reason| at("value", reason))?;
+                is_template = true;
+            }
         }
-        let is_template = self.has_variables && self.value.is_some_and(|value| value.contains('{'));
         // A fixed part is fine as long as the user is asked for the secret part: `Bearer {token}`.
         if self.is_secret && (self.value.is_some() && !asks || self.default.is_some()) {
             let name = if self.default.is_some() { "default" } else { "value" };
@@ -297,8 +322,17 @@ impl Given<'_> {
 fn is_decimal(text: &str) -> bool {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_digits(whole) && is_digits(fraction)
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Returns the names in braces. Other text in braces is literal, as in an argument that is JSON.
+fn placeholders(template: &str) -> impl Iterator<Item = &str> {
+    let names = template.split('{').skip(1).filter_map(|behind| behind.split_once('}'));
+    names.map(|(name, _)| name).filter(|name| is_variable(name))
 }
 
 /// Returns the variable of a placeholder.
@@ -343,6 +377,15 @@ fn expand(template: &str, mut known: impl FnMut(&str) -> Result<(), String>) -> 
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// Checks that a URL or a template of one begins with its scheme, as the schema of `server.json` requires.
+fn check_scheme(url: &str) -> Result<(), &'static str> {
+    if url.starts_with("https://") || url.starts_with("http://") {
+        Ok(())
+    } else {
+        Err("begins with a placeholder, where a registry requires `https://` or `http://`")
+    }
 }
 
 fn is_variable(name: &str) -> bool {

@@ -182,7 +182,7 @@ message! {
         opt default: String = "default",
         /// Example that is shown while the user enters the value.
         opt placeholder: String = "placeholder",
-        /// Fixed value, with `{placeholders}` that `variables` describes.
+        /// Fixed value, with `{placeholders}` that `variables` describes. Braces around other text than a name are literal.
         opt value: String = "value",
         /// Allowed values.
         list choices: Vec<String> = "choices",
@@ -215,7 +215,7 @@ message! {
         opt default: String = "default",
         /// Example that is shown while the user enters the value.
         opt placeholder: String = "placeholder",
-        /// Fixed value, with `{placeholders}` that `variables` describes.
+        /// Fixed value, with `{placeholders}` that `variables` describes. Braces around other text than a name are literal.
         opt value: String = "value",
         /// Allowed values.
         list choices: Vec<String> = "choices",
@@ -225,7 +225,7 @@ message! {
 
     /// A package of the server in a registry of packages, for `server.json`.
     CardPackage {
-        /// Registry: `npm`, `pypi`, `oci`, `nuget`, `cargo` or `mcpb`.
+        /// Registry: `npm`, `pypi`, `oci`, `nuget`, `maven`, `cargo` or `mcpb`, for example.
         registry_type: String = "registryType",
         /// Name of the package, or the URL of a file.
         identifier: String = "identifier",
@@ -291,9 +291,11 @@ impl ServerCard {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check). Registries allow less than clients do: icons are `https` URLs of at most 255 bytes, PNG,
+    /// JPEG, SVG or WebP, with sizes such as `48x48` or `any`, and URLs of endpoints do not begin with a placeholder.
     pub fn to_server_json(&self) -> Result<RawJson, ValidationError> {
         self.check()?;
+        self.check_server_json()?;
         let mut described = self.clone();
         for remote in &mut described.remotes {
             // Not a member of this schema.

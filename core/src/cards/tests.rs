@@ -229,6 +229,48 @@ fn packages_are_exact() {
 }
 
 #[test]
+fn server_json_allows_less_than_a_card() {
+    let icon = |src: &str| Icon::new(src);
+    let long = alloc::format!("https://a.example/{}", "b".repeat(255));
+    for (wrong, message) in [
+        (card().icons([icon("data:image/png;base64,AA==")]), "`icons[0].src`: is not an `https` URL"),
+        (card().icons([icon("http://a.example/b.png")]), "`icons[0].src`: is not an `https` URL"),
+        (card().icons([icon(&long)]), "`icons[0].src`: is not an `https` URL"),
+        (card().icons([icon("https://a/b").mime_type("image/gif")]), "`icons[0].mimeType`: "),
+        (card().icons([icon("https://a/b").sizes(["any".into(), "48".into()])]), "`icons[0].sizes[1]`: "),
+        (card().icons([icon("https://a/b").sizes(["48x".into()])]), "`icons[0].sizes[0]`: "),
+        (
+            with(CardRemote::http("{tenant}/mcp").variables(variables(["tenant"]))),
+            "`remotes[0].url`: begins with a placeholder",
+        ),
+    ] {
+        assert!(wrong.to_card().is_ok(), "{message}");
+        let error = wrong.to_server_json().expect_err("refused").to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+    let good = icon("https://a/b").mime_type("image/webp").sizes(["any".into(), "48x48".into()]);
+    assert!(card().icons([good]).to_server_json().is_ok());
+}
+
+#[test]
+fn braces_around_other_text_are_literal() {
+    let transport = || CardPackageTransport::new(CardTransport::Stdio);
+    let package = |value: &str| {
+        let argument = CardArgument::named("--config").value(value).variables(variables(["key"]));
+        card().packages([CardPackage::new("npm", "tides", transport()).package_arguments([argument])])
+    };
+    for value in [r#"{"a": 1}"#, "{}", "a}", "{", "{a b}", r#"{"a": "{key}"}"#, "{{key}}"] {
+        assert_eq!(package(value).check(), Ok(()), "{value}");
+    }
+    for value in ["{other}", r#"{"a": "{other}"}"#, "{key}{{other}"] {
+        assert!(error(&package(value)).ends_with("does not describe the placeholder `{other}`"), "{value}");
+    }
+    // Literal braces ask the user for nothing.
+    let secret = CardHeader::new("X-Key").is_secret(true).value("{hunter 2}");
+    assert!(error(&with(CardRemote::http("https://a.example").headers([secret]))).contains("is fixed"));
+}
+
+#[test]
 fn values_have_their_format() {
     let check = |input: CardInput| {
         with(CardRemote::http("https://a.example/{x}").variables([("x", input)]))
@@ -317,9 +359,11 @@ fn arguments_are_typed_and_checked() {
         ("http://localhost:{port}/mcp", "no argument or environment variable describes `{port}`"),
         ("http://localhost:{--port/mcp", "a `{` is not closed"),
         ("localhost", "the URL begins neither"),
+        ("{PATH_}/mcp", "begins with a placeholder"),
     ] {
         let http = CardPackageTransport::new(CardTransport::StreamableHttp).url(url);
-        let message = error(&card().packages([CardPackage::new("npm", "tides", http)]));
+        let package = CardPackage::new("npm", "tides", http);
+        let message = error(&card().packages([package.environment_variables([CardHeader::new("PATH_")])]));
         assert!(message.contains("packages[0].transport.url") && message.contains(reason), "{message}");
     }
     let header = CardHeader::new("Authorization").value("Bearer hunter2");
