@@ -201,7 +201,8 @@ impl ProtectedServer {
         let kind = if request.fields.contains_key("dpop") { "DPoP" } else { "Bearer" };
         let mut answer = json!({
             "access_token": format!("s3cret-access-{number}"), "token_type": kind,
-            "expires_in": self.behaviour.lifetime.unwrap_or(86_400),
+            // Half an hour more than a day, so that a shown "24 h" does not depend on the second.
+            "expires_in": self.behaviour.lifetime.unwrap_or(88_200),
         });
         if matches!(&*grant, "authorization_code" | "refresh_token") {
             answer["refresh_token"] = json!(format!("s3cret-refresh-{number}"));
