@@ -183,6 +183,7 @@ mod diagnostic;
 #[cfg(feature = "crypto")]
 mod entropy;
 mod error;
+mod extensions;
 #[cfg(feature = "http")]
 pub mod fields;
 pub mod frame;
@@ -232,6 +233,7 @@ pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;
 pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
+pub use extensions::Extensions;
 pub use identity::{Capabilities, ExtensionError, Implementation};
 pub use json::EncodeError;
 pub use limits::{Limit, Limits};

@@ -7,7 +7,7 @@ use std::net::ToSocketAddrs;
 
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::{Config, Engine};
+use mcp_proto::server::{Config, ConnectionInfo, Engine};
 use mcp_proto::{Change, Instant};
 use mcp_std::Error;
 use mcp_std::adapter::server as serve;
@@ -162,6 +162,32 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
         self.0 = self.0.validate_tokens(validator);
+        self
+    }
+
+    /// Sets a callback that completes the description of each connection, before its first request.
+    ///
+    /// The description has the address of the client, and its certificates if TLS asks for them. Handlers get it with
+    /// what the callback attaches: `cx.http()`, `cx.extension()`. The callback runs on a thread that accepts, after the TLS
+    /// handshake, and must not block. If it panics, the connection ends.
+    ///
+    /// ```
+    /// # fn demo(server: mcp_blocking::HttpServer<impl mcp_blocking::Handler>) {
+    /// struct IsLocal(bool);
+    ///
+    /// let server = server.on_connect(|info| {
+    ///     let is_local = info.peer().is_some_and(|peer| peer.ip().is_loopback());
+    ///     info.extension(IsLocal(is_local))
+    /// });
+    /// # let _ = server;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_connect(
+        mut self,
+        describe: impl Fn(ConnectionInfo) -> ConnectionInfo + Send + Sync + 'static,
+    ) -> Self {
+        self.0 = self.0.on_connect(describe);
         self
     }
 

@@ -8,6 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::proven_key::ProvenKey;
+use crate::extensions::Extensions;
 use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -26,6 +27,7 @@ pub struct Identity {
     scopes: Scopes,
     lifetime: Option<Duration>,
     proven_key: Option<Box<ProvenKey>>,
+    extensions: Extensions,
 }
 
 impl Identity {
@@ -35,7 +37,13 @@ impl Identity {
     /// issuers it must also say which issuer named the principal.
     #[must_use]
     pub fn new(principal: impl Into<Arc<str>>) -> Self {
-        Self { principal: principal.into(), scopes: Scopes::default(), lifetime: None, proven_key: None }
+        Self {
+            principal: principal.into(),
+            scopes: Scopes::default(),
+            lifetime: None,
+            proven_key: None,
+            extensions: Extensions::new(),
+        }
     }
 
     /// Sets the scopes that were granted, separated by spaces.
@@ -64,6 +72,21 @@ impl Identity {
     pub fn proven_key(mut self, key: impl Into<Option<ProvenKey>>) -> Self {
         self.proven_key = key.into().map(Box::new);
         self
+    }
+
+    /// Attaches a value for the handlers of all requests with the token ([`Call::extension`](super::Call::extension)).
+    ///
+    /// It is not stored: the run of a task has none after a restart of the server.
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+
+    /// Returns the values that were attached.
+    #[must_use]
+    pub const fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 
     /// Returns the key to which the token is bound.

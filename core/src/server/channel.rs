@@ -1,17 +1,20 @@
 //! State of the server engine per channel.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use bytes::Bytes;
 
 use super::authorization::Authorization;
 use super::backlog::WaitingRequests;
+use super::http_request::{CallOrigin, HttpRequest};
 use super::log::SessionLog;
 use super::stream::{ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::role::Role;
 use crate::deprecation::UsedFeatures;
+use crate::extensions::Extensions;
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::version::Version;
@@ -31,6 +34,10 @@ pub(super) struct ServerChannel {
     pub(super) sent_changes: Option<Box<SentChanges>>,
     /// The authenticated party of the channel.
     pub(super) authorization: Option<Authorization>,
+    /// The HTTP request of a stream.
+    pub(super) http: Option<Arc<HttpRequest>>,
+    /// Values that the application attached to the session or byte stream.
+    pub(super) extensions: Option<Arc<Extensions>>,
     /// Deprecated features that were reported.
     pub(super) reported_features: UsedFeatures,
     /// State as a stream of a transport with separate exchanges; default on a byte stream.
@@ -45,6 +52,8 @@ impl ServerChannel {
             listeners: ChannelListeners::new(),
             sent_changes: None,
             authorization: None,
+            http: None,
+            extensions: None,
             reported_features: UsedFeatures::default(),
             stream: StreamState::default(),
         }
@@ -63,6 +72,17 @@ pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&Legacy
 pub(super) fn authorization(endpoint: &ServerEndpoint, channel: Key) -> Option<&Authorization> {
     let own = &endpoint.channels.get(channel)?.role;
     own.authorization.as_ref().or_else(|| endpoint.channels.get(own.parent()?)?.role.authorization.as_ref())
+}
+
+/// Returns the origin of a request of a channel, or of a stream; the rest is that of its session.
+pub(super) fn origin(endpoint: &ServerEndpoint, channel: Key) -> CallOrigin {
+    let Some(own) = endpoint.channels.get(channel).map(|c| &c.role) else { return CallOrigin::default() };
+    let session = own.parent().and_then(|parent| endpoint.channels.get(parent)).map(|c| &c.role);
+    CallOrigin {
+        authorization: own.authorization.as_ref().or_else(|| session?.authorization.as_ref()).cloned(),
+        http: own.http.clone(),
+        extensions: own.extensions.as_ref().or_else(|| session?.extensions.as_ref()).cloned(),
+    }
 }
 
 /// Returns the authenticated principal of a channel or stream.

@@ -26,6 +26,7 @@ use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
+use crate::extensions::Extensions;
 use crate::json::Serializer;
 use crate::limits::Limit;
 use crate::methods;
@@ -103,6 +104,14 @@ impl Engine {
     pub fn set_authorization(&mut self, channel: ChannelId, authorization: Option<Authorization>) {
         if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
             c.role.authorization = authorization;
+        }
+    }
+
+    /// Sets the values that the application attaches to a session or a byte stream, for the calls that arrive from now on
+    /// ([`Call::extension`]).
+    pub fn set_extensions(&mut self, channel: ChannelId, extensions: Extensions) {
+        if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
+            c.role.extensions = (!extensions.is_empty()).then(|| Arc::new(extensions));
         }
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::authorization::Authorization;
+use super::http_request::{CallOrigin, HttpRequest};
 use super::retry::RetryContext;
 use super::tasks::offer::CallTask;
 use crate::calls::inbound::CallId;
@@ -115,8 +116,7 @@ pub struct Call {
     pub(super) params: ParamsSpans,
     /// State and input responses, if the call was delivered before.
     pub(super) retry: Option<Box<RetryContext>>,
-    /// The party for which the request acts, as it was when the request arrived.
-    pub(super) authorization: Option<Authorization>,
+    pub(super) origin: CallOrigin,
     pub(super) task: CallTask,
 }
 
@@ -139,7 +139,7 @@ impl Call {
     /// keeps it to its end, also if the token expires meanwhile.
     #[must_use]
     pub const fn authorization(&self) -> Option<&Authorization> {
-        self.authorization.as_ref()
+        self.origin.authorization.as_ref()
     }
 
     /// Checks that the token of the request has all these scopes, or broader ones (AUTH-056).
@@ -152,7 +152,27 @@ impl Call {
     /// The error that refuses the call: answer with it ([`Engine::fail`](super::Engine::fail)). It names all scopes that
     /// the operation needs, so ask for them at once (AUTH-055).
     pub fn require_scopes<S: AsRef<str>>(&self, scopes: &[S]) -> Result<(), RpcError> {
-        self.authorization.as_ref().map_or(Ok(()), |party| party.require(scopes))
+        self.authorization().map_or(Ok(()), |party| party.require(scopes))
+    }
+
+    /// Returns the HTTP request of the call: its path, chosen fields, and its connection.
+    ///
+    /// `None` on byte streams, in the run of a task, which outlives its request, and for a request of HTTP+SSE that had to
+    /// wait for others.
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpRequest> {
+        self.origin.http.as_deref()
+    }
+
+    /// Returns the value of a type that the application attached.
+    ///
+    /// It may have been attached to the request, to its token ([`Identity::extension`](super::Identity::extension)), to
+    /// the session or byte stream ([`Engine::set_extensions`](super::Engine::set_extensions)), or to the connection
+    /// ([`ConnectionInfo::extension`](super::ConnectionInfo::extension)): the first of these that has one decides. The run of
+    /// a task has those of the token alone, and none of them after a restart of the server.
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.origin.extension()
     }
 
     /// Returns the revision of the call. Applications rarely need it.

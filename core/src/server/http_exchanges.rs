@@ -2,12 +2,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
+use alloc::sync::Arc;
 
 use bytes::Bytes;
 
 use super::channel::LegacySession;
 use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::header_check::HeaderCheck;
+use super::http_request::HttpRequest;
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
@@ -27,6 +29,13 @@ impl Exchanges<'_> {
     pub(crate) fn set_owner(&mut self, key: Key, owner: Option<Key>) {
         if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
             c.role.stream.set_owner(owner);
+        }
+    }
+
+    /// Sets the HTTP request whose calls arrive from now on.
+    pub(crate) fn set_http_request(&mut self, key: Key, request: Option<Arc<HttpRequest>>) {
+        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+            c.role.http = request;
         }
     }
 

@@ -364,7 +364,7 @@ impl InputRequired {
             frame: call.frame.clone(),
             params: call.params,
             retry,
-            authorization: call.authorization.clone(),
+            origin: call.origin.clone(),
             task: call.task,
         };
         engine.tasks(now).begin(&call, options)

@@ -18,6 +18,7 @@ mod handshake;
 pub(crate) mod header_check;
 #[cfg(feature = "http")]
 mod http_exchanges;
+mod http_request;
 mod input;
 mod input_required;
 mod input_tasks;
@@ -60,6 +61,7 @@ pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 pub(crate) use exchanges::ExchangeBuffers;
 #[cfg(feature = "exchanges")]
 pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
+pub use http_request::{ConnectionInfo, HttpRequest};
 pub use input_required::{InputError, InputRequired};
 pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]

@@ -10,9 +10,9 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::authorization::Authorization;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
+use super::http_request::CallOrigin;
 use super::input_tasks::{FollowedQuestionTable, QuestionTasks, cancel_question, may_be_task};
 use super::retry::{CarriedAnswer, RetryContext};
 use super::tasks::offer::{CallTask, TaskOffer};
@@ -141,8 +141,7 @@ struct ParkedCall {
     answers: Vec<(Box<str>, InputOutcome)>,
     /// Input requests, by the application's keys; the key of one with a response was moved to `answers`.
     requests: Box<[(Option<Box<str>>, Key)]>,
-    /// The party of the request; that of its channel may be another one by now.
-    authorization: Option<Authorization>,
+    origin: CallOrigin,
     links: [TreeLinks; 2],
 }
 
@@ -287,7 +286,7 @@ impl ParkedCalls {
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
         endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { text, frame_len, attempt, answers, authorization, .. } = parked;
+        let ParkedCall { text, frame_len, attempt, answers, origin, .. } = parked;
         let mut frame = text.into_vec();
         let state = frame.split_off(frame.len().min(frame_len as usize));
         let frame = Bytes::from(frame);
@@ -298,7 +297,7 @@ impl ParkedCalls {
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
         let task = CallTask::Offer(TaskOffer::None);
-        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, authorization, task }))
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, origin, task }))
     }
 
     fn find(&mut self, endpoint: &ServerEndpoint, call: Key) -> Option<Key> {
@@ -440,7 +439,7 @@ impl ParkedCallTable for ParkedCalls {
                 .map(|(key, answer)| ((*key).into(), answer.cloned().map_err(CallError::clone)))
                 .collect(),
             requests: pending.into(),
-            authorization: call.authorization.clone(),
+            origin: call.origin.clone(),
             links: [TreeLinks::default(); 2],
         };
         let key = self.insert(endpoint, parked, queued_bytes);

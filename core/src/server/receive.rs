@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use bytes::Bytes;
 
 use super::backlog::Backlog;
-use super::channel::{authorization, is_exchange, mark_request_refused, session};
+use super::channel::{self, is_exchange, mark_request_refused, session};
 use super::deprecations::report_deprecated;
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
@@ -206,9 +206,9 @@ impl Engine {
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let authorization = authorization(&self.endpoint, source.channel).cloned();
+        let origin = channel::origin(&self.endpoint, source.channel);
         let task = CallTask::Offer(TaskOffer::None);
-        let mut call = Call { id, channel, version, method, frame, params, retry: None, authorization, task };
+        let mut call = Call { id, channel, version, method, frame, params, retry: None, origin, task };
         if let Some(tasks) = self.tasks.as_deref() {
             match tasks.offer(version, &call) {
                 Ok(offer) => call.task = CallTask::Offer(offer),

@@ -11,6 +11,7 @@ mod modern;
 mod principals;
 mod replay;
 mod request_checks;
+mod request_in_view;
 mod resumption;
 mod retention;
 mod scopes;

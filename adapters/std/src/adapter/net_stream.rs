@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tls")]
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, IoSlice};
@@ -114,6 +115,12 @@ impl NetStream {
     /// The reason why there is no connection, with the name of the server and the problem of its certificate.
     pub fn handshake(&mut self) -> io::Result<bool> {
         tls_or!(&mut self.0, Ok(true), tls => tls.handshake())
+    }
+
+    /// Returns the certificates that the peer proved to own, its own first, each in DER; none without TLS.
+    #[must_use]
+    pub fn peer_certificates(&self) -> Vec<Box<[u8]>> {
+        tls_or!(&self.0, Vec::new(), tls => tls.peer_certificates().map(Box::from).collect())
     }
 
     /// Returns whether all written bytes have left this process; at most 32 KiB are buffered.

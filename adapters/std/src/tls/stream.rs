@@ -72,6 +72,11 @@ impl<S: Duplex> TlsStream<S> {
         self.plaintext_len > 0 || self.may_have_more || self.is_peer_closed || self.read_error.is_some()
     }
 
+    /// Returns the certificates that the peer proved to own, its own first, each in DER.
+    pub(crate) fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
+        self.connection.peer_certificates().into_iter().flatten().map(AsRef::as_ref)
+    }
+
     /// Returns whether all written bytes have left.
     pub(crate) fn is_flushed(&self) -> bool {
         self.is_unwritable || !self.connection.wants_write()

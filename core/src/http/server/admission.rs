@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 
 use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
@@ -16,6 +17,7 @@ use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
 use crate::http::params::HeaderParams;
+use crate::server::{ConnectionInfo, HttpRequest};
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -26,6 +28,29 @@ impl Server {
     /// immediately; its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
         self.open_unless(now, head, length, false, None)
+    }
+
+    /// Describes the connection of an exchange to the handlers of its call ([`Call::http`](crate::server::Call::http)).
+    ///
+    /// Call it before the body is complete: later it has no effect. A [`Connection`](super::Connection) does it itself.
+    pub fn set_connection_info(&mut self, exchange: ExchangeId, info: Arc<ConnectionInfo>) {
+        if let Some(request) = self.http_request(exchange) {
+            request.connection = Some(info);
+        }
+    }
+
+    /// Attaches a value to an exchange, for the handlers of its call ([`Call::extension`](crate::server::Call::extension)).
+    ///
+    /// Call it before the body is complete: later it has no effect, and nor has it for a request that is no POST.
+    pub fn set_extension<T: Send + Sync + 'static>(&mut self, exchange: ExchangeId, value: T) {
+        if let Some(request) = self.http_request(exchange) {
+            request.extensions.insert(value);
+        }
+    }
+
+    /// Returns the request of an exchange, unless its handlers have it already.
+    fn http_request(&mut self, exchange: ExchangeId) -> Option<&mut HttpRequest> {
+        Arc::get_mut(self.exchanges.get_mut(exchange.0)?.request.as_mut()?)
     }
 
     /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
@@ -51,6 +76,10 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
         x.cors_enabled = self.config.cors;
         let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
+        if matches!(kind, Kind::Post | Kind::HttpSsePost) {
+            let path = if path == &*self.path { self.path.clone() } else { path.into() };
+            x.request = Some(Arc::new(HttpRequest::new(path, self.config.visible_fields_of(head.fields))));
+        }
         let described = self.config.resource_described_at(path);
         if described.is_some() {
             // The document is public, and the same for pages of every origin.

@@ -43,6 +43,8 @@ pub struct Config {
     pub(super) http_sse_paths: Option<(String, String)>,
     pub(super) protected: Option<Protected>,
     pub(super) token_timeout: Duration,
+    /// Names of fields that handlers may see.
+    pub(super) visible_fields: Vec<String>,
     #[cfg(feature = "cards")]
     pub(super) documents: Vec<PublicDocument>,
 }
@@ -70,6 +72,7 @@ impl Default for Config {
             http_sse_paths: None,
             protected: None,
             token_timeout: Duration::from_secs(10),
+            visible_fields: Vec::new(),
             #[cfg(feature = "cards")]
             documents: Vec::new(),
         }

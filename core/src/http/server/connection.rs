@@ -1,6 +1,7 @@
 //! One HTTP/1.1 connection and its exchanges with a [`Server`].
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::recent_token::RecentToken;
@@ -8,6 +9,7 @@ use super::{Denial, ExchangeId, Server};
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
 use crate::http::record::{HeadRecord, push_record};
+use crate::server::ConnectionInfo;
 use crate::tap::Direction;
 use crate::time::Instant;
 
@@ -72,6 +74,8 @@ pub struct Connection {
     pub(super) recent_token: RecentToken,
     fault: Option<ConnectionFault>,
     heads: Option<VecDeque<HeadRecord>>,
+    /// The description of the connection, for handlers.
+    info: Option<Arc<ConnectionInfo>>,
 }
 
 /// Whether the next request of a [`Connection`] is served.
@@ -143,7 +147,13 @@ impl Connection {
             recent_token: RecentToken::default(),
             fault: None,
             heads: None,
+            info: None,
         }
+    }
+
+    /// Describes the connection to the handlers of its calls ([`Call::http`](crate::server::Call::http)).
+    pub fn set_info(&mut self, info: ConnectionInfo) {
+        self.info = Some(Arc::new(info));
     }
 
     /// Sets whether a client that ended its half of the connection still gets its responses (default: no).
@@ -422,6 +432,9 @@ impl Connection {
             Some(Event::Head(id)) => {
                 if admission == Admission::Refused {
                     self.h1.close(now);
+                }
+                if let Some(info) = &self.info {
+                    server.set_connection_info(id, info.clone());
                 }
                 self.exchange = Some(CurrentExchange { id, request_complete: false, head_sent: false });
             }

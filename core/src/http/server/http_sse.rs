@@ -89,7 +89,9 @@ impl Server {
             }
             _ => None,
         };
+        let mut request = None;
         if let Some(x) = self.exchanges.get_mut(key) {
+            request = x.request.take();
             if let Some(authorization) = x.authorization() {
                 // Its scopes can differ from those of the stream.
                 self.engine.set_authorization(channel, Some(authorization.clone()));
@@ -98,7 +100,10 @@ impl Server {
             x.set_session(None);
         }
         // Line breaks in the message are whitespace here; only a byte stream is framed by them.
+        self.engine.exchanges().set_http_request(channel.0, request);
         self.engine.handle_message(self.now, channel, frame);
+        // A request that waits for others is delivered later, when this one may not be the last.
+        self.engine.exchanges().set_http_request(channel.0, None);
         match refusal {
             Some(refusal) => self.exchanges.refuse(key, &refusal),
             None => self.exchanges.answer_empty(key, 202, Fields::new()),

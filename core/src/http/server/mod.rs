@@ -37,12 +37,14 @@ mod session;
 mod shares;
 mod token;
 mod undecided;
+mod visible_fields;
 
 pub use config::Config;
 pub use connection::{Admission, Connection};
 pub use exchange::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use token::{AccessToken, Denial, TokenRequest};
+pub use visible_fields::VisibleFieldError;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -96,6 +98,8 @@ pub struct Server {
     engine: Engine,
     config: Arc<Config>,
     entropy: Entropy,
+    /// The path of the endpoint, which requests share.
+    path: Arc<str>,
     exchanges: ExchangeTable,
     sessions: SessionTable,
     events: VecDeque<Event>,
@@ -126,6 +130,7 @@ impl Server {
             engine: Engine::new(server),
             entropy,
             exchanges: ExchangeTable::new(share_of_streams(http.max_exchanges)),
+            path: Arc::from(&*http.path),
             config: http,
             sessions: SessionTable::default(),
             events: VecDeque::new(),

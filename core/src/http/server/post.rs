@@ -280,6 +280,8 @@ impl Server {
             }
             self.engine.set_authorization(ChannelId(stream), authorization);
         }
+        let request = self.exchanges.get_mut(key).and_then(|x| x.request.take());
+        self.engine.exchanges().set_http_request(stream, request);
         if let PostRoute::PresumedVersion(version) = route {
             self.engine.exchanges().begin_stateless_session(stream, version);
         }

@@ -20,6 +20,7 @@ use crate::model::InputRequests;
 use crate::rpc::{RequestId, RpcError, encode, envelope};
 use crate::server::channel::ServerEndpoint;
 use crate::server::event::{Call, Event};
+use crate::server::http_request::CallOrigin;
 use crate::server::log;
 use crate::server::parked::encode_requests;
 use crate::server::retry::{CarriedAnswer, RetryContext};
@@ -105,7 +106,7 @@ impl ServerTasks {
                 call.frame.clone(),
                 params,
                 call.retry.clone(),
-                call.authorization.clone(),
+                call.origin.authorization.clone(),
             );
         } else {
             self.run_next(cx);
@@ -191,7 +192,7 @@ impl ServerTasks {
             frame,
             params,
             retry,
-            authorization,
+            origin: CallOrigin { authorization, ..CallOrigin::default() },
             task: CallTask::Run(id),
         }));
     }
@@ -358,7 +359,8 @@ impl ServerTasks {
 /// Returns what is kept of a call, so that it can be delivered again.
 fn keep(call: &Call) -> Box<TaskRequest> {
     let whole = call.params.whole.slice(&call.frame).unwrap_or(b"{}");
-    let mut request = TaskRequest { authorization: call.authorization.clone(), ..TaskRequest::default() };
+    let mut request =
+        TaskRequest { authorization: call.origin.authorization.clone(), ..TaskRequest::default() };
     let at = call.params.meta.whole.start.wrapping_sub(call.params.whole.start);
     match call.params.meta.whole.slice(&call.frame) {
         Some(meta) => {

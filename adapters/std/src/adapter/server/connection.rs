@@ -1,16 +1,21 @@
 //! One connection of an HTTP server.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
 use mcp_proto::Instant;
 use mcp_proto::h1::{Eviction, EvictionClass};
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
+use mcp_proto::server::ConnectionInfo;
 
 use super::permits::{AddressPermit, ConnectionPermit};
 use crate::adapter::NetStream;
 use crate::adapter::poll::{Interest, Ready, Selector};
+use crate::catch;
 use crate::io::Duplex;
 
 /// Readiness of a connection after a wait.
@@ -43,6 +48,35 @@ pub(super) enum Waiting {
 #[derive(Debug)]
 pub struct MigratedConnection(pub(super) Box<ServerConnection>);
 
+/// Completes the description of a connection before its first request.
+#[derive(Clone)]
+pub(super) struct OnConnect(Arc<dyn Fn(ConnectionInfo) -> ConnectionInfo + Send + Sync>);
+
+impl OnConnect {
+    pub(super) fn new(describe: impl Fn(ConnectionInfo) -> ConnectionInfo + Send + Sync + 'static) -> Self {
+        Self(Arc::new(describe))
+    }
+}
+
+impl fmt::Debug for OnConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnConnect")
+    }
+}
+
+/// The description of a connection until its TLS handshake is complete.
+#[derive(Debug)]
+pub(super) struct PendingDescription {
+    peer: SocketAddr,
+    on_connect: Option<OnConnect>,
+}
+
+impl PendingDescription {
+    pub(super) const fn new(peer: SocketAddr, on_connect: Option<OnConnect>) -> Self {
+        Self { peer, on_connect }
+    }
+}
+
 /// A connection of an HTTP server with its socket.
 #[derive(Debug)]
 pub(super) struct ServerConnection {
@@ -54,6 +88,8 @@ pub(super) struct ServerConnection {
     /// Time at which the request of a connection without a permit is refused.
     refuse_at: Option<Instant>,
     pub(super) connection: Connection,
+    /// The description that handlers get once the handshake is complete.
+    pub(super) description: Option<PendingDescription>,
     /// Readiness that the last wait found and that is not handled yet.
     pub(super) readiness: ConnectionReadiness,
     /// Time until which it is not evicted, because it had input that was not read yet, or has just been written to.
@@ -93,6 +129,7 @@ impl ServerConnection {
             _address: address,
             refuse_at: None,
             connection,
+            description: None,
             readiness: ConnectionReadiness {
                 ready: Ready { readable: false, writable: false },
                 read_wanted: false,
@@ -211,12 +248,11 @@ impl ServerConnection {
             // Readable without read interest: both directions are closed.
             return self.abort(now, server);
         }
-        if self.transport.is_handshaking() {
-            match self.transport.handshake() {
-                Ok(true) => self.tls_deadline = None,
-                Ok(false) => {}
-                Err(_) => return self.abort(now, server),
-            }
+        if self.transport.is_handshaking() && self.transport.handshake().is_err() {
+            return self.abort(now, server);
+        }
+        if !self.complete_handshake() {
+            return self.abort(now, server);
         }
         if self.tls_deadline.is_some_and(|at| at <= now) {
             return self.abort(now, server);
@@ -230,6 +266,10 @@ impl ServerConnection {
                 Ok(0) => self.connection.handle_eof(now),
                 Ok(n) => {
                     self.last_used = now;
+                    // The read may have completed the handshake.
+                    if !self.complete_handshake() {
+                        return self.abort(now, server);
+                    }
                     self.connection.handle_input(now, scratch.get(..n).unwrap_or_default());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !due => return,
@@ -249,6 +289,22 @@ impl ServerConnection {
             self.refuse_at = Some(now + MAX_PERMIT_WAIT);
         }
         self.shutdown_if_done(now);
+    }
+
+    /// Describes the connection to its handlers, once no handshake runs. Returns false if the callback has panicked.
+    pub(super) fn complete_handshake(&mut self) -> bool {
+        if self.transport.is_handshaking() {
+            return true;
+        }
+        let Some(PendingDescription { peer, on_connect }) = self.description.take() else { return true };
+        self.tls_deadline = None;
+        let certificates = self.transport.peer_certificates();
+        let info = ConnectionInfo::new().peer_addr(peer).peer_certificates(certificates);
+        let described = match on_connect {
+            Some(OnConnect(describe)) => catch(|| describe(info)),
+            None => Ok(info),
+        };
+        described.map(|info| self.connection.set_info(info)).is_ok()
     }
 
     /// Writes as much as possible without waiting. Returns whether anything was written.

@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 
 use self::admission::default_max_connections;
 use self::index::ConnectionIndex;
-use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection, Waiting};
+use super::connection::{ConnectionReadiness, MigratedConnection, OnConnect, ServerConnection, Waiting};
 use super::permits::ConnectionPermits;
 use crate::Clock;
 use crate::adapter::NetStream;
@@ -79,6 +79,8 @@ pub struct Connections {
     pub limits: HttpLimits,
     /// Whether heads of requests and responses are recorded.
     pub taps_heads: bool,
+    /// Completes the description of a connection for handlers.
+    pub(super) on_connect: Option<OnConnect>,
     /// TLS configuration. If it is set, all clients must use TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<ServerTls>,
@@ -125,6 +127,7 @@ impl Connections {
         let mut connections =
             Self::with_selector(self.clock, Selector::new()?, self.limits.clone(), self.permits.clone());
         (connections.max_connections, connections.taps_heads) = (self.max_connections, self.taps_heads);
+        connections.on_connect.clone_from(&self.on_connect);
         (connections.shard, connections.shards, self.shards) = (shard, all, all);
         connections.cores = self.cores.clone();
         Ok(connections)
@@ -177,6 +180,7 @@ impl Connections {
             max_per_address: None,
             limits,
             taps_heads: false,
+            on_connect: None,
             #[cfg(feature = "tls")]
             tls: None,
             accepts_at: None,

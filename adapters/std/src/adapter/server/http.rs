@@ -17,11 +17,12 @@ use std::net::ToSocketAddrs;
 
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::{Config, Engine};
+use mcp_proto::server::{Config, ConnectionInfo, Engine};
 use mcp_proto::{Change, Instant};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
 use self::token_workers::TokenWorkers;
+use super::connection::OnConnect;
 use super::dispatcher::CommandSender;
 use super::handle::Handle;
 use super::handler::Handler;
@@ -212,6 +213,19 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn tap_heads(mut self) -> Self {
         self.inner.state.connections.taps_heads = true;
+        self
+    }
+
+    /// Sets a callback that completes the description of each connection: handlers get what it attaches
+    /// ([`CallCx::http`](super::cx::CallCx::http), [`CallCx::extension`](super::cx::CallCx::extension)).
+    ///
+    /// It runs on the thread that accepts, after the TLS handshake, and must not block. If it panics, the connection ends.
+    #[must_use]
+    pub fn on_connect(
+        mut self,
+        describe: impl Fn(ConnectionInfo) -> ConnectionInfo + Send + Sync + 'static,
+    ) -> Self {
+        self.inner.state.connections.on_connect = Some(OnConnect::new(describe));
         self
     }
 

@@ -1,6 +1,7 @@
 //! One exchange: its request, its response, its place in a session, and the memory that it leaves to the next one.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::head::{BodySize, Fields};
@@ -10,7 +11,7 @@ use crate::http::server::get_streams::UnwrittenEvents;
 use crate::http::server::protected::Scheme;
 use crate::http::server::request_headers::RequestHeaders;
 use crate::outbox::Outbox;
-use crate::server::{Authorization, ExchangeBuffers, ProvenKey};
+use crate::server::{Authorization, ExchangeBuffers, HttpRequest, ProvenKey};
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
@@ -22,6 +23,8 @@ pub(in crate::http::server) struct ServerExchange {
     pub(in crate::http::server) phase: RequestPhase,
     pub(in crate::http::server) form: ResponseForm,
     pub(in crate::http::server) headers: RequestHeaders,
+    /// The request as its handlers see it, if it can have calls.
+    pub(in crate::http::server) request: Option<Arc<HttpRequest>>,
     /// The fault that refuses the request after authorization.
     pub(in crate::http::server) rejection: Option<HeadRejection>,
     /// CORS is enabled, so `Vary: Origin` is needed.
@@ -115,6 +118,7 @@ impl ServerExchange {
             phase: RequestPhase::ReceivingBody,
             form: ResponseForm::Undecided,
             headers: RequestHeaders::new(parts.header_buffer),
+            request: None,
             rejection: None,
             cors_enabled: false,
             body: RequestBody::None,

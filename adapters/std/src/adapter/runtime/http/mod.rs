@@ -13,7 +13,7 @@ use std::net::ToSocketAddrs;
 
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::Config;
+use mcp_proto::server::{Config, ConnectionInfo};
 
 use super::Runtime;
 use super::server::DEFAULT_MAX_RUNNING;
@@ -192,6 +192,20 @@ impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
     #[must_use]
     pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
         self.inner = self.inner.validate_tokens(validator);
+        self
+    }
+
+    /// Sets a callback that completes the description of each connection, before its first request.
+    ///
+    /// The description has the address of the client, and its certificates if TLS asks for them. Handlers get it with
+    /// what the callback attaches: `cx.http()`, `cx.extension()`. The callback runs on a thread that accepts, after the TLS
+    /// handshake, and must not block. If it panics, the connection ends.
+    #[must_use]
+    pub fn on_connect(
+        mut self,
+        describe: impl Fn(ConnectionInfo) -> ConnectionInfo + Send + Sync + 'static,
+    ) -> Self {
+        self.inner = self.inner.on_connect(describe);
         self
     }
 

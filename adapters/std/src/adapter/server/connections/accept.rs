@@ -1,7 +1,7 @@
 //! Accepting connections.
 
 use alloc::boxed::Box;
-use core::net::IpAddr;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 
@@ -9,7 +9,7 @@ use mcp_proto::http::server::{Admission, Connection, Server};
 
 use super::Connections;
 use crate::adapter::NetStream;
-use crate::adapter::server::connection::{MigratedConnection, ServerConnection};
+use crate::adapter::server::connection::{MigratedConnection, PendingDescription, ServerConnection};
 use crate::adapter::server::permits::{AddressPermit, ConnectionPermit};
 use crate::io::{Listener, Socket, is_resource_exhausted};
 
@@ -19,7 +19,7 @@ impl Connections {
         for _ in 0..ACCEPT_BATCH {
             let Some(listener) = &self.listener else { return };
             let accepted = match listener.accept() {
-                Ok(Some((socket, address))) => self.accept_socket(server, socket, address.ip()),
+                Ok(Some((socket, address))) => self.accept_socket(server, socket, address),
                 Ok(None) => return,
                 Err(error) => Err(error),
             };
@@ -41,10 +41,10 @@ impl Connections {
     }
 
     /// Creates the connection of a socket, and registers it or moves it to its shard.
-    fn accept_socket(&mut self, server: &mut Server, socket: Socket, address: IpAddr) -> io::Result<()> {
+    fn accept_socket(&mut self, server: &mut Server, socket: Socket, peer: SocketAddr) -> io::Result<()> {
         let shard = self.choose_shard(&socket);
         let per_address = self.max_per_address.unwrap_or_else(|| self.max_connections.div_ceil(2));
-        let address = AddressPermit::acquire(&self.permits, address, per_address);
+        let address = AddressPermit::acquire(&self.permits, peer.ip(), per_address);
         #[cfg(feature = "tls")]
         let transport = match &self.tls {
             Some(tls) => NetStream::accept_tls(tls, socket)?,
@@ -59,6 +59,10 @@ impl Connections {
         let is_admissible = address.is_some();
         let mut connection = Box::new(ServerConnection::new(transport, connection, address, self.now));
         let is_handshaking = connection.transport.is_handshaking();
+        connection.description = Some(PendingDescription::new(peer, self.on_connect.clone()));
+        if !connection.complete_handshake() {
+            return Ok(());
+        }
         connection.tls_deadline = is_handshaking.then(|| self.now + self.limits.head_timeout);
         if !is_admissible {
             connection.refuse(self.now, server);

@@ -12,7 +12,8 @@ use core::time::Duration;
 
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::server::{
-    Authorization, Call, CancelReason, Engine, Event, InputRequired, Peer, PreparedResult, Scopes,
+    Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer, PreparedResult,
+    Scopes,
 };
 use mcp_proto::{
     CallId, Change, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError,
@@ -321,6 +322,20 @@ impl<B: RunningCall> CallCx<B> {
     /// on byte streams, and on servers that are not protected.
     pub fn authorization(&self) -> Option<&Authorization> {
         self.0.call().authorization()
+    }
+
+    /// Returns the HTTP request of the call: its path, chosen header fields, and its connection.
+    ///
+    /// `None` on byte streams and in the run of a task ([`Call::http`]). Fields are seen if
+    /// [`visible_fields`](mcp_proto::http::server::Config::visible_fields) names them.
+    pub fn http(&self) -> Option<&HttpRequest> {
+        self.0.call().http()
+    }
+
+    /// Returns the value of a type that was attached to the request, its token, its session or its connection
+    /// ([`Call::extension`]).
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.call().extension()
     }
 
     /// Returns the principal on whose behalf the call is made, if it is authenticated.

@@ -1,0 +1,153 @@
+//! The HTTP request of a call, as handlers see it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use super::authorization::Authorization;
+use crate::ascii::AsciiCaseExt as _;
+use crate::extensions::Extensions;
+use crate::head::Fields;
+
+/// The origin of a call: the party for which it is made, its HTTP request, and the values of its session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallOrigin {
+    /// The party as it was when the request arrived; that of the channel may be another one by now.
+    pub(super) authorization: Option<Authorization>,
+    pub(super) http: Option<Arc<HttpRequest>>,
+    /// Those of the session or byte stream.
+    pub(super) extensions: Option<Arc<Extensions>>,
+}
+
+impl CallOrigin {
+    /// Returns the value of a type: of the request, of its token, of the session, or of the connection.
+    pub(super) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        let connection = || self.http.as_ref()?.connection.as_ref()?.extensions.get();
+        let session = || self.extensions.as_ref()?.get();
+        let token = || self.authorization.as_ref()?.identity().extensions().get();
+        let own = self.http.as_ref().and_then(|http| http.extensions.get());
+        own.or_else(token).or_else(session).or_else(connection)
+    }
+}
+
+/// The HTTP request of a call, as handlers see it ([`Call::http`](super::Call::http)).
+///
+/// It has neither the query nor fields that are not [chosen](crate::http::server::Config::visible_fields): both may hold
+/// secrets (SEC-019). A proxy in front of the server changes what is seen: then the peer is the proxy, and fields such as
+/// `X-Forwarded-For` are as trustworthy as the proxy that sets them.
+#[derive(Clone, Debug)]
+pub struct HttpRequest {
+    pub(crate) path: Arc<str>,
+    pub(crate) fields: Fields,
+    pub(crate) extensions: Extensions,
+    pub(crate) connection: Option<Arc<ConnectionInfo>>,
+}
+
+impl HttpRequest {
+    #[cfg(feature = "http")]
+    pub(crate) const fn new(path: Arc<str>, fields: Fields) -> Self {
+        Self { path, fields, extensions: Extensions::new(), connection: None }
+    }
+
+    /// Returns the method: `POST`, because no other request has calls.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        "POST"
+    }
+
+    /// Returns the path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the value of a chosen field, by its name in any case: the first one if it is repeated.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(other, _)| other.eq_ignore_case(name)).map(|(_, value)| value)
+    }
+
+    /// Returns the value of a chosen field as text; `None` also if it is not UTF-8.
+    #[must_use]
+    pub fn field_text(&self, name: &str) -> Option<&str> {
+        core::str::from_utf8(self.field(name)?).ok()
+    }
+
+    /// Returns the names and values of all chosen fields, in the order received.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.fields.iter()
+    }
+
+    /// Returns the connection, if the transport describes it.
+    #[must_use]
+    pub fn connection(&self) -> Option<&ConnectionInfo> {
+        self.connection.as_deref()
+    }
+
+    /// Returns the address of the peer, if the transport says it.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.connection.as_ref()?.peer_addr
+    }
+}
+
+/// A connection, as its transport describes it.
+///
+/// ```
+/// use mcp_proto::server::ConnectionInfo;
+/// let info = ConnectionInfo::new().peer_addr(([127, 0, 0, 1], 4000)).extension("blue");
+/// assert!(info.peer().is_some_and(|peer| peer.ip().is_loopback()));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionInfo {
+    peer_addr: Option<SocketAddr>,
+    peer_certificates: Vec<Box<[u8]>>,
+    extensions: Extensions,
+}
+
+impl ConnectionInfo {
+    /// Creates the description of a connection of which nothing is known.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the address of the peer.
+    #[must_use]
+    pub fn peer_addr(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.peer_addr = Some(address.into());
+        self
+    }
+
+    /// Sets the certificates that the client proved to own (TLS), its own first, each in DER.
+    #[must_use]
+    pub fn peer_certificates<C: Into<Box<[u8]>>>(mut self, chain: impl IntoIterator<Item = C>) -> Self {
+        self.peer_certificates = chain.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Attaches a value for the handlers of all requests of the connection.
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+
+    /// Returns the address of the peer.
+    #[must_use]
+    pub const fn peer(&self) -> Option<SocketAddr> {
+        self.peer_addr
+    }
+
+    /// Returns the certificates of the client, its own first, each in DER; empty without TLS, and if it has none.
+    pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
+        self.peer_certificates.iter().map(|certificate| &**certificate)
+    }
+
+    /// Returns the values that were attached.
+    #[must_use]
+    pub const fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+}
