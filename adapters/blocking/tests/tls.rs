@@ -16,11 +16,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use mcp_blocking::tls::rustls::pki_types::pem::PemObject as _;
+use mcp_blocking::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use mcp_blocking::tls::rustls::server::WebPkiClientVerifier;
+use mcp_blocking::tls::rustls::{self, RootCertStore};
 use mcp_blocking::tls::{ClientTls, ServerTls};
 use mcp_blocking::{Client, Error, HttpServer, Options};
 use mcp_proto::Era;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::Config as Http;
+use mcp_proto::server::ConnectionInfo;
 use mcp_std::adapter::NetStream;
 use mcp_std::adapter::poll::Selector;
 use mcp_std::io::{Duplex, Interest, Socket};
@@ -269,6 +274,57 @@ fn plain_text_peer_affects_only_its_connection() {
             assert!(error.contains("the server does not speak TLS at localhost"), "{error}");
         },
     );
+}
+
+/// Returns the certificates of a PEM file.
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn callback_of_connections_sees_certificate_of_client() {
+    let roots = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates(certificate!("root")));
+        roots
+    };
+    let key = || PrivateKeyDer::from_pem_slice(certificate!("key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots()), provider.clone())
+        .allow_unauthenticated();
+    let config = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(certificates(certificate!("server")), key())
+        .unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots())
+        .with_client_auth_cert(certificates(certificate!("client")), key())
+        .unwrap();
+    let (sender, seen) = mpsc::channel();
+    let record = move |info: ConnectionInfo| {
+        let chain: Vec<Vec<u8>> = info.certificates().map(<[u8]>::to_vec).collect();
+        sender.send((chain, info.peer().is_some())).unwrap();
+        info
+    };
+    let configure =
+        move |server: HttpServer<Tools>| server.tls(ServerTls::from(Arc::new(config))).on_connect(record);
+    with_tls_server(configure, move |address| {
+        let url = format!("https://localhost:{}/mcp", address.port());
+        let expected = certificates(certificate!("client"));
+        let expected: Vec<Vec<u8>> = expected.iter().map(|certificate| certificate.to_vec()).collect();
+        for (tls, expected) in [(ClientTls::from(Arc::new(client)), expected), (client_tls(), Vec::new())] {
+            let options = Options::new(client_config(version_set(Era::Modern))).tls(tls);
+            let mut client = options.connect_url(&url).unwrap();
+            check_echo(&mut client, "hello");
+            assert_eq!(seen.recv_timeout(DEADLINE).unwrap(), (expected, true));
+            client.close().unwrap();
+            while seen.try_recv().is_ok() {}
+        }
+    });
 }
 
 // covers: SEC-018

@@ -8,6 +8,8 @@ extern crate alloc;
 mod crowds;
 #[path = "../../suites/protected.rs"]
 mod protected;
+#[path = "../../suites/request_in_view.rs"]
+mod request_in_view;
 #[path = "../../suites/http.rs"]
 mod suite;
 mod support;

@@ -191,6 +191,7 @@ fn session_has_values_and_each_of_its_requests_is_its_own() {
 
 // covers: HTTP-046
 #[test]
+#[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_and_initialize_have_their_own_requests() {
     let config = Config::new().http_sse("/sse", "/messages").visible_fields(["X-Trace"]).expect("valid");
     let mut web = harness(config);
