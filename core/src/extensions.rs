@@ -49,7 +49,7 @@ impl Extensions {
 
     /// Returns whether there are no values.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
