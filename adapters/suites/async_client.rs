@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::adapter::package::{Client, ClientHandler, Error, Program};
 use crate::adapter::{
-    AsyncStream, Runtime, async_stream, block_on_reactor as block_on, impl_stream, sleep, yield_now,
+    AsyncStream, Runtime, async_stream, block_on_reactor as block_on, enter, impl_stream, sleep, yield_now,
 };
 use crate::support::{DEADLINE, ERAS, TestStream, client_config, text, version_set, with_timeout};
 
@@ -88,6 +88,7 @@ impl TaskSet {
     ///
     /// Panics if a wake-up is lost.
     pub(crate) fn run(mut self) {
+        let _entered = enter();
         while self.tasks.iter().any(Option::is_some) {
             let at = self.woken.recv_timeout(DEADLINE).expect("a task is woken");
             if let Some(task) = &mut self.tasks[at] {
