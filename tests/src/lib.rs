@@ -3,6 +3,7 @@
 //! * [`harness`] runs the client and the server against each other, or one of them alone, on virtual time.
 //! * [`adapters`] runs the client of each adapter behind one trait.
 //! * [`browser`] follows authorization URLs like a user with a browser.
+//! * [`executor`] runs the futures of asynchronous adapters.
 //! * [`schema`] finds the type and the revision that a message must match, and validates it.
 //! * [`requirements`] compares the rule ids that tests cite with the tests that ran, for the `requirements` program.
 
@@ -10,11 +11,11 @@ extern crate alloc;
 
 pub mod adapters;
 pub mod browser;
+pub mod executor;
 pub mod harness;
 pub mod requirements;
 pub mod revision_table;
 pub mod schema;
-pub mod tokio_runtime;
 
 /// Doctests of the examples in the README.
 #[cfg(doctest)]

@@ -1,14 +1,6 @@
 //! The routers of this adapter.
 
-use alloc::boxed::Box;
-
-use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_proto::server::Config;
-use mcp_std::Error;
-use mcp_std::adapter::client::{TestPeer, TestRouter};
-use mcp_std::adapter::server::router::{
-    self, FutureFlavor, LocalFutures, SendFutures, ServeFutures, ServeStream,
-};
+use mcp_std::adapter::server::router::{self, LocalFutures, SendFutures};
 
 use crate::Smol;
 
@@ -77,38 +69,3 @@ pub type SendRouter = router::Router<SendFutures<Smol>>;
 
 /// Updates of a [`Router`] from inside its handlers.
 pub type RouterUpdates = router::RouterUpdates<LocalFutures<Smol>>;
-
-impl<F: FutureFlavor<Adapter = Self>> ServeFutures<F> for Smol {
-    #[cfg(unix)]
-    async fn serve_stdio(config: Config, router: router::Router<F>) -> Result<(), Error> {
-        crate::serve_stdio(config, router).await
-    }
-}
-
-#[cfg(feature = "http")]
-impl<F: FutureFlavor<Adapter = Self>> router::ServeFuturesHttp<F> for Smol {
-    async fn serve_http(
-        address: impl std::net::ToSocketAddrs,
-        config: Config,
-        http: mcp_proto::http::server::Config,
-        router: router::Router<F>,
-    ) -> Result<(), Error> {
-        crate::serve_http(address, config, http, router).await
-    }
-}
-
-impl<F, S> ServeStream<F, S> for Smol
-where
-    F: FutureFlavor<Adapter = Self>,
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    async fn serve(config: Config, stream: S, router: router::Router<F>) -> Result<(), Error> {
-        crate::serve(config, stream, router).await
-    }
-}
-
-impl<F: FutureFlavor<Adapter = Self>> TestRouter<F> for Smol {
-    fn test_peer(router: router::Router<F>) -> Box<dyn TestPeer> {
-        crate::testing::test_peer(router)
-    }
-}

@@ -4,44 +4,11 @@
 
 extern crate alloc;
 
+#[path = "../../suites/async_pair.rs"]
+mod async_suite;
 #[path = "../../suites/pair.rs"]
 mod suite;
 mod support;
 
-use std::os::unix::net::UnixStream;
-use std::thread::{self, JoinHandle};
-
-use async_io::Async;
-use mcp_blocking::{Client, Error};
-use mcp_proto::Era;
-use mcp_std::io::Socket;
-use support::{Tools, adapter, client_config, server_config, version_set};
-
-/// Repetitions of ten bytes in a large message, which is more than a socket buffers.
-const LARGE_REPEATS: usize = 1_000_000;
-
-/// Connects a client to a server over a Unix stream, whose capacity the system chooses.
-fn pair(era: Era, _capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<(), Error>>) {
-    let (near, far) = UnixStream::pair().unwrap();
-    let server = thread::spawn(move || adapter::serve_handler(server_config(), Async::new(near)?, tools));
-    let client =
-        Client::connect(client_config(version_set(era)), Socket::unix(far).unwrap()).expect("a connection");
-    assert_eq!(client.peer().era(), era);
-    (client, server)
-}
-
-// covers: PING-003, PING-005
-#[test]
-fn server_ends_when_its_client_answers_no_pings() {
-    use std::io::Write as _;
-
-    use mcp_proto::Fault;
-    support::with_timeout(|| {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        far.write_all(support::INITIALIZE.as_bytes()).unwrap();
-        let config = server_config().keep_alive_ping(core::time::Duration::from_secs(1), 0);
-        let ended = adapter::serve_handler(config, Async::new(near).unwrap(), Tools::new().0);
-        let Err(Error::Closed(closed)) = ended else { panic!("{ended:?}") };
-        assert_eq!(closed.fault, Fault::PingTimeout { misses: 1 });
-    });
-}
+use async_suite::{LARGE_REPEATS, pair};
+use support::adapter;

@@ -1,98 +1,11 @@
-//! Which futures are `Send`: that depends on what the handler holds.
+//! Futures of `mcp-smol` that are `Send`.
+
+#![cfg(unix)]
 
 extern crate alloc;
 
-use alloc::rc::Rc;
-use core::cell::Cell;
-use std::os::unix::net::UnixStream;
+#[path = "../../suites/send_bounds.rs"]
+mod suite;
+mod support;
 
-use async_io::Async;
-use mcp_proto::server::Config;
-use mcp_proto::{RpcError, model::CallToolResult};
-use mcp_smol::{Answered, Call, Cx, Handler, Server, serve};
-
-fn assert_send<T: Send>(_: &T) {}
-
-struct StatelessHandler;
-
-impl Handler for StatelessHandler {
-    async fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
-        cx.sleep(core::time::Duration::from_millis(1)).await?;
-        let name = call.tool_call()?.name;
-        futures_lite::future::yield_now().await;
-        cx.complete(&CallToolResult::text(name))
-    }
-}
-
-#[test]
-fn server_future_is_send_if_handler_is() {
-    let (near, _far) = Async::<UnixStream>::pair().unwrap();
-    assert_send(&serve(Config::new("a", "1"), near, StatelessHandler));
-    let (near, _far) = Async::<UnixStream>::pair().unwrap();
-    let held = String::from("held");
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, call: &Call| {
-        cx.sleep(core::time::Duration::from_millis(1)).await?;
-        let _ = (&held, call.method());
-        cx.complete(&CallToolResult::text("done"))
-    });
-    assert_send(&server);
-    let (near, _far) = Async::<UnixStream>::pair().unwrap();
-    let server = Server::new(Config::new("a", "1"), near, StatelessHandler);
-    assert_send(&server.handle());
-    assert_send(&server.run());
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn http_server_future_is_send_if_handler_is() {
-    use mcp_proto::http::server::Config as Http;
-    use mcp_smol::HttpServer;
-
-    let server =
-        HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), StatelessHandler).unwrap();
-    assert_send(&server.run());
-    let server =
-        HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), StatelessHandler).unwrap();
-    assert_send(&server.shards(2).run());
-    let held = Rc::new(Cell::new(0));
-    let handler = async move |cx: &mut Cx, _: &Call| {
-        held.set(held.get() + 1);
-        cx.complete(&CallToolResult::text("done"))
-    };
-    let server = HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), handler).unwrap();
-    server.handle().shutdown(core::time::Duration::ZERO);
-    async_io::block_on(server.run()).unwrap();
-}
-
-#[test]
-fn handler_that_is_not_send_is_served() {
-    let (near, far) = Async::<UnixStream>::pair().unwrap();
-    drop(far);
-    let count = Rc::new(Cell::new(0));
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
-        let counter = count.clone();
-        futures_lite::future::yield_now().await;
-        counter.set(counter.get() + 1);
-        cx.complete(&CallToolResult::text("done"))
-    });
-    async_io::block_on(server).unwrap();
-}
-
-/// Implemented once for all types, and again for `Send` types: the call is ambiguous for a type that is `Send`.
-trait AssertNotSend<Way> {
-    fn assert_not_send(&self) {}
-}
-
-impl<T> AssertNotSend<()> for T {}
-impl<T: Send> AssertNotSend<u8> for T {}
-
-#[test]
-fn server_future_is_not_send_if_handler_is_not() {
-    let (near, _far) = Async::<UnixStream>::pair().unwrap();
-    let held = Rc::new(());
-    let server = serve(Config::new("a", "1"), near, async move |cx: &mut Cx, _: &Call| {
-        let _held = held.clone();
-        cx.complete(&CallToolResult::text("done"))
-    });
-    AssertNotSend::assert_not_send(&server);
-}
+use support::adapter;

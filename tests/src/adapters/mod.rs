@@ -1,9 +1,8 @@
 //! The client of each adapter behind one trait.
 
+mod asynchronous;
 mod blocking;
-mod smol;
 mod threads;
-mod tokio;
 
 use core::fmt;
 use core::time::Duration;
@@ -14,8 +13,10 @@ use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
+use mcp_smol::Smol;
 use mcp_std::auth::Authorizer;
 use mcp_std::skills::SkillContent;
+use mcp_tokio::Tokio;
 use serde_json::Value;
 
 /// An adapter.
@@ -148,8 +149,8 @@ pub fn connect(
     match runtime {
         AdapterKind::Blocking => blocking::connect(config, handler, server),
         AdapterKind::Threads => threads::connect(config, handler, server),
-        AdapterKind::Smol => smol::connect(config, handler, server),
-        AdapterKind::Tokio => tokio::connect(config, handler, server),
+        AdapterKind::Smol => asynchronous::connect::<Smol>(config, handler, server),
+        AdapterKind::Tokio => asynchronous::connect::<Tokio>(config, handler, server),
     }
 }
 

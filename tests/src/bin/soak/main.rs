@@ -5,14 +5,13 @@
 
 extern crate alloc;
 
+mod asynchronous;
 mod blocking;
 mod ledger;
 mod memory;
 mod plan;
-mod smol;
 mod tally;
 mod threads;
-mod tokio;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -22,6 +21,8 @@ use mcp_blocking::Program;
 use mcp_proto::RawJson;
 use mcp_proto::client::{Config, KnownEra};
 use mcp_proto::model::CallToolResult;
+use mcp_smol::Smol;
+use mcp_tokio::Tokio;
 
 use ledger::{CallLedger, SoakOutcome};
 use memory::MemoryTrend;
@@ -142,10 +143,10 @@ fn serve(args: &SoakArgs) -> Result<(), BoxError> {
         (SoakAdapter::Blocking, SoakTransport::Http) => blocking::serve_http(args.calls),
         (SoakAdapter::Threads, SoakTransport::Stdio) => threads::serve_stdio(args.calls),
         (SoakAdapter::Threads, SoakTransport::Http) => threads::serve_http(args.calls),
-        (SoakAdapter::Smol, SoakTransport::Stdio) => smol::serve_stdio(args.calls),
-        (SoakAdapter::Smol, SoakTransport::Http) => smol::serve_http(args.calls),
-        (SoakAdapter::Tokio, SoakTransport::Stdio) => tokio::serve_stdio(args.calls),
-        (SoakAdapter::Tokio, SoakTransport::Http) => tokio::serve_http(args.calls),
+        (SoakAdapter::Smol, SoakTransport::Stdio) => asynchronous::serve_stdio::<Smol>(args.calls),
+        (SoakAdapter::Smol, SoakTransport::Http) => asynchronous::serve_http::<Smol>(args.calls),
+        (SoakAdapter::Tokio, SoakTransport::Stdio) => asynchronous::serve_stdio::<Tokio>(args.calls),
+        (SoakAdapter::Tokio, SoakTransport::Http) => asynchronous::serve_http::<Tokio>(args.calls),
     }
 }
 
@@ -166,8 +167,8 @@ fn soak(args: &SoakArgs) -> Result<(), BoxError> {
     match args.runtime {
         SoakAdapter::Blocking => blocking::run(args, target, &plan, &ledger, &mut memory)?,
         SoakAdapter::Threads => threads::run(args, target, &plan, &ledger, &mut memory)?,
-        SoakAdapter::Smol => smol::run(args, target, &plan, &ledger, &mut memory)?,
-        SoakAdapter::Tokio => tokio::run(args, target, &plan, &ledger, &mut memory)?,
+        SoakAdapter::Smol => asynchronous::run::<Smol>(args, target, &plan, &ledger, &mut memory)?,
+        SoakAdapter::Tokio => asynchronous::run::<Tokio>(args, target, &plan, &ledger, &mut memory)?,
     }
     let took = begun.elapsed();
     if let Some(server) = hosted {

@@ -12,6 +12,7 @@ mod future_set;
 #[cfg(feature = "http")]
 pub mod http;
 mod poll_stream;
+mod router;
 pub mod server;
 pub mod testing;
 mod virtual_time;

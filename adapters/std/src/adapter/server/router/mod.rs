@@ -27,9 +27,9 @@ pub use flavor::{
     Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
 };
-pub use serve::{ServeFunctions, ServeFutures, ServeStream};
+pub use serve::ServeFunctions;
 #[cfg(feature = "http")]
-pub use serve::{ServeFunctionsHttp, ServeFuturesHttp};
+pub use serve::ServeFunctionsHttp;
 pub use updates::RouterUpdates;
 
 use super::handler::HandlerFailure;

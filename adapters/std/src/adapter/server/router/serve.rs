@@ -1,10 +1,10 @@
-//! The functions that serve a router, by the adapter that its flavour names.
+//! The functions that serve a router of functions, by the adapter that its flavour names.
 
 use mcp_proto::server::Config;
 #[cfg(feature = "http")]
 use std::net::ToSocketAddrs;
 
-use super::{Flavor, Functions, LocalFutures, Router, SendFutures, SharedFunctions};
+use super::{Flavor, Functions, Router, SharedFunctions};
 use crate::Error;
 use crate::io::Duplex;
 
@@ -41,46 +41,6 @@ pub trait ServeFunctionsHttp<F: Flavor>: ServeFunctions<F> {
         http: mcp_proto::http::server::Config,
         router: Router<F>,
     ) -> Result<(), Error>;
-}
-
-/// An adapter that serves routers of futures.
-#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
-pub trait ServeFutures<F: Flavor>: 'static {
-    /// Serves on stdin and stdout of this process.
-    ///
-    /// # Errors
-    ///
-    /// Those of the adapter.
-    #[cfg(unix)]
-    async fn serve_stdio(config: Config, router: Router<F>) -> Result<(), Error>;
-}
-
-/// An adapter that serves routers of futures over HTTP.
-#[cfg(feature = "http")]
-#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
-pub trait ServeFuturesHttp<F: Flavor>: ServeFutures<F> {
-    /// Serves HTTP at an address.
-    ///
-    /// # Errors
-    ///
-    /// Those of the adapter.
-    async fn serve_http(
-        address: impl ToSocketAddrs,
-        config: Config,
-        http: mcp_proto::http::server::Config,
-        router: Router<F>,
-    ) -> Result<(), Error>;
-}
-
-/// An adapter that serves routers of futures on byte streams of the type `S`.
-#[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handlers")]
-pub trait ServeStream<F: Flavor, S>: ServeFutures<F> {
-    /// Serves one client on a byte stream.
-    ///
-    /// # Errors
-    ///
-    /// Those of the adapter.
-    async fn serve(config: Config, stream: S, router: Router<F>) -> Result<(), Error>;
 }
 
 macro_rules! serve_functions {
@@ -125,51 +85,4 @@ macro_rules! serve_functions {
     )*};
 }
 
-macro_rules! serve_futures {
-    ($($flavor:ident)*) => {$(
-        impl<R: ServeFutures<$flavor<R>>> Router<$flavor<R>> {
-            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
-            /// `serve_stdio` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
-            #[cfg(unix)]
-            pub async fn serve_stdio(self) -> Result<(), Error> {
-                R::serve_stdio(self.config()?, self).await
-            }
-
-            /// Serves one client on any byte stream; see the function `serve` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            pub async fn serve<S>(self, stream: S) -> Result<(), Error>
-            where
-                R: ServeStream<$flavor<R>, S>,
-            {
-                R::serve(self.config()?, stream, self).await
-            }
-
-            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            #[cfg(feature = "http")]
-            pub async fn serve_http(
-                self,
-                address: impl ToSocketAddrs,
-                http: mcp_proto::http::server::Config,
-            ) -> Result<(), Error>
-            where
-                R: ServeFuturesHttp<$flavor<R>>,
-            {
-                R::serve_http(address, self.config()?, http, self).await
-            }
-        }
-    )*};
-}
-
 serve_functions! { Functions SharedFunctions }
-serve_futures! { LocalFutures SendFutures }

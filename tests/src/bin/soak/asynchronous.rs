@@ -1,4 +1,4 @@
-//! Both ends on `mcp-smol`.
+//! Both ends on `mcp-smol` or `mcp-tokio`.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -7,9 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use mcp_proto::model::ListToolsResult;
+use mcp_proto::server::Call;
 use mcp_proto::{CallOptions, Diagnostic, RpcError, http};
-use mcp_smol::block_on;
-use mcp_smol::{Answered, Call, Client, Cx, Handler, HttpServer};
+use mcp_std::adapter::runtime::client::Client;
+use mcp_std::adapter::runtime::http::HttpServer;
+use mcp_std::adapter::runtime::server::Server;
+use mcp_std::adapter::server::{Answered, AsyncCx, AsyncHandler};
+use mcp_tests::executor::Executor;
 
 use crate::ledger::{CallLedger, SoakOutcome};
 use crate::memory::MemoryTrend;
@@ -24,8 +28,8 @@ struct SoakServer {
     tools: ListToolsResult,
 }
 
-impl Handler for SoakServer {
-    async fn call(&self, cx: &mut Cx, call: &Call) -> Result<Answered, RpcError> {
+impl AsyncHandler for SoakServer {
+    async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError> {
         match call.method() {
             "tools/call" => {}
             "tools/list" => return cx.complete(&self.tools),
@@ -52,14 +56,15 @@ fn server(calls: usize) -> SoakServer {
     SoakServer { tally: ServerTally::new(calls), tools: tally::tools() }
 }
 
-pub(crate) fn serve_stdio(calls: usize) -> Result<(), BoxError> {
-    Ok(block_on(mcp_smol::serve_stdio(tally::config(), server(calls)))?)
+pub(crate) fn serve_stdio<R: Executor>(calls: usize) -> Result<(), BoxError> {
+    // Tokio opens the stream in the context of its runtime only.
+    Ok(R::run(async { Server::<R, _, _>::stdio(tally::config(), server(calls))?.run().await })?)
 }
 
-pub(crate) fn serve_http(calls: usize) -> Result<(), BoxError> {
+pub(crate) fn serve_http<R: Executor>(calls: usize) -> Result<(), BoxError> {
     let http = http::server::Config::new();
     let path = http.endpoint_path().to_owned();
-    let bound = HttpServer::bind("127.0.0.1:0", tally::config(), http, server(calls))?;
+    let bound = HttpServer::<R, _>::bind("127.0.0.1:0", tally::config(), http, server(calls))?;
     let server = bound.max_connections(MAX_CONNECTIONS).max_running(MAX_CONNECTIONS).shards(2);
     writeln!(io::stdout(), "http://{}{path}", server.address()?)?;
     let handle = server.handle();
@@ -67,21 +72,21 @@ pub(crate) fn serve_http(calls: usize) -> Result<(), BoxError> {
         wait_for_stdin_eof();
         handle.shutdown(Duration::from_secs(1));
     });
-    Ok(block_on(server.run())?)
+    Ok(R::run(server.run())?)
 }
 
 /// Makes all calls, one at a time per thread. The threads share a connection, so one of them leads.
-pub(crate) fn run(
+pub(crate) fn run<R: Executor>(
     args: &SoakArgs,
     target: SoakTarget,
     plan: &CallPlan,
     ledger: &CallLedger,
     memory: &mut MemoryTrend,
 ) -> Result<(), BoxError> {
-    let options = Client::options(args.config()).handler(ledger.tap());
+    let options = Client::<R>::options(args.config()).handler(ledger.tap());
     let client = match target {
-        SoakTarget::Program(program) => block_on(options.spawn(program))?,
-        SoakTarget::Url(url) => block_on(options.connect_url(&url))?,
+        SoakTarget::Program(program) => R::run(options.spawn(program))?,
+        SoakTarget::Url(url) => R::run(options.connect_url(&url))?,
     };
     let (next, shared) = (AtomicUsize::new(0), Mutex::new(&mut *memory));
     let calls = || -> Result<(), BoxError> {
@@ -112,18 +117,18 @@ pub(crate) fn run(
     }
     memory.note(report.resident);
     ledger.record_server_report(report);
-    Ok(block_on(client.close()).map(drop)?)
+    Ok(R::run(client.close()).map(drop)?)
 }
 
-fn call(client: &Client, plan: &CallPlan, number: usize) -> Result<SoakOutcome, BoxError> {
+fn call<R: Executor>(client: &Client<R>, plan: &CallPlan, number: usize) -> Result<SoakOutcome, BoxError> {
     let step = plan.planned_call(number);
     let work = WorkArguments { number, micros: step.length.as_micros() as u64 };
     let mut call = client.start_tool("work", &work, &CallOptions::new())?;
     match step.cancel {
-        None => return check_answer(number, &block_on(client.wait(call))?),
+        None => return check_answer(number, &R::run(client.wait(call))?),
         Some(Duration::ZERO) => {}
         Some(after) => {
-            if let Some(result) = block_on(client.wait_timeout(&mut call, after))? {
+            if let Some(result) = R::run(client.wait_timeout(&mut call, after))? {
                 return check_answer(number, &result);
             }
         }
@@ -132,6 +137,6 @@ fn call(client: &Client, plan: &CallPlan, number: usize) -> Result<SoakOutcome, 
     Ok(SoakOutcome::Cancelled)
 }
 
-fn fetch_report(client: &Client) -> Result<ServerReport, BoxError> {
-    Ok(block_on(client.call_tool("tally", &NoArguments {}))?.parse_structured()?)
+fn fetch_report<R: Executor>(client: &Client<R>) -> Result<ServerReport, BoxError> {
+    Ok(R::run(client.call_tool("tally", &NoArguments {}))?.parse_structured()?)
 }

@@ -1,30 +1,35 @@
-//! The client of `mcp-smol`.
+//! The clients of `mcp-smol` and `mcp-tokio`.
 
+use core::future::poll_fn;
 use core::pin::pin;
 use core::time::Duration;
 use std::time::Instant;
 
-use async_io::{Timer, block_on};
 use futures_lite::future;
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_smol::{Client as Handle, ClientHandler, Error};
+use mcp_std::Error;
+use mcp_std::adapter::client::ClientHandler;
+use mcp_std::adapter::runtime::AsyncTimer;
+use mcp_std::adapter::runtime::client::Client;
 use mcp_std::process::ShutdownStage;
 use mcp_std::skills::SkillContent;
 use serde_json::Value;
 
+use crate::executor::Executor;
+
 use super::{AdapterClient, ServerLocation, to_value};
 
-pub(super) fn connect(
+pub(super) fn connect<R: Executor>(
     config: Config,
     handler: impl ClientHandler + Send + 'static,
     server: &ServerLocation,
 ) -> Result<Box<dyn AdapterClient>, Error> {
-    let options = Handle::options(config).handler(handler).no_cache();
-    let client = block_on(async {
+    let options = Client::<R>::options(config).handler(handler).no_cache();
+    let client = R::run(async {
         match server {
             ServerLocation::Url(url) => options.connect_url(url).await,
             ServerLocation::Protected(url, authorizer) => {
@@ -33,12 +38,12 @@ pub(super) fn connect(
             ServerLocation::Process(command) => options.spawn(ServerLocation::program(command)).await,
         }
     });
-    Ok(Box::new(SmolClient(client?)))
+    Ok(Box::new(AsyncClient::<R>(client?)))
 }
 
-struct SmolClient(Handle);
+struct AsyncClient<R: Executor>(Client<R>);
 
-impl AdapterClient for SmolClient {
+impl<R: Executor> AdapterClient for AsyncClient<R> {
     fn peer(&self) -> &Peer {
         self.0.peer()
     }
@@ -52,19 +57,19 @@ impl AdapterClient for SmolClient {
         let options = CallOptions::new();
         let mut on_progress = |report: &mcp_proto::Progress| on_progress(report.progress);
         let result = self.0.request_with(method, params, &options, &mut on_progress);
-        Ok(to_value(&block_on(result)?))
+        Ok(to_value(&R::run(result)?))
     }
 
     fn call_tool(&mut self, name: &str, arguments: &Value) -> Result<(), Error> {
-        block_on(self.0.call_tool(name, arguments)).map(drop)
+        R::run(self.0.call_tool(name, arguments)).map(drop)
     }
 
     fn list(&mut self, kind: EntryKind) -> Result<Vec<Value>, Error> {
-        Ok(block_on(self.0.list(kind))?.iter().map(to_value).collect())
+        Ok(R::run(self.0.list(kind))?.iter().map(to_value).collect())
     }
 
     fn read_skill_file(&mut self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
-        block_on(self.0.read_skill_file(skill, file))
+        R::run(self.0.read_skill_file(skill, file))
     }
 
     fn cancel_call(
@@ -75,13 +80,13 @@ impl AdapterClient for SmolClient {
     ) -> Result<Option<Value>, Error> {
         let client = &self.0;
         let options = CallOptions::new().with_progress();
-        let abandoned = block_on(async {
+        let abandoned = R::run(async {
             // The call is dropped at the end of the scope, which abandons it.
             let call = pin!(client.start_tool(tool, arguments, &options)?);
             let called = async { call.await.map(|result| Some(to_value(&result))) };
             let time = async {
                 while !is_due() {
-                    Timer::after(Duration::from_millis(10)).await;
+                    sleep::<R>(Duration::from_millis(10)).await;
                 }
                 Ok(None)
             };
@@ -94,29 +99,29 @@ impl AdapterClient for SmolClient {
 
     #[expect(deprecated, reason = "tested until its removal")]
     fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
-        block_on(self.0.set_log_level(Some(level)))
+        R::run(self.0.set_log_level(Some(level)))
     }
 
     fn subscribe(
         &mut self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        block_on(self.0.subscribe(filter))
+        R::run(self.0.subscribe(filter))
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
-        block_on(self.0.unsubscribe(subscription))
+        R::run(self.0.unsubscribe(subscription))
     }
 
     fn ping(&mut self) -> Result<(), Error> {
-        block_on(self.0.ping()).map(drop)
+        R::run(self.0.ping()).map(drop)
     }
 
     fn pause(&mut self, time: Duration) -> Result<(), Error> {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            block_on(self.0.poll(left))?;
+            R::run(self.0.poll(left))?;
             if left.is_zero() {
                 return Ok(());
             }
@@ -124,9 +129,15 @@ impl AdapterClient for SmolClient {
     }
 
     fn close(self: Box<Self>) -> Result<bool, Error> {
-        let ended = block_on(self.0.close())?;
+        let ended = R::run(self.0.close())?;
         Ok(ended.is_none_or(|ended| {
             ended.stage == ShutdownStage::Exited && ended.status.is_some_and(|status| status.success())
         }))
     }
+}
+
+async fn sleep<R: Executor>(duration: Duration) {
+    let mut timer = R::Timer::never();
+    timer.reset(Instant::now() + duration);
+    poll_fn(|cx| timer.poll(cx)).await;
 }
