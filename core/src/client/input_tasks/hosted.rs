@@ -96,6 +96,13 @@ pub(super) struct HostedTask {
     pub(super) waiting: Vec<Key>,
 }
 
+impl HostedTask {
+    /// Returns whether the server does not need the task any more.
+    const fn is_unneeded(&self) -> bool {
+        self.is_collected || matches!(self.outcome, Some(Outcome::Cancelled))
+    }
+}
+
 /// Hosted tasks; see the [module](super). Tasks are found by the serial numbers of their questions.
 ///
 /// Invariants: `by_id` has an entry for each task. `bytes`, `waiting` and `open` are the sums over the tasks of the bytes
@@ -238,9 +245,7 @@ impl HostedTasks {
 
     /// Makes room: the oldest task that the server does not need any more gives way (TASK-030). Returns whether there was one.
     fn make_room(&mut self, common: &mut CommonState) -> bool {
-        let is_unneeded =
-            |task: &HostedTask| task.is_collected || matches!(task.outcome, Some(Outcome::Cancelled));
-        let unneeded = self.tasks.iter().find(|(_, task)| is_unneeded(task)).map(|(serial, _)| *serial);
+        let unneeded = self.tasks.iter().find(|(_, task)| task.is_unneeded()).map(|(serial, _)| *serial);
         if let Some(serial) = unneeded {
             self.remove(common, serial);
         }
@@ -340,11 +345,13 @@ impl InputTaskTable for HostedTasks {
         let mut text = Vec::new();
         let members = write(&mut text, shape::table(VERSION)).map_err(UseError::from)?;
         check_input_response(task.method, members, &text)?;
-        while self.bytes.saturating_add(text.len()) > self.limits.max_bytes {
-            if !self.make_room(common) {
-                return Err(UseError::Full(Limit::TaskBytes));
-            }
+        // One that does not fit costs no other task its place.
+        let kept = self.tasks.values().filter(|task| !task.is_unneeded());
+        let kept: usize = kept.filter_map(|task| task.outcome.as_ref()).map(Outcome::len).sum();
+        if kept.saturating_add(text.len()) > self.limits.max_bytes {
+            return Err(UseError::Full(Limit::TaskBytes));
         }
+        while self.bytes.saturating_add(text.len()) > self.limits.max_bytes && self.make_room(common) {}
         self.end(common, question, Outcome::Answer(text.into()));
         self.notify(common, question);
         Ok(())
@@ -398,6 +405,36 @@ impl InputTaskTable for HostedTasks {
 
     fn open_questions(&self) -> usize {
         self.open
+    }
+
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, common: &CommonState) {
+        let tasks = || self.tasks.values();
+        assert_eq!(
+            self.bytes,
+            tasks().filter_map(|task| task.outcome.as_ref()).map(Outcome::len).sum::<usize>()
+        );
+        assert_eq!(self.waiting, tasks().map(|task| task.waiting.len()).sum::<usize>());
+        assert_eq!(self.open, tasks().filter(|task| task.outcome.is_none()).count());
+        assert!(self.tasks.len() <= self.limits.max_tasks && self.waiting <= self.limits.max_waiting);
+        let ids: BTreeMap<TaskBits, u64> =
+            self.tasks.iter().map(|(serial, task)| (task.id, *serial)).collect();
+        assert_eq!(self.by_id, ids);
+        let times = |(serial, task): (&u64, &HostedTask)| {
+            let open = task.outcome.is_none().then_some((task.answer_by, *serial));
+            [Some((task.expires_at, *serial)), open]
+        };
+        let deadlines: BTreeSet<_> = self.tasks.iter().flat_map(times).flatten().collect();
+        assert_eq!(self.deadlines, deadlines);
+        // A timer comes no later than the first deadline.
+        assert!(self.deadlines.first().is_none_or(|(at, _)| self.armed.is_some_and(|armed| armed <= *at)));
+        for task in tasks() {
+            assert!(
+                task.outcome.is_none() || task.waiting.is_empty(),
+                "a request waits for a task that has ended"
+            );
+            assert!(task.waiting.iter().all(|request| common.endpoint.inbound.calls.get(*request).is_some()));
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) mod limits;
 #[cfg(feature = "crypto")]
 mod requests;
 pub(super) mod support;
+#[cfg(all(test, feature = "crypto"))]
+mod table_tests;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -96,6 +98,10 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
 
     /// Returns the number of questions that are open.
     fn open_questions(&self) -> usize;
+
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, common: &CommonState);
 }
 
 /// Makes the table of a configuration with hosted tasks.
