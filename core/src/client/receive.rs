@@ -332,18 +332,24 @@ impl Engine {
         if is_about_task(&method) {
             return self.calls.answer_task_request(&mut self.common, source, &method, params.as_ref());
         }
+        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
         // All other requests of a server are input requests.
         let input = rule
             .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
             .transpose()
             .and_then(|mut input| {
                 let hosted = match &mut input {
-                    Some(input) => self.calls.host_question(&mut self.common, source, version, input)?,
+                    Some(input) => self.calls.host_question(
+                        &mut self.common,
+                        source,
+                        version,
+                        input,
+                        related.as_ref(),
+                    )?,
                     None => None,
                 };
                 Ok((input, hosted))
             });
-        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
         let input = match input {
             Ok((Some(input), Some(question))) => {
                 let source = InputSource::Hosted(question);

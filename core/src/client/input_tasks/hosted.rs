@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::limits::InputTaskLimits;
-use super::{InputTaskTable, RequestSource};
+use super::{HostedQuestion, InputTaskTable, RequestSource};
 use crate::calls::endpoint::EndpointTimer;
 use crate::client::common::CommonState;
 use crate::client::input::{InputId, InputSource, check_input_response};
@@ -17,7 +17,7 @@ use crate::error::UseError;
 use crate::json::write_str;
 use crate::limits::Limit;
 use crate::methods;
-use crate::model::TaskStatus;
+use crate::model::{TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
@@ -83,6 +83,8 @@ impl Outcome {
 pub(super) struct HostedTask {
     pub(super) id: TaskBits,
     method: &'static str,
+    /// The task of the server that needs the answer (TASK-023).
+    related_task: Option<TaskId>,
     created: u64,
     updated: u64,
     ttl_millis: u64,
@@ -282,8 +284,7 @@ impl InputTaskTable for HostedTasks {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        method: &'static str,
-        ttl: Option<Duration>,
+        question: HostedQuestion<'_>,
     ) -> Result<u64, RpcError> {
         if self.tasks.len() >= self.limits.max_tasks {
             self.make_room(common);
@@ -293,13 +294,14 @@ impl InputTaskTable for HostedTasks {
         }
         let now = common.endpoint.now;
         let (id, serial) = (self.ids.draw(), common.next_serial());
-        let ttl_millis = granted_ttl(ttl, self.limits.default_ttl, self.limits.max_ttl);
+        let ttl_millis = granted_ttl(question.ttl, self.limits.default_ttl, self.limits.max_ttl);
         let expires_at = now + Duration::from_millis(ttl_millis);
         let answer_by = now + common.endpoint.limits.input_timeout;
         let created = self.anchor.unix_secs(now);
         let task = HostedTask {
             id,
-            method,
+            method: question.method,
+            related_task: question.related_task.cloned(),
             created,
             updated: created,
             ttl_millis,
@@ -401,6 +403,12 @@ impl InputTaskTable for HostedTasks {
         self.by_id.clear();
         self.deadlines.clear();
         (self.bytes, self.waiting, self.open) = (0, 0, 0);
+    }
+
+    fn is_open_for(&self, task: &TaskId) -> bool {
+        self.tasks
+            .values()
+            .any(|hosted| hosted.outcome.is_none() && hosted.related_task.as_ref() == Some(task))
     }
 
     fn open_questions(&self) -> usize {

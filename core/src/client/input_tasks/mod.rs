@@ -27,7 +27,7 @@ use support::InputTaskSupport;
 use super::common::CommonState;
 use super::tasks::WriteAnswer;
 use crate::error::UseError;
-use crate::model::InputRequest;
+use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
@@ -38,6 +38,16 @@ pub(super) struct RequestSource<'a> {
     pub(super) channel: Key,
     pub(super) batch: Option<Key>,
     pub(super) id: &'a RequestId,
+}
+
+/// A question that becomes a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostedQuestion<'a> {
+    pub(super) method: &'static str,
+    /// Time to live that the server asks for.
+    pub(super) ttl: Option<Duration>,
+    /// The task of the server that needs the answer (TASK-023).
+    pub(super) related_task: Option<&'a TaskId>,
 }
 
 /// Tasks that the client hosts; [`hosted::HostedTasks`] has the meanings.
@@ -51,8 +61,7 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        method: &'static str,
-        ttl: Option<Duration>,
+        question: HostedQuestion<'_>,
     ) -> Result<u64, RpcError>;
 
     /// Answers a request about tasks, now or later.
@@ -95,6 +104,9 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
 
     /// Removes all tasks and withdraws their questions: the connection or the session has ended.
     fn clear(&mut self, common: &mut CommonState);
+
+    /// Returns whether a question about this task of the server is open.
+    fn is_open_for(&self, task: &TaskId) -> bool;
 
     /// Returns the number of questions that are open.
     fn open_questions(&self) -> usize;
