@@ -387,13 +387,9 @@ impl Calls {
         let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id));
         match source {
             InputSource::Request(key) => {
-                if let (Some(tasks), Some(call)) = (&mut self.tasks, call) {
-                    let is_open = |inputs: &InputState| inputs.legacy.is_open_for(related_task.as_ref());
-                    let is_alone = !self.inputs.as_deref().is_some_and(is_open);
-                    if let Err(error) = tasks.count_question(common, call, is_alone) {
-                        common.endpoint.fail(key, &RpcError::internal("too many input requests"));
-                        return self.finish(common, call, Err(error));
-                    }
+                if let Err(error) = self.count_round(common, related_task.as_ref()) {
+                    common.endpoint.fail(key, &error);
+                    return;
                 }
                 let legacy = &mut self.inputs.get_or_insert_default().legacy;
                 legacy.begin(now, key, method, related_task);
@@ -406,6 +402,27 @@ impl Calls {
         }
         let id = InputId(source);
         common.events.push_back(Event::Input(Input { id, call, key: None, request }));
+    }
+
+    /// Counts the round of a question about a task that a call follows. Questions at the same time are one round.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send: the call has had too many rounds, and was ended.
+    pub(super) fn count_round(
+        &mut self,
+        common: &mut CommonState,
+        related_task: Option<&TaskId>,
+    ) -> Result<(), RpcError> {
+        let (Some(tasks), Some(task)) = (&mut self.tasks, related_task) else { return Ok(()) };
+        let Some(call) = tasks.call_of(task) else { return Ok(()) };
+        let is_open = self.inputs.as_ref().is_some_and(|inputs| inputs.legacy.is_open_for(Some(task)))
+            || self.input_tasks.as_ref().is_some_and(|hosted| hosted.is_open_for(task));
+        if let Err(error) = tasks.count_question(common, call, !is_open) {
+            self.finish(common, call, Err(error));
+            return Err(RpcError::internal("too many input requests"));
+        }
+        Ok(())
     }
 
     /// Sets the number of open questions of hosted tasks.

@@ -168,6 +168,14 @@ impl Engine {
             || self.common.events.len() >= self.common.endpoint.limits.max_events
     }
 
+    /// Panics if a sum that the engine keeps differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn check_sums(&self) {
+        if let Some(tasks) = &self.calls.input_tasks {
+            tasks.check_sums(&self.common);
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.common.is_closed()
     }

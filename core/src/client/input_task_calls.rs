@@ -9,11 +9,11 @@ use super::common::CommonState;
 use super::config::Config;
 #[cfg(feature = "crypto")]
 use super::input_tasks::hosted::{HostedTasks, InputTasks};
-use super::input_tasks::{InputTaskTable, RequestSource, new_table, take_task};
+use super::input_tasks::{HostedQuestion, InputTaskTable, RequestSource, new_table, take_task};
 use crate::error::UseError;
 use crate::json::Serializer;
 use crate::methods::{self, Capability};
-use crate::model::InputRequest;
+use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
@@ -93,14 +93,16 @@ impl Calls {
         source: RequestSource<'_>,
         version: Version,
         request: &mut InputRequest<'static>,
+        related_task: Option<&TaskId>,
     ) -> Result<Option<u64>, RpcError> {
         if version != Version::V2025_11_25 || !is_declared(&common.config, request) {
             return Ok(None);
         }
         let Some(ttl) = take_task(request) else { return Ok(None) };
         let method = request.method().unwrap_or_default();
+        self.count_round(common, related_task)?;
         let Some(tasks) = self.hosted(common) else { return Ok(None) };
-        tasks.create(common, source, method, ttl).map(Some)
+        tasks.create(common, source, HostedQuestion { method, ttl, related_task }).map(Some)
     }
 
     /// Answers a request of the server about a hosted task.

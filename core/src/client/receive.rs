@@ -282,23 +282,8 @@ impl Engine {
     /// Handles a request from the server, which only legacy servers send.
     fn receive_request(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
-        let is_negotiation = matches!(&*method, methods::DISCOVER | methods::INITIALIZE);
-        if self.common.peer.is_none()
-            && is_negotiation
-            && matches!(self.common.endpoint.match_response(channel, &id), ResponseMatch::Live(_))
-        {
-            return self.close_with(Fault::Echo);
-        }
-        let is_modern = match &self.common.peer {
-            Some(peer) => peer.era() == Era::Modern,
-            None => self.common.config.legacy_versions().is_empty(),
-        };
-        if is_modern {
-            return self.common.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
-        }
-        if self.common.endpoint.is_live(channel, &id) {
-            // An answer to the second request would end the first one at the peer (DESIGN-09).
-            return self.common.diagnose(Diagnostic::DuplicateId(id));
+        if self.drop_misplaced(channel, &id, &method) {
+            return;
         }
         let version = match &self.common.peer {
             Some(peer) => peer.version,
@@ -332,18 +317,24 @@ impl Engine {
         if is_about_task(&method) {
             return self.calls.answer_task_request(&mut self.common, source, &method, params.as_ref());
         }
+        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
         // All other requests of a server are input requests.
         let input = rule
             .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
             .transpose()
             .and_then(|mut input| {
                 let hosted = match &mut input {
-                    Some(input) => self.calls.host_question(&mut self.common, source, version, input)?,
+                    Some(input) => self.calls.host_question(
+                        &mut self.common,
+                        source,
+                        version,
+                        input,
+                        related.as_ref(),
+                    )?,
                     None => None,
                 };
                 Ok((input, hosted))
             });
-        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
         let input = match input {
             Ok((Some(input), Some(question))) => {
                 let source = InputSource::Hosted(question);
@@ -382,6 +373,34 @@ impl Engine {
                 }));
             }
         }
+    }
+
+    /// Drops a request that gets no answer: our own that came back, one of an era without requests of servers, and one
+    /// with the id of another one in flight. Returns false for all others.
+    fn drop_misplaced(&mut self, channel: Key, id: &RequestId, method: &str) -> bool {
+        let is_negotiation = matches!(method, methods::DISCOVER | methods::INITIALIZE);
+        if self.common.peer.is_none()
+            && is_negotiation
+            && matches!(self.common.endpoint.match_response(channel, id), ResponseMatch::Live(_))
+        {
+            self.close_with(Fault::Echo);
+            return true;
+        }
+        let is_modern = match &self.common.peer {
+            Some(peer) => peer.era() == Era::Modern,
+            None => self.common.config.legacy_versions().is_empty(),
+        };
+        if is_modern {
+            let diagnostic = Diagnostic::UnexpectedRequest { method: method.into(), id: id.clone() };
+            self.common.diagnose(diagnostic); // BASE-020
+            return true;
+        }
+        let is_duplicate = self.common.endpoint.is_live(channel, id);
+        if is_duplicate {
+            // An answer to the second request would end the first one at the peer (DESIGN-09).
+            self.common.diagnose(Diagnostic::DuplicateId(id.clone()));
+        }
+        is_duplicate
     }
 
     /// Handles the answer to a request of the engine.

@@ -23,6 +23,8 @@ mod http_client_ops;
 #[cfg(feature = "http")]
 mod http_server_ops;
 mod input;
+#[cfg(feature = "crypto")]
+mod input_task_ops;
 mod line;
 #[cfg(feature = "http")]
 mod media_types;
@@ -60,6 +62,8 @@ pub use h1_server::h1_server;
 pub use http_client_ops::http_client_ops;
 #[cfg(feature = "http")]
 pub use http_server_ops::http_server_ops;
+#[cfg(feature = "crypto")]
+pub use input_task_ops::input_task_ops;
 pub use line::line;
 #[cfg(feature = "http")]
 pub use media_types::media_types;

@@ -183,6 +183,8 @@ impl TaskRun {
             19..=22 => self.finish_effect(choices),
             23 => {
                 let millis = 1_u64 << (choices.byte() % 15);
+                // Answers are checked at the time at which they were made.
+                self.poll();
                 self.now = self.now + Duration::from_millis(millis);
                 self.engine.handle_timeout(self.now);
                 let next = self.engine.poll_timeout();

@@ -133,6 +133,18 @@ fn task_ops_target_accepts_seeds_and_noise() {
     }
 }
 
+#[cfg(feature = "crypto")]
+#[test]
+fn input_task_ops_target_accepts_seeds_and_noise() {
+    run("input_task_ops", super::input_task_ops);
+    // Long lists of operations reach states that short ones do not.
+    let mut random = Rng::new(11);
+    for _ in 0..100 {
+        let noise: Vec<u8> = (0..1_200).map(|_| random.next_high() as u8).collect();
+        super::input_task_ops(&noise);
+    }
+}
+
 #[test]
 fn pair_ops_target_accepts_seeds_and_noise() {
     run("pair_ops", super::pair_ops);

@@ -597,7 +597,7 @@ impl Engine {
             if let Some(backlog) = &mut self.backlog {
                 backlog.trim();
             }
-            self.parked = self.parked.take().filter(|parked| parked.len() != 0);
+            self.parked.take_if(|parked| parked.is_unused(&self.endpoint));
             self.changes.trim();
             if let Some(tasks) = &mut self.tasks {
                 tasks.trim();

@@ -45,6 +45,10 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     /// Returns the number of parked calls.
     fn len(&self) -> usize;
 
+    /// Returns whether nothing is kept. Questions that were to become tasks are known until all sessions have ended,
+    /// because a late response may still create one that has to be cancelled (CANC-009).
+    fn is_unused(&self, endpoint: &ServerEndpoint) -> bool;
+
     /// Sends the input requests of a call and parks it until all of them have ended.
     ///
     /// `answers` are those that the call keeps. Before `notifications/initialized` the requests are queued, and the call
@@ -381,6 +385,10 @@ impl ParkedCallTable for ParkedCalls {
         self.calls.len()
     }
 
+    fn is_unused(&self, endpoint: &ServerEndpoint) -> bool {
+        self.calls.is_empty() && (self.tasks.is_none() || endpoint.channels.iter().next().is_none())
+    }
+
     fn park(
         &mut self,
         endpoint: &mut ServerEndpoint,
@@ -544,6 +552,9 @@ impl ParkedCallTable for ParkedCalls {
 
     #[cfg(any(fuzzing, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
+        if let Some(tasks) = &self.tasks {
+            tasks.check_sums(endpoint);
+        }
         let queued = |(_, request): &(Option<Box<str>>, Key)| {
             let request = endpoint.outbound.calls.get(*request);
             request.and_then(|request| request.queued.as_deref()).map_or(0, QueuedCall::cost)

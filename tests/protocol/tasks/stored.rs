@@ -291,3 +291,34 @@ fn restored_tasks_keep_their_owner_and_are_there_beyond_the_limits() {
         }
     }
 }
+
+/// The principal of a byte stream may change between a request and its task.
+// covers: TASK-034
+#[test]
+fn task_belongs_to_the_principal_of_its_request() {
+    let now = Instant::ZERO;
+    let who = |name: Option<&str>| name.map(|name| Authorization::new(Identity::new(name)));
+    for (asked, begun) in [(Some("alice"), Some("bob")), (Some("alice"), None), (None, Some("bob"))] {
+        let mut engine = Engine::new(Arc::new(super::config()));
+        engine.set_tasks(now, table());
+        let channel = engine.open_channel(now);
+        engine.set_authorization(channel, who(asked));
+        engine.handle_message(now, channel, modern_call(1).to_string().into());
+        let Some(Event::Call(call)) = engine.poll_event(now) else { panic!("a call") };
+        engine.set_authorization(channel, who(begun));
+        engine.tasks(now).begin(&call, TaskOptions::new()).expect("room");
+        let created = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+        let created: Value = serde_json::from_slice(&created).expect("JSON");
+        let id = created["result"]["taskId"].clone();
+        for reader in [Some("alice"), Some("bob"), None] {
+            engine.set_authorization(channel, who(reader));
+            let get = modern(9, "tasks/get", json!({"taskId": id}));
+            engine.handle_message(now, channel, get.to_string().into());
+            let answer = engine.outbox(channel).expect("open").pop_message().expect("an answer");
+            let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+            // Without a principal it belongs to whoever knows its id.
+            let sees = asked.is_none() || reader == asked;
+            assert_eq!(answer.get("result").is_some(), sees, "{asked:?} {begun:?} {reader:?}: {answer}");
+        }
+    }
+}

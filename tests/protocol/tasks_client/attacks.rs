@@ -1,7 +1,7 @@
 //! Servers that answer with ids of other tasks, repeat old states, ask without end, or do not answer.
 
-use mcp_proto::client::{Event, TaskHandle, TaskPolling, TaskRequest};
-use mcp_proto::{CallError, CallKey, CallOptions, Diagnostic};
+use mcp_proto::client::{Event, InputTasks, TaskHandle, TaskPolling, TaskRequest};
+use mcp_proto::{Anchor, CallError, CallKey, CallOptions, Diagnostic, Entropy};
 use mcp_tests::harness::ClientHarness;
 use mcp_tests::harness::build::{error_response, notification, result_response};
 use serde_json::{Value, json};
@@ -325,7 +325,20 @@ fn internal_error_of_a_failed_task_ends_the_call_at_once() {
 // covers: TASK-020, TASK-022
 #[test]
 fn legacy_task_that_asks_without_end_is_ended() {
-    let mut harness = legacy_with(config().limits(limits(|l| l.max_input_rounds = 3)), &tasks());
+    task_asks_without_end(false);
+}
+
+/// Its questions may be tasks of the client.
+// covers: TASK-009, TASK-020, TASK-022
+#[test]
+fn legacy_task_that_asks_by_tasks_without_end_is_ended() {
+    task_asks_without_end(true);
+}
+
+fn task_asks_without_end(hosted: bool) {
+    let hosting = InputTasks::new(Entropy::new([4; 32], 0), Anchor::default());
+    let config = config().limits(limits(|l| l.max_input_rounds = 3)).input_tasks(hosting);
+    let mut harness = legacy_with(config, &tasks());
     let (call, _) = asking_legacy_call(&mut harness);
     let mut id = 0;
     let mut ask = |harness: &mut ClientHarness| {
@@ -333,12 +346,18 @@ fn legacy_task_that_asks_without_end_is_ended() {
         let mut ask = form();
         (ask["jsonrpc"], ask["id"]) = (json!("2.0"), json!(id));
         ask["params"]["_meta"] = json!({RELATED: {"taskId": "t-9"}});
+        if hosted {
+            ask["params"]["task"] = json!({});
+        }
         harness.feed_message(&ask);
     };
     for _ in 0..3 {
         // Questions at the same time are one round.
         let inputs = [(); 2].map(|()| {
             ask(&mut harness);
+            if hosted {
+                assert_eq!(harness.expect_reply()["result"]["task"]["status"], "working");
+            }
             harness.expect_input()
         });
         for input in inputs {

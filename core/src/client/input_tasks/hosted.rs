@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::limits::InputTaskLimits;
-use super::{InputTaskTable, RequestSource};
+use super::{HostedQuestion, InputTaskTable, RequestSource};
 use crate::calls::endpoint::EndpointTimer;
 use crate::client::common::CommonState;
 use crate::client::input::{InputId, InputSource, check_input_response};
@@ -17,7 +17,7 @@ use crate::error::UseError;
 use crate::json::write_str;
 use crate::limits::Limit;
 use crate::methods;
-use crate::model::TaskStatus;
+use crate::model::{TaskId, TaskStatus};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::shape;
@@ -83,6 +83,8 @@ impl Outcome {
 pub(super) struct HostedTask {
     pub(super) id: TaskBits,
     method: &'static str,
+    /// The task of the server that needs the answer (TASK-023).
+    related_task: Option<TaskId>,
     created: u64,
     updated: u64,
     ttl_millis: u64,
@@ -94,6 +96,13 @@ pub(super) struct HostedTask {
     pub(super) is_collected: bool,
     /// Requests that wait for the outcome, in order of arrival.
     pub(super) waiting: Vec<Key>,
+}
+
+impl HostedTask {
+    /// Returns whether the server does not need the task any more.
+    const fn is_unneeded(&self) -> bool {
+        self.is_collected || matches!(self.outcome, Some(Outcome::Cancelled))
+    }
 }
 
 /// Hosted tasks; see the [module](super). Tasks are found by the serial numbers of their questions.
@@ -238,9 +247,7 @@ impl HostedTasks {
 
     /// Makes room: the oldest task that the server does not need any more gives way (TASK-030). Returns whether there was one.
     fn make_room(&mut self, common: &mut CommonState) -> bool {
-        let is_unneeded =
-            |task: &HostedTask| task.is_collected || matches!(task.outcome, Some(Outcome::Cancelled));
-        let unneeded = self.tasks.iter().find(|(_, task)| is_unneeded(task)).map(|(serial, _)| *serial);
+        let unneeded = self.tasks.iter().find(|(_, task)| task.is_unneeded()).map(|(serial, _)| *serial);
         if let Some(serial) = unneeded {
             self.remove(common, serial);
         }
@@ -277,8 +284,7 @@ impl InputTaskTable for HostedTasks {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        method: &'static str,
-        ttl: Option<Duration>,
+        question: HostedQuestion<'_>,
     ) -> Result<u64, RpcError> {
         if self.tasks.len() >= self.limits.max_tasks {
             self.make_room(common);
@@ -288,13 +294,14 @@ impl InputTaskTable for HostedTasks {
         }
         let now = common.endpoint.now;
         let (id, serial) = (self.ids.draw(), common.next_serial());
-        let ttl_millis = granted_ttl(ttl, self.limits.default_ttl, self.limits.max_ttl);
+        let ttl_millis = granted_ttl(question.ttl, self.limits.default_ttl, self.limits.max_ttl);
         let expires_at = now + Duration::from_millis(ttl_millis);
         let answer_by = now + common.endpoint.limits.input_timeout;
         let created = self.anchor.unix_secs(now);
         let task = HostedTask {
             id,
-            method,
+            method: question.method,
+            related_task: question.related_task.cloned(),
             created,
             updated: created,
             ttl_millis,
@@ -340,11 +347,13 @@ impl InputTaskTable for HostedTasks {
         let mut text = Vec::new();
         let members = write(&mut text, shape::table(VERSION)).map_err(UseError::from)?;
         check_input_response(task.method, members, &text)?;
-        while self.bytes.saturating_add(text.len()) > self.limits.max_bytes {
-            if !self.make_room(common) {
-                return Err(UseError::Full(Limit::TaskBytes));
-            }
+        // One that does not fit costs no other task its place.
+        let kept = self.tasks.values().filter(|task| !task.is_unneeded());
+        let kept: usize = kept.filter_map(|task| task.outcome.as_ref()).map(Outcome::len).sum();
+        if kept.saturating_add(text.len()) > self.limits.max_bytes {
+            return Err(UseError::Full(Limit::TaskBytes));
         }
+        while self.bytes.saturating_add(text.len()) > self.limits.max_bytes && self.make_room(common) {}
         self.end(common, question, Outcome::Answer(text.into()));
         self.notify(common, question);
         Ok(())
@@ -396,8 +405,44 @@ impl InputTaskTable for HostedTasks {
         (self.bytes, self.waiting, self.open) = (0, 0, 0);
     }
 
+    fn is_open_for(&self, task: &TaskId) -> bool {
+        self.tasks
+            .values()
+            .any(|hosted| hosted.outcome.is_none() && hosted.related_task.as_ref() == Some(task))
+    }
+
     fn open_questions(&self) -> usize {
         self.open
+    }
+
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, common: &CommonState) {
+        let tasks = || self.tasks.values();
+        assert_eq!(
+            self.bytes,
+            tasks().filter_map(|task| task.outcome.as_ref()).map(Outcome::len).sum::<usize>()
+        );
+        assert_eq!(self.waiting, tasks().map(|task| task.waiting.len()).sum::<usize>());
+        assert_eq!(self.open, tasks().filter(|task| task.outcome.is_none()).count());
+        assert!(self.tasks.len() <= self.limits.max_tasks && self.waiting <= self.limits.max_waiting);
+        let ids: BTreeMap<TaskBits, u64> =
+            self.tasks.iter().map(|(serial, task)| (task.id, *serial)).collect();
+        assert_eq!(self.by_id, ids);
+        let times = |(serial, task): (&u64, &HostedTask)| {
+            let open = task.outcome.is_none().then_some((task.answer_by, *serial));
+            [Some((task.expires_at, *serial)), open]
+        };
+        let deadlines: BTreeSet<_> = self.tasks.iter().flat_map(times).flatten().collect();
+        assert_eq!(self.deadlines, deadlines);
+        // A timer comes no later than the first deadline.
+        assert!(self.deadlines.first().is_none_or(|(at, _)| self.armed.is_some_and(|armed| armed <= *at)));
+        for task in tasks() {
+            assert!(
+                task.outcome.is_none() || task.waiting.is_empty(),
+                "a request waits for a task that has ended"
+            );
+            assert!(task.waiting.iter().all(|request| common.endpoint.inbound.calls.get(*request).is_some()));
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) mod limits;
 #[cfg(feature = "crypto")]
 mod requests;
 pub(super) mod support;
+#[cfg(all(test, feature = "crypto"))]
+mod table_tests;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -25,7 +27,7 @@ use support::InputTaskSupport;
 use super::common::CommonState;
 use super::tasks::WriteAnswer;
 use crate::error::UseError;
-use crate::model::InputRequest;
+use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
@@ -36,6 +38,16 @@ pub(super) struct RequestSource<'a> {
     pub(super) channel: Key,
     pub(super) batch: Option<Key>,
     pub(super) id: &'a RequestId,
+}
+
+/// A question that becomes a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostedQuestion<'a> {
+    pub(super) method: &'static str,
+    /// Time to live that the server asks for.
+    pub(super) ttl: Option<Duration>,
+    /// The task of the server that needs the answer (TASK-023).
+    pub(super) related_task: Option<&'a TaskId>,
 }
 
 /// Tasks that the client hosts; [`hosted::HostedTasks`] has the meanings.
@@ -49,8 +61,7 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
-        method: &'static str,
-        ttl: Option<Duration>,
+        question: HostedQuestion<'_>,
     ) -> Result<u64, RpcError>;
 
     /// Answers a request about tasks, now or later.
@@ -94,8 +105,15 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
     /// Removes all tasks and withdraws their questions: the connection or the session has ended.
     fn clear(&mut self, common: &mut CommonState);
 
+    /// Returns whether a question about this task of the server is open.
+    fn is_open_for(&self, task: &TaskId) -> bool;
+
     /// Returns the number of questions that are open.
     fn open_questions(&self) -> usize;
+
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, common: &CommonState);
 }
 
 /// Makes the table of a configuration with hosted tasks.

@@ -335,7 +335,8 @@ impl FollowedQuestionTable for FollowedQuestions {
         let Some(id) = id else { return false };
         let Some(key) = self.find(root, &id) else { return false };
         let hinted = self.questions.get_mut(&key).filter(|question| is_over && !question.was_hinted);
-        if let Some(question) = hinted {
+        // The state of a task that is known to have ended needs no poll.
+        if let Some(question) = hinted.filter(|question| !question.status.is_terminal()) {
             // While a request is in flight it changes nothing, because the next poll is near.
             question.was_hinted = question.in_flight.is_none();
             if question.was_hinted {
@@ -344,6 +345,20 @@ impl FollowedQuestionTable for FollowedQuestions {
             }
         }
         true
+    }
+
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, endpoint: &ServerEndpoint) {
+        let ids = self.questions.iter().map(|(key, question)| (question.id.clone(), *key));
+        assert_eq!(self.by_id, ids.collect());
+        for (key, question) in &self.questions {
+            let request = endpoint.outbound.calls.get(*key);
+            assert!(request.is_some_and(|request| request.superseded), "a question has ended");
+            if let Some((sent, _)) = question.in_flight {
+                let purpose = endpoint.outbound.calls.get(sent).map(|request| request.purpose);
+                assert_eq!(purpose, Some(CallPurpose::InputTask(*key)), "a request about a task has ended");
+            }
+        }
     }
 }
 

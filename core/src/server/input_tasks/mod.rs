@@ -12,6 +12,8 @@
 //! as a trait object, so that a server that never asks for them is linked without this code (DESIGN-50).
 
 pub(super) mod followed;
+#[cfg(all(test, feature = "crypto"))]
+mod table_tests;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -63,6 +65,10 @@ pub(super) trait FollowedQuestionTable: fmt::Debug + Send + Sync {
 
     /// Takes a notification about a task. Returns false if no question of the session follows it.
     fn receive_notification(&mut self, endpoint: &mut ServerEndpoint, root: Key, params: &[u8]) -> bool;
+
+    /// Panics if the table does not agree with the requests of the endpoint.
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 
 /// Cancels a request. One that was to become a task is not cancelled by a notification, but by the id of its task

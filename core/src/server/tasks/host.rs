@@ -106,7 +106,17 @@ impl ServerTasks {
 
     /// Returns the party that a request acts for (TASK-034).
     pub(super) fn party(endpoint: &ServerEndpoint, channel: Key, version: Version) -> Owner {
-        if let Some(party) = authorization(endpoint, channel).map(Authorization::identity) {
+        Self::party_of(endpoint, authorization(endpoint, channel), channel, version)
+    }
+
+    /// Returns the party that a request with this authorization acts for, on the channel of the request.
+    pub(super) fn party_of(
+        endpoint: &ServerEndpoint,
+        authorization: Option<&Authorization>,
+        channel: Key,
+        version: Version,
+    ) -> Owner {
+        if let Some(party) = authorization.map(Authorization::identity) {
             return Owner::Principal(party.shared_principal().clone());
         }
         let root = endpoint.root_channel(channel);

@@ -72,7 +72,8 @@ impl ServerTasks {
         }
         let new = NewTask {
             version,
-            owner: Self::party(cx.endpoint, channel, version),
+            // The principal of the channel may be another one by now.
+            owner: Self::party_of(cx.endpoint, call.authorization(), channel, version),
             ttl: options.ttl.or(asked),
             poll_interval: options.poll_interval,
             message: options.message,

@@ -104,7 +104,6 @@ fn in_state(state: &str, outcome: &str, version: Version) -> (TaskTable, Key) {
     if state == "Ended" {
         assert_eq!(save(&mut table, true), Milestone::Ended(key));
     }
-    // A message makes that something is to be saved in the states that wait for nothing.
     assert_eq!(state_of(&table, key), state);
     (table, key)
 }
@@ -127,12 +126,7 @@ fn apply(table: &mut TaskTable, key: Key, event: &str) {
     let now = Instant::ZERO;
     let answer = || Ok(RawJson::new("{}").expect("JSON"));
     match event {
-        "saved" | "save failed" => {
-            let milestone = save(table, event == "saved");
-            if milestone == Milestone::NotCreated(key) {
-                table.remove(key);
-            }
-        }
+        "saved" | "save failed" => apply_save(table, key, event == "saved"),
         "turn" => _ = table.take_turn(),
         "asks" => _ = table.suspend(now, key, asking(&["c", "d"])),
         "answer" => _ = table.answer(now, key, 0, answer()),
@@ -152,6 +146,36 @@ fn apply(table: &mut TaskTable, key: Key, event: &str) {
         other => panic!("unknown event `{other}`"),
     }
     table.check_sums();
+}
+
+/// Saves a task. In a state that waits for nothing, a new message is to be saved.
+fn apply_save(table: &mut TaskTable, key: Key, is_ok: bool) {
+    if table.is_saved() {
+        table.set_message(Instant::ZERO, key, "again");
+    }
+    let has_ended = table.get(key).is_some_and(|task| task.has_ended());
+    let Some(StoreEffect::Save { id, version, .. }) = table.poll_store() else {
+        return assert!(has_ended, "nothing is to be saved");
+    };
+    assert!(!has_ended, "the outcome is saved twice");
+    assert!(table.poll_store().is_none(), "two saves at once");
+    let milestone = table.handle_saved(Instant::ZERO, &id, version, is_ok);
+    if milestone == Milestone::NotCreated(key) {
+        table.remove(key);
+        return;
+    }
+    assert_eq!(table.get(key).map(|task| task.saved == version), Some(is_ok));
+    if !is_ok {
+        assert_eq!(milestone, Milestone::Nothing);
+        table.retry_store(Instant::from_micros(499_999));
+        assert!(table.poll_store().is_none(), "it waits half a second");
+        table.retry_store(Instant::from_micros(500_000));
+        let again = table.poll_store();
+        assert!(
+            matches!(again, Some(StoreEffect::Save { version: other, .. }) if other == version),
+            "{again:?}"
+        );
+    }
 }
 
 /// Returns the rows of a table of the document, by its heading.

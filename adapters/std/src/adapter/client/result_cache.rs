@@ -37,7 +37,7 @@ struct State {
     cache: Option<(SharedCache, CacheScope)>,
     /// Output schemas that results of tools are checked against.
     schemas: Option<OutputSchemas>,
-    /// Tools that apps may call; `None` before an app has called one and after the list has changed.
+    /// Tools that apps may call; `None` before an app has called one.
     app_tools: Option<AppTools>,
     /// Number of changes of the list of tools.
     tools_generation: u64,
@@ -96,8 +96,10 @@ impl ResultCache {
         if let Some(schemas) = &mut state.schemas {
             schemas.handle_change(change);
         }
+        if let Some(tools) = &mut state.app_tools {
+            tools.handle_change(change);
+        }
         if *change == Change::Tools {
-            state.app_tools = None;
             state.tools_generation += 1;
         }
         if let Some((_, tools)) = &mut state.tasks {
@@ -140,13 +142,13 @@ impl ResultCache {
             tools.set_tools(entries);
         }
         if let Some(app_tools) = &mut state.app_tools {
-            *app_tools = AppTools::new(entries);
+            app_tools.set_tools(entries);
         }
     }
 
-    /// Remembers the tools of a complete list that apps may call.
-    pub fn set_app_tools(&self, entries: &[RawJson]) {
-        self.lock().app_tools = Some(AppTools::new(entries));
+    /// Lets the next lists of tools say which ones apps may call.
+    pub fn keep_app_tools(&self) {
+        self.lock().app_tools.get_or_insert_default();
     }
 
     /// Checks whether an app may call a tool. Returns `None` if the list of tools has to be fetched for that: it is not

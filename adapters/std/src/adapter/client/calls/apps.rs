@@ -59,8 +59,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let access = match self.backend.result_cache().check_app_tool(name) {
             Some(access) => access,
             None => {
+                // The list is remembered with its generation: a change while it is fetched makes it outdated.
+                self.backend.result_cache().keep_app_tools();
                 let tools = self.list(EntryKind::Tool).await?;
-                self.backend.result_cache().set_app_tools(&tools);
                 AppTools::new(&tools).check(name)
             }
         };
