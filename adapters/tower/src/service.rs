@@ -90,7 +90,10 @@ impl McpService {
     /// [`UseError::Closed`] if the server has stopped.
     pub fn publish(&self, change: &Change) -> Result<(), UseError> {
         // The first shard tells the others.
-        self.first().map_or(Err(UseError::Closed), |handle| handle.publish(change))
+        let Some(shard) = self.shards.first() else { return Err(UseError::Closed) };
+        let published = Handle::new(shard.commands()).publish(change);
+        shard.settle();
+        published
     }
 
     /// Runs a command on the engine of each shard, for example to count sessions.
@@ -102,11 +105,11 @@ impl McpService {
         &self,
         command: impl Fn(&mut Engine, Instant) + Clone + Send + 'static,
     ) -> Result<(), UseError> {
-        self.shards.iter().try_for_each(|shard| Handle::new(shard.commands()).with_engine(command.clone()))
-    }
-
-    fn first(&self) -> Option<Handle> {
-        self.shards.first().map(|shard| Handle::new(shard.commands()))
+        for shard in &*self.shards {
+            Handle::new(shard.commands()).with_engine(command.clone())?;
+            shard.settle();
+        }
+        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ impl Shard {
         length: Option<u64>,
         is_final: bool,
     ) -> Result<Exchange, u8> {
-        let core = &mut *lock(&self.core);
+        let core = &mut *self.core();
         if let Some(other) = core.host.server.other_shard(head).filter(|_| !is_final) {
             return Err(other);
         }
@@ -73,7 +73,7 @@ impl Exchange {
 
     /// Returns how far the request is. If it waits, so does `waker` from then on.
     pub(crate) fn request_state(&self, waker: Option<&Waker>) -> RequestState {
-        let core = &mut *lock(&self.shard.core);
+        let core = &mut *self.shard.core();
         let server = &core.host.server;
         if server.response(self.id).is_some() || server.is_finished(self.id) || core.is_aborted {
             return RequestState::Decided;
@@ -86,14 +86,14 @@ impl Exchange {
     }
 
     pub(crate) fn handle_body(&self, piece: Bytes) {
-        let core = &mut *lock(&self.shard.core);
+        let core = &mut *self.shard.core();
         let now = core.host.tick();
         core.host.server.handle_body(now, self.id, piece);
         self.shard.has_work.store(true, SeqCst);
     }
 
     pub(crate) fn handle_end(&self) {
-        let core = &mut *lock(&self.shard.core);
+        let core = &mut *self.shard.core();
         let now = core.host.tick();
         core.host.server.handle_end(now, self.id);
         self.shard.has_work.store(true, SeqCst);
@@ -101,7 +101,7 @@ impl Exchange {
 
     /// Returns the head of the response. `None`: there will be none, because the service has ended.
     pub(crate) fn response(&self) -> Option<Response> {
-        lock(&self.shard.core).host.server.response(self.id).cloned()
+        self.shard.core().host.server.response(self.id).cloned()
     }
 
     /// Takes the next piece of the body. If there is none, `waker` waits for it.
@@ -109,7 +109,7 @@ impl Exchange {
     /// A piece of a stream counts as sent once the next one is wanted (`unconsumed`): one that is lost with its connection
     /// goes to another stream of the session.
     pub(crate) fn take_piece(&self, is_stream: bool, unconsumed: &mut usize, waker: Option<&Waker>) -> Piece {
-        let core = &mut *lock(&self.shard.core);
+        let core = &mut *self.shard.core();
         let now = core.host.tick();
         let server = &mut core.host.server;
         if *unconsumed > 0 {

@@ -9,13 +9,14 @@ mod waiting;
 
 use ::core::cell::Cell;
 use ::core::fmt;
+use ::core::ops::{Deref, DerefMut};
 use ::core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ::core::task::Waker;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{self as http, ExchangeId};
@@ -110,7 +111,7 @@ impl Shard {
 
     /// Registers the tools, and gives the tasks to the engine. Returns whether there are tasks.
     pub(crate) fn prepare(&self, tokens: Option<&TokenWorkers>) -> Result<bool, Error> {
-        let core = &mut *lock(&self.core);
+        let core = &mut *self.core();
         let application = core.application.clone();
         core.host.register_tools(&*application)?;
         if let Some(tokens) = tokens {
@@ -134,7 +135,7 @@ impl Shard {
 
     /// Returns whether the service was shut down, and all work is done or aborted.
     pub(crate) fn is_over(&self) -> bool {
-        let core = lock(&self.core);
+        let core = self.core();
         let is_idle = || {
             self.open.load(SeqCst) == 0
                 && self.handlers.len() == 0
@@ -142,6 +143,11 @@ impl Shard {
                 && core.dispatcher.running_tasks() == 0
         };
         core.host.shutdown_deadline.is_some() && (core.is_aborted || is_idle())
+    }
+
+    /// Locks the engine. What this thread reports meanwhile is left to those who poll.
+    fn core(&self) -> CoreGuard<'_> {
+        CoreGuard { core: lock(&self.core), _scope: TurnScope::enter(self) }
     }
 
     // ---- driving ---------------------------------------------------------------------------------------------
@@ -153,8 +159,8 @@ impl Shard {
         let _scope = TurnScope::enter(self);
         for _ in 0..MAX_TURNS {
             self.has_work.store(false, SeqCst);
-            let outcome = lock(&self.core).pass(self, true);
-            let application = (!outcome.calls.is_empty()).then(|| lock(&self.core).application.clone());
+            let outcome = self.core().pass(self, true);
+            let application = (!outcome.calls.is_empty()).then(|| self.core().application.clone());
             for call in self.finish_pass(outcome) {
                 let Some(application) = application.clone() else { continue };
                 let running = call.running().clone();
@@ -168,26 +174,26 @@ impl Shard {
         true
     }
 
-    /// Does what needs no handler, if nobody else does: for destructors. Others are woken for the rest.
+    /// Does the work that needs no handler, for commands and destructors. Others are woken for the rest.
     pub(crate) fn settle(&self) {
-        let scope = TurnScope::enter(self);
         self.has_work.store(true, SeqCst);
-        let core = match self.core.try_lock() {
-            Ok(core) => Some(core),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        if let Some(mut core) = core {
-            self.has_work.store(false, SeqCst);
+        if TurnScope::is_inside(self) {
+            // A callback or a handler of this shard: the turn around it goes on with the work.
+            return;
+        }
+        let scope = TurnScope::enter(self);
+        self.has_work.store(false, SeqCst);
+        let outcome = {
+            let mut core = self.core();
             let outcome = core.pass(self, false);
             if core.dispatcher.has_waiting() {
                 // Whoever polls next starts the calls for which there may be room now.
                 self.has_work.store(true, SeqCst);
             }
-            drop(core);
-            self.finish_pass(outcome);
-            self.handlers.end_cancelled();
-        }
+            outcome
+        };
+        self.finish_pass(outcome);
+        self.handlers.end_cancelled();
         drop(scope);
         if self.handlers.has_woken() || self.has_work.load(SeqCst) {
             self.wake(None);
@@ -300,6 +306,27 @@ impl TurnScope {
 
     fn is_inside(shard: &Shard) -> bool {
         DRIVEN.get() == ::core::ptr::from_ref(shard).addr()
+    }
+}
+
+/// The engine of a shard, locked by this thread.
+struct CoreGuard<'a> {
+    // Unlocked before the scope ends.
+    core: MutexGuard<'a, Core>,
+    _scope: TurnScope,
+}
+
+impl Deref for CoreGuard<'_> {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl DerefMut for CoreGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 }
 
