@@ -64,6 +64,8 @@
 //! set [`Builder::timer`] and [`Builder::secret`]. Keep the service for all requests of an isolate, or make one for each request
 //! without sessions ([`HttpConfig::sessions`]`(false)`): the modern era needs none, and of the legacy revisions all requests
 //! work that need no session. Sealed state needs the same secret in each. Validators of tokens must decide at once there.
+//! Most such programs abort on a panic, so it is not caught. Handlers are [`Send`]: wrap futures of the host that are not.
+//! `tests/worker` in the repository is an example.
 //!
 //! # Features
 //!
