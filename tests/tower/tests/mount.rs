@@ -324,6 +324,25 @@ fn a_timeout_of_tower_cancels_the_call() {
 }
 
 #[test]
+fn a_router_of_mcp_tokio_is_served() {
+    let mut router = mcp_tokio::Router::new("tokio", "1");
+    let tool = Tool::new("nap", RawJson::new(r#"{"type":"object"}"#).unwrap());
+    router.tool_with(tool, async |cx: &mut mcp_tokio::Cx, _: Value| {
+        cx.sleep(Duration::from_millis(1)).await.map(|()| "rested")
+    });
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let service = McpService::new(router).unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || runtime.block_on(serve(Stack::Hyper, listener, service)));
+    let client = Client::options(client::Config::new("test", "1"))
+        .connect_url(&format!("http://{address}/mcp"))
+        .unwrap();
+    assert_eq!(text(&client.call_tool("nap", &json!({})).unwrap()), "rested");
+    client.close().unwrap();
+}
+
+#[test]
 fn a_client_over_hyper_calls_in_both_eras() {
     let served = Served::start(Stack::Hyper, 1);
     for era in [Era::Modern, Era::Legacy] {

@@ -146,8 +146,8 @@ impl Core {
             outcome.calls.extend(core::iter::from_fn(|| dispatcher.next_call(host)));
         }
         progressed |= dispatcher.drive_tasks(host);
-        let limits = host.server.engine().config().effective_limits().clone();
-        host.server.set_overloaded(dispatcher.is_congested(&limits));
+        let is_overloaded = dispatcher.is_congested(host.server.engine().config().effective_limits());
+        host.server.set_overloaded(is_overloaded);
         if core::mem::take(&mut host.tools_changed) {
             // A schema that cannot be used is not checked. It was reported at the start.
             let _ = host.register_tools(&**application);
