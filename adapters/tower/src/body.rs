@@ -51,10 +51,12 @@ impl McpBody {
         for _ in 0..MAX_ATTEMPTS {
             match exchange.take_piece(left.is_none(), unconsumed, waker) {
                 Piece::Data(piece) => {
-                    if waker.is_some() {
-                        // It is not polled again before its reader has taken this piece.
-                        exchange.shard().forget(Waiter::Body(exchange.index()));
+                    // It is perhaps not polled again for long: its reader has to take this piece first. So the work for which
+                    // it may have been woken comes now, and it is not woken for more.
+                    if exchange.has_work() {
+                        exchange.turn();
                     }
+                    exchange.shard().forget(Waiter::Body(exchange.index()));
                     *left = left.map(|left| left.saturating_sub(piece.len() as u64));
                     return Poll::Ready(Some(piece));
                 }

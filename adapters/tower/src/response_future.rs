@@ -112,9 +112,7 @@ fn poll_request<B: Body>(
     for _ in 0..MAX_ATTEMPTS {
         match exchange.request_state(is_registered.then_some(cx.waker())) {
             RequestState::Decided => {
-                if is_registered {
-                    exchange.shard().forget(Waiter::Response(exchange.index()));
-                }
+                exchange.shard().forget(Waiter::Response(exchange.index()));
                 return Poll::Ready(Ok(()));
             }
             RequestState::WantsBody => match body.as_mut().poll_frame(cx) {

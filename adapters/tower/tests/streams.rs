@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
+use std::sync::Mutex;
+
 use futures_lite::future::{block_on, zip};
 use mcp_tower::mcp_proto::model::{ElicitAction, ElicitSchema, StringSchema};
 use mcp_tower::mcp_proto::{Change, Progress};
@@ -248,6 +250,41 @@ fn a_stream_that_is_not_read_stops_no_other() {
     assert_eq!(text_of(Events::new(counted.unwrap()).rest().last().unwrap()), "counted");
     // It gets what it missed, as one message.
     assert_eq!(stalled.next().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+/// A body that has output may not be polled again for long, so it does the work of others first.
+#[test]
+fn a_body_does_the_work_that_it_was_woken_for() {
+    let (gate, passed) = (Arc::new(Mutex::new((false, None::<Waker>))), Arc::new(AtomicBool::new(false)));
+    let (inside, flag) = (gate.clone(), passed.clone());
+    let mut router = router();
+    router.tool_with(tool("gate"), async move |_: &mut Cx, _: Value| {
+        poll_fn(|cx| {
+            let mut gate = inside.lock().unwrap();
+            gate.1 = Some(cx.waker().clone());
+            if gate.0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        flag.store(true, Ordering::SeqCst);
+        "passed"
+    });
+    let service = McpService::new(router).unwrap();
+    let client = Legacy::open(&service, &json!({}));
+    let mut events = client.listen();
+    assert!(events.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut stalled = service.handle(call("gate", json!({})));
+    assert!(poll_once(&mut stalled).is_pending());
+    service.publish(&Change::Tools).unwrap();
+    let waker = {
+        let mut gate = gate.lock().unwrap();
+        gate.0 = true;
+        gate.1.clone().unwrap()
+    };
+    waker.wake();
+    assert!(!passed.load(Ordering::SeqCst));
+    assert!(events.next().is_some());
+    assert!(passed.load(Ordering::SeqCst));
+    assert!(poll_once(&mut stalled).is_ready());
 }
 
 /// SSE-024: the rest of a response whose body was dropped is fetched by a GET.

@@ -16,7 +16,8 @@ pub struct Connection {
     pub client: Client,
     begun: time::Instant,
     http: Http<HttpConnector, Full<Bytes>>,
-    reports: (mpsc::UnboundedSender<(ExchangeId, Report)>, mpsc::UnboundedReceiver<(ExchangeId, Report)>),
+    sender: mpsc::UnboundedSender<(ExchangeId, Report)>,
+    reports: mpsc::UnboundedReceiver<(ExchangeId, Report)>,
     tasks: BTreeMap<ExchangeId, AbortHandle>,
 }
 
@@ -31,8 +32,8 @@ impl Connection {
         let http = Http::builder(hyper_util::rt::TokioExecutor::new()).build_http();
         let url = Config::new(url).map_err(io::Error::other)?;
         let client = Client::new(Arc::new(config), Arc::new(url), Instant::ZERO);
-        let (begun, reports, tasks) = (time::Instant::now(), mpsc::unbounded_channel(), BTreeMap::new());
-        Ok(Self { client, begun, http, reports, tasks })
+        let (sender, reports) = mpsc::unbounded_channel();
+        Ok(Self { client, begun: time::Instant::now(), http, sender, reports, tasks: BTreeMap::new() })
     }
 
     pub fn now(&self) -> Instant {
@@ -50,7 +51,7 @@ impl Connection {
                 match action {
                     Action::Send(request) => {
                         let id = request.exchange;
-                        let task = tokio::spawn(exchange(self.http.clone(), request, self.reports.0.clone()));
+                        let task = tokio::spawn(exchange(self.http.clone(), request, self.sender.clone()));
                         self.tasks.insert(id, task.abort_handle());
                     }
                     Action::Abort { exchange } => {
@@ -61,7 +62,7 @@ impl Connection {
             }
             let due = self.client.poll_timeout().map(|at| at.saturating_duration_since(now));
             tokio::select! {
-                Some((id, report)) = self.reports.1.recv() => self.handle_report(id, report),
+                Some((id, report)) = self.reports.recv() => self.handle_report(id, report),
                 () = time::sleep(due.unwrap_or(Duration::MAX)) => self.client.handle_timeout(self.now()),
             }
         }
