@@ -54,6 +54,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/threads", "mcp-proto mcp-std"),
     ("adapters/smol", "mcp-proto mcp-std"),
     ("adapters/tokio", "mcp-proto mcp-std"),
+    ("adapters/tower", "mcp-proto mcp-std"),
     ("adapters/cli", "mcp-proto mcp-std mcp-blocking mcp-threads mcp-smol mcp-tokio"),
 ];
 

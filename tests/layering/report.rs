@@ -56,6 +56,7 @@ fn counts_are_printed() {
         "adapters/threads/src",
         "adapters/smol/src",
         "adapters/tokio/src",
+        "adapters/tower/src",
         "adapters/cli/src",
     ];
     for folder in folders {

@@ -151,9 +151,9 @@
 //! `HttpServer::bind(…)?.tls(ServerTls::from_files("chain.pem", "key.pem")?)`. An idle connection with TLS holds about
 //! 8 KiB more. A proxy in front of the server works as well.
 //!
-//! Under another HTTP stack (`hyper`, `axum`), use [`http::server::Server`](mcp_proto::http::server::Server) directly.
-//! It works on exchanges: pass the head of a request to `open` and its body to `handle_body`, and take the response
-//! from `response` and `transmit`. `tests/hyper` in the repository does this in two hundred lines.
+//! Under another HTTP stack (`hyper`, `axum`), use `mcp-tower`, which is a `tower` service. Where there is none, use
+//! [`http::server::Server`](mcp_proto::http::server::Server) directly. It works on exchanges: pass the head of a request to
+//! `open` and its body to `handle_body`, and take the response from `response` and `transmit`.
 //!
 //! # Input in the middle of a call
 //!

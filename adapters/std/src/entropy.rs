@@ -11,12 +11,21 @@ use std::sync::{Mutex, PoisonError};
 ///
 /// Any error of the operating system's generator, for example in a sandbox without the system call and without
 /// `/dev/urandom`. There is no fallback: a guessable secret would be worse than none.
+///
+/// On `wasm32-unknown-unknown` [`Unsupported`](io::ErrorKind::Unsupported): only the host has a generator there.
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub fn seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| {
         io::Error::other(format!("cannot get random bytes from the operating system: {error}"))
     })?;
     Ok(seed)
+}
+
+/// Fails: only the host has a generator.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub fn seed() -> io::Result<[u8; 32]> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Returns a number that this process has not returned before: 0, 1, 2, and so on.

@@ -11,7 +11,7 @@ use std::time::Instant as StdInstant;
 
 use crate::adapter::client::TestPeer;
 use crate::adapter::server::{
-    AsyncHandler, Dispatcher, RemoteCall, ServerLoop, TaskSource, dispatch_async_event, run_call,
+    AsyncHandler, Dispatcher, RemoteCall, ServerLoop, StartTimer, TaskSource, dispatch_async_event, run_call,
 };
 use crate::catch;
 use mcp_proto::Instant;
@@ -29,7 +29,7 @@ pub fn test_peer<R: Runtime>(handler: impl AsyncHandler + 'static) -> Box<dyn Te
         let handler = handler.clone();
         move |remote| {
             let handler = handler.clone();
-            async move { R::unbounded(run_call(&*handler, remote, start_timer::<R>)).await }
+            async move { R::unbounded(run_call(&*handler, remote, StartTimer::Function(start_timer::<R>))).await }
         }
     };
     let waker = Waker::from(Arc::new(TestThreadWaker(thread::current())));

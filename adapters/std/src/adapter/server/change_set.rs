@@ -24,13 +24,13 @@ pub struct ChangeSet {
 
 impl ChangeSet {
     /// Creates a set that stands for all subscribed resources.
-    #[cfg(feature = "http")]
-    pub(super) fn all_resources() -> Self {
+    #[must_use]
+    pub fn all_resources() -> Self {
         Self { includes_all_resources: true, ..Self::default() }
     }
 
     /// Adds the changes of another set.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         other.changes.iter().for_each(|change| self.insert(change.clone()));
         if other.includes_all_resources {
             self.collapse_resources();
@@ -65,14 +65,13 @@ impl ChangeSet {
     }
 
     /// Returns the changes, without those that [`includes_all_resources`](Self::includes_all_resources) stands for.
-    #[cfg(feature = "http")]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Change> {
+    pub fn iter(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter()
     }
 
     /// Returns whether any resource may have changed in addition.
-    #[cfg(feature = "http")]
-    pub(super) const fn includes_all_resources(&self) -> bool {
+    #[must_use]
+    pub const fn includes_all_resources(&self) -> bool {
         self.includes_all_resources
     }
 }

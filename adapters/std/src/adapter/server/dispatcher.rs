@@ -149,6 +149,12 @@ impl Dispatcher {
         self.slots.len() - self.free_slots.len()
     }
 
+    /// Returns whether calls wait for handlers.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
     /// Returns whether so many calls wait that reading must pause.
     #[must_use]
     pub fn is_congested(&self, limits: &Limits) -> bool {

@@ -6,6 +6,7 @@ mod state;
 mod token_workers;
 
 pub use self::shards::Shard;
+pub use self::token_workers::{TokenOutcome, TokenReply, TokenWorkers};
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -21,7 +22,6 @@ use mcp_proto::server::{Config, ConnectionInfo, Engine};
 use mcp_proto::{Change, Instant};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
-use self::token_workers::TokenWorkers;
 use super::connection::OnConnect;
 use super::dispatcher::CommandSender;
 use super::handle::Handle;

@@ -34,15 +34,15 @@ pub use connections::Connections;
 pub use cores::Cores;
 pub use cx::{
     Answered, AsyncCx, Backend, BorrowedCall, CallCx, CallParts, CallState, Cx, OwnedCall, RunningCall,
-    StartTimer,
+    SleepFuture, StartTimer,
 };
 pub use dispatcher::{CommandSender, Dispatcher};
 pub use handle::Handle;
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
-pub use http::{HttpServer, Shard};
+pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
-pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event};
+pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event, subscribed_resource_changes};
 pub use stream::{CallRunner, Server};
 #[cfg(feature = "crypto")]
 pub use tasks::ServerTasks;

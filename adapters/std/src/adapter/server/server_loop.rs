@@ -79,7 +79,8 @@ pub trait ServerLoop {
 }
 
 /// Returns a change for every subscribed resource.
-pub(super) fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
+#[must_use]
+pub fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
     engine.subscribed_uris().map(|uri| Change::Resource(uri.into())).collect()
 }
 
@@ -227,6 +228,12 @@ impl Backlog {
         let (event, cost) = self.events.pop_front()?;
         self.bytes -= cost;
         Some(event)
+    }
+
+    /// Returns whether no event waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
     }
 
     /// Returns whether so many events wait that reading must pause.

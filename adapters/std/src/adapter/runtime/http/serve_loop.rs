@@ -16,7 +16,7 @@ use crate::adapter::runtime::Runtime;
 use crate::adapter::runtime::deadline_timer::{DeadlineTimer, start_timer};
 use crate::adapter::runtime::future_set::FutureSet;
 use crate::adapter::runtime::server::MAX_TURNS;
-use crate::adapter::server::{AsyncHandler, RemoteCall, run_call};
+use crate::adapter::server::{AsyncHandler, RemoteCall, StartTimer, run_call};
 use crate::adapter::sync::CoalescingWaker;
 #[cfg(target_os = "linux")]
 use crate::io::Interest;
@@ -38,8 +38,12 @@ pub(super) async fn serve_shard<R: Runtime, H: AsyncHandler>(
         is_armed: false,
         next_deadline: None,
     };
-    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote, start_timer::<R>)))
-        .await
+    poll_fn(|cx| {
+        serve_loop.poll(cx, &mut running, &|remote| {
+            run_call(&*handler, remote, StartTimer::Function(start_timer::<R>))
+        })
+    })
+    .await
 }
 
 /// State of a running server or shard, without the futures of handlers.

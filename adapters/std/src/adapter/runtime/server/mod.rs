@@ -13,7 +13,7 @@ use super::deadline_timer::start_timer;
 use super::future_set::FutureSet;
 use super::{PollStream, Runtime};
 use crate::Error;
-use crate::adapter::server::{AsyncHandler, Handle, run_call};
+use crate::adapter::server::{AsyncHandler, Handle, StartTimer, run_call};
 use state::State;
 
 /// A server on one byte stream, with a [`Handle`] for commands while it runs.
@@ -61,13 +61,13 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
         }
         poll_fn(|cx| {
             state.poll(cx, &mut stream, &handler, &mut running, &|remote| {
-                run_call(&handler, remote, start_timer::<R>)
+                run_call(&handler, remote, StartTimer::Function(start_timer::<R>))
             })
         })
         .await?;
         poll_fn(|cx| {
             state.poll_tasks(cx, &handler, &mut running, &|remote| {
-                run_call(&handler, remote, start_timer::<R>)
+                run_call(&handler, remote, StartTimer::Function(start_timer::<R>))
             })
         })
         .await;

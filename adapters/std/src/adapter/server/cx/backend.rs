@@ -1,5 +1,7 @@
 //! The places where a handler runs: on the thread of the event loop, on a worker, or in a future.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt::{self, Debug};
 use core::pin::Pin;
 use core::time::Duration;
@@ -113,8 +115,32 @@ impl<'a> CallCx<BorrowedCall<'a>> {
     }
 }
 
+/// Ready after some time.
+pub type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Starts a timer of the runtime, for [`AsyncCx::sleep`](super::AsyncCx).
-pub type StartTimer = fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+#[derive(Clone)]
+pub enum StartTimer {
+    /// The timers of a runtime that is known by its type.
+    Function(fn(Duration) -> SleepFuture),
+    /// The timers of a value.
+    Shared(Arc<dyn Fn(Duration) -> SleepFuture + Send + Sync>),
+}
+
+impl StartTimer {
+    fn start(&self, duration: Duration) -> SleepFuture {
+        match self {
+            Self::Function(start) => start(duration),
+            Self::Shared(start) => start(duration),
+        }
+    }
+}
+
+impl Debug for StartTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartTimer").finish_non_exhaustive()
+    }
+}
 
 /// The running call of a future.
 #[derive(Debug)]
@@ -162,7 +188,7 @@ impl CallCx<OwnedCall> {
     /// As [`checkpoint`](Self::checkpoint).
     pub async fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
         self.checkpoint()?;
-        (self.0.start_timer)(duration).await;
+        self.0.start_timer.start(duration).await;
         self.checkpoint()
     }
 

@@ -20,7 +20,7 @@ use mcp_proto::{
 };
 use serde::Serialize;
 
-pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, StartTimer};
+pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
 
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;

@@ -16,11 +16,11 @@ use crate::catch;
 use crate::token::TokenValidator;
 
 /// A decision about a token.
-pub(super) type TokenOutcome = Result<Arc<Identity>, Denial>;
+pub type TokenOutcome = Result<Arc<Identity>, Denial>;
 
 /// The validator of a server, with the threads on which it may block. All shards share it.
 #[derive(Clone)]
-pub(super) struct TokenWorkers(Arc<Shared>);
+pub struct TokenWorkers(Arc<Shared>);
 
 struct Shared {
     validator: Box<dyn TokenValidator>,
@@ -37,29 +37,31 @@ struct State {
 }
 
 /// Takes a decision to the loop.
-pub(super) type Reply = Box<dyn FnOnce(TokenOutcome) + Send>;
+pub type TokenReply = Box<dyn FnOnce(TokenOutcome) + Send>;
 
 /// A token to validate, and where the decision goes.
 struct Job {
     request: TokenRequest,
-    reply: Reply,
+    reply: TokenReply,
     is_wanted: Arc<AtomicBool>,
 }
 
 impl TokenWorkers {
-    pub(super) fn new(validator: impl TokenValidator + 'static) -> Self {
+    /// Creates the workers of a validator. Threads are started when tokens wait.
+    pub fn new(validator: impl TokenValidator + 'static) -> Self {
         let (validator, state) = (Box::new(validator), Mutex::default());
         Self(Arc::new(Shared { validator, state, arrival: Condvar::new() }))
     }
 
     /// Decides about a token if that needs no waiting.
-    pub(super) fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
+    #[must_use]
+    pub fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
         // The panic hook has reported the panic. A token that causes one is not accepted.
         catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
     /// Removes the tokens whose decision nobody wants any more.
-    pub(super) fn discard_unwanted(&self) {
+    pub fn discard_unwanted(&self) {
         self.0.lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
     }
 
@@ -68,7 +70,7 @@ impl TokenWorkers {
     /// # Errors
     ///
     /// The decision, if too many tokens wait or no thread can be started.
-    pub(super) fn submit(&self, request: TokenRequest, reply: Reply) -> Result<Arc<AtomicBool>, Denial> {
+    pub fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
         let mut state = self.0.lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);

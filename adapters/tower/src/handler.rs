@@ -1,0 +1,67 @@
+//! The application of a service, independent of the type of its router.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::future::Future;
+use core::pin::Pin;
+
+use mcp_proto::RawJson;
+use mcp_proto::server::{Call, Event};
+use mcp_proto::tap::TapRecord;
+use mcp_std::adapter::server::router::{Router, SendFutures};
+use mcp_std::adapter::server::{
+    AsyncHandler, HandlerFailure, RemoteCall, StartTimer, TaskSource, dispatch_async_event, run_call,
+};
+
+/// The future of a running handler.
+pub(crate) type CallFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The application of a service.
+pub(crate) trait Application: Send + Sync {
+    /// Starts the handler of a call.
+    fn start(self: Arc<Self>, call: RemoteCall, timer: StartTimer) -> CallFuture;
+
+    /// Receives an event other than a call.
+    fn event(&self, event: &Event);
+
+    /// Receives a failure of a handler.
+    fn failed(&self, call: &Call, failure: &HandlerFailure);
+
+    /// Receives a copy of a message.
+    fn tap(&self, record: &TapRecord);
+
+    /// Calls `visit` with the name and the input schema of each tool.
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson));
+
+    /// Returns the tasks of the server.
+    fn tasks(&self) -> Option<TaskSource>;
+}
+
+impl<R: 'static> Application for Router<SendFutures<R>>
+where
+    Self: Send + Sync,
+{
+    fn start(self: Arc<Self>, call: RemoteCall, timer: StartTimer) -> CallFuture {
+        Box::pin(async move { run_call(&*self, call, timer).await })
+    }
+
+    fn event(&self, event: &Event) {
+        dispatch_async_event(self, event);
+    }
+
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        AsyncHandler::failed(self, call, failure);
+    }
+
+    fn tap(&self, record: &TapRecord) {
+        AsyncHandler::tap(self, record);
+    }
+
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        AsyncHandler::for_each_tool(self, visit);
+    }
+
+    fn tasks(&self) -> Option<TaskSource> {
+        AsyncHandler::tasks(self)
+    }
+}

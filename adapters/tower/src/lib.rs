@@ -1,0 +1,128 @@
+//! Model Context Protocol servers as a tower service.
+//!
+//! [`McpService`] is a [`tower_service::Service`] from [`http::Request`] to [`http::Response`], with any
+//! [`http_body::Body`] as input and [`McpBody`] as output. All of MCP over HTTP works in it: both eras, event streams,
+//! progress, input requests, subscriptions, sessions, resumption, authorization. It starts neither threads nor tasks.
+//!
+//! ```
+//! use http_body_util::{BodyExt as _, Full};
+//! use mcp_tower::{Cx, McpService, Router};
+//! use mcp_tower::mcp_proto::{RawJson, model::Tool};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut router = Router::new("greeter", "1.0.0");
+//! let tool = Tool::new("greet", RawJson::new(r#"{"type":"object"}"#)?);
+//! router.tool_with(tool, async |_: &mut Cx, _: serde_json::Value| "hello");
+//! let service = McpService::new(router)?;
+//!
+//! // A web framework does the following. `axum::Router::new().route_service("/mcp", service)` mounts it there.
+//! # futures_lite::future::block_on(async {
+//! let request = http::Request::post("/mcp").header("host", "localhost").body(Full::<bytes::Bytes>::default())?;
+//! let response = service.handle(request).await?;
+//! assert_eq!(response.status(), 415); // neither JSON nor anything
+//! let body = response.into_body().collect().await?.to_bytes();
+//! # assert!(!body.is_empty());
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! # Mounting
+//!
+//! The path of the request must be that of [`HttpConfig::path`] (`/mcp` by default). In axum, `route_service` keeps it;
+//! `nest_service` removes it, so set `HttpConfig::new().path("/")` there. Public documents (metadata of a
+//! [protected](HttpConfig::protected) server, server cards) have paths of their own: let `fallback_service` take what no other
+//! route takes. Requests whose `Host` or `Origin` is not of this machine get 403: allow names by
+//! [`HttpConfig::allow_host`] and [`HttpConfig::allow_origin`]. A request over HTTP/2 has the host in its authority.
+//!
+//! # Handlers
+//!
+//! A [`Router`] has `async` closures, whose futures are [`Send`] (see [`router::Router`] for all kinds of entries). That of
+//! `mcp-tokio` is accepted as well. Handlers run inside the futures and bodies of whoever polls; nothing is locked while they
+//! do. They may use what the runtime around them has, and call the same service. A handler that computes for a long time
+//! without awaiting holds up the task that polls it. A panic is caught and ends its call.
+//!
+//! # How it is driven
+//!
+//! There is no task of the server. Each poll of a [`ResponseFuture`] or an [`McpBody`] does the work that is there, its own and
+//! that of others, and wakes those whose output it made. So:
+//!
+//! - *Dropping* a future or a body before its end is a disconnect: a modern call is cancelled, and its handler's future
+//!   is dropped. What it was woken for is passed on to another one that waits.
+//! - *Back-pressure* comes from the body: it is filled when it is polled, from queues with the bounds of
+//!   [`Limits`](mcp_proto::Limits). Requests beyond them get 503, and a body beyond `max_frame` 413.
+//! - *Timers* are those of a [`Timer`]: of tokio (feature `tokio`) or of async-io (feature `async-io`), or your own. Without any,
+//!   deadlines are met when something is polled.
+//! - *Between requests*, when nothing is polled, nothing moves: a call of a legacy client that left and may come back,
+//!   or a task. Spawn [`McpService::run`] if that matters.
+//! - *Shutting down* is [`McpService::shutdown`]. Await it after or beside that of the web server.
+//! - *Threads* that poll at the same time share one engine, which is locked for short steps. [`Builder::shards`] makes several.
+//!
+//! # Workers
+//!
+//! The crate builds for `wasm32-unknown-unknown`. A host of that target has neither clock nor randomness that Rust knows:
+//! set [`Builder::timer`] and [`Builder::secret`]. Keep the service for all requests of an isolate, or make one for each request
+//! without sessions ([`HttpConfig::sessions`]`(false)`): the modern era needs none, and of the legacy revisions all requests
+//! work that need no session. Sealed state needs the same secret in each. Validators of tokens must decide at once there.
+//! Most such programs abort on a panic, so it is not caught. Handlers are [`Send`]: wrap futures of the host that are not.
+//! `tests/worker` in the repository is an example.
+//!
+//! # Features
+//!
+//! | feature | effect |
+//! |---|---|
+//! | `base64` (default) | binary resources from bytes |
+//! | `tokio`, `async-io` | timers |
+//! | `schemars` | schemas of Rust types |
+//! | `validate` | JSON Schema validation |
+//! | `auth-server` | validators for JWTs and introspection ([`token`]) |
+//! | `anyhow`, `cards`, `skills` | as in the other adapters |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod body;
+mod handler;
+mod response_future;
+mod service;
+mod shard;
+mod time;
+
+pub use body::McpBody;
+pub use mcp_proto;
+pub use mcp_proto::http::server::Config as HttpConfig;
+pub use mcp_proto::router::Json;
+#[cfg(feature = "schemars")]
+pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::{Progress, RpcError};
+pub use mcp_std::Error;
+#[doc(inline)]
+pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::router;
+pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, HandlerFailure};
+#[cfg(feature = "validate")]
+pub use mcp_std::schema;
+#[cfg(feature = "skills")]
+pub use mcp_std::skills;
+pub use mcp_std::task_store;
+pub use mcp_std::token;
+pub use response_future::ResponseFuture;
+pub use service::{Builder, McpService, Run};
+#[cfg(feature = "async-io")]
+pub use time::AsyncIoTimer;
+#[cfg(feature = "tokio")]
+pub use time::TokioTimer;
+pub use time::{Sleep, StdClock, Timer};
+
+/// This adapter, in the type of its [`Router`].
+#[derive(Clone, Copy, Debug)]
+pub enum Tower {}
+
+/// The entries of a server: async closures whose futures are `Send`.
+pub type Router = router::Router<router::SendFutures<Tower>>;
+
+/// Updates of a [`Router`] from inside its handlers.
+pub type RouterUpdates = router::RouterUpdates<router::SendFutures<Tower>>;

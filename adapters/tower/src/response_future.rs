@@ -1,0 +1,190 @@
+//! The response to a request, as a future.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+use bytes::Buf as _;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request};
+use http_body::Body;
+use mcp_proto::head::{BodySize, FieldLine, RequestHead};
+
+use crate::McpBody;
+use crate::shard::{Exchange, RequestState, Shard, ShardSleep, Waiter};
+
+/// The response of an [`McpService`](crate::McpService). It never fails.
+///
+/// Nothing happens before it is polled. Dropping it is a disconnect of the client.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<B> {
+    state: State<B>,
+    body_timeout: Duration,
+}
+
+enum State<B> {
+    Start { request: Box<Request<B>>, shards: Arc<[Arc<Shard>]>, first: usize },
+    Receiving { exchange: Exchange, body: Pin<Box<B>>, timeout: Option<Pin<Box<ShardSleep>>> },
+    Done,
+}
+
+impl<B: Body> ResponseFuture<B> {
+    /// Creates the response to a request, which goes to the shard `first` unless it belongs to another one.
+    pub(crate) fn new(
+        request: Request<B>,
+        shards: Arc<[Arc<Shard>]>,
+        first: usize,
+        body_timeout: Duration,
+    ) -> Self {
+        Self { state: State::Start { request: Box::new(request), shards, first }, body_timeout }
+    }
+}
+
+impl<B: Body> Future for ResponseFuture<B> {
+    type Output = Result<Response<McpBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let State::Start { .. } = &this.state {
+            if let State::Start { request, shards, first } = core::mem::replace(&mut this.state, State::Done)
+            {
+                let (head, body) = request.into_parts();
+                let Some(exchange) = open(&head, &body, &shards, first) else { return Poll::Pending };
+                this.state = State::Receiving { exchange, body: Box::pin(body), timeout: None };
+            }
+        }
+        let State::Receiving { exchange, body, timeout } = &mut this.state else { return Poll::Pending };
+        let response = match poll_request(exchange, body.as_mut(), timeout, this.body_timeout, cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err((status, why))) => refusal(status, why),
+            Poll::Ready(Ok(())) => match core::mem::replace(&mut this.state, State::Done) {
+                State::Receiving { exchange, .. } => into_response(exchange),
+                _ => return Poll::Pending,
+            },
+        };
+        this.state = State::Done;
+        Poll::Ready(Ok(response))
+    }
+}
+
+impl<B> fmt::Debug for ResponseFuture<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// Opens the exchange of a request.
+fn open(head: &request::Parts, body: &impl Body, shards: &[Arc<Shard>], first: usize) -> Option<Exchange> {
+    let mut fields: Vec<FieldLine<'_>> = Vec::with_capacity(head.headers.len() + 1);
+    fields.extend(head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    // A request over HTTP/2 names its host in its target only.
+    if let Some(authority) = head.uri.authority().filter(|_| !head.headers.contains_key(HOST)) {
+        let host = authority.as_str();
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        fields.push((HOST.as_str(), host.as_bytes()));
+    }
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let request = RequestHead { method: head.method.as_str(), target, fields: &fields };
+    let length = body.size_hint().exact();
+    let shard = shards.get(first)?;
+    let other = match shard.open(&request, length, false) {
+        Ok(exchange) => return Some(exchange),
+        Err(other) => shards.get(usize::from(other)).unwrap_or(shard),
+    };
+    other.open(&request, length, true).ok()
+}
+
+/// Reads the body of a request, and waits for its response.
+fn poll_request<B: Body>(
+    exchange: &Exchange,
+    mut body: Pin<&mut B>,
+    timeout: &mut Option<Pin<Box<ShardSleep>>>,
+    body_timeout: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), (StatusCode, &'static str)>> {
+    let mut is_registered = false;
+    for _ in 0..MAX_ATTEMPTS {
+        match exchange.request_state(is_registered.then_some(cx.waker())) {
+            RequestState::Decided => {
+                exchange.shard().forget(Waiter::Response(exchange.index()));
+                return Poll::Ready(Ok(()));
+            }
+            RequestState::WantsBody => match body.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(mut data) = frame.into_data() {
+                        exchange.handle_body(data.copy_to_bytes(data.remaining()));
+                    }
+                    if body.is_end_stream() {
+                        exchange.handle_end();
+                    }
+                    continue;
+                }
+                Poll::Ready(None) => exchange.handle_end(),
+                Poll::Ready(Some(Err(_))) => {
+                    return Poll::Ready(Err((StatusCode::BAD_REQUEST, "the body of the request broke off")));
+                }
+                Poll::Pending => {
+                    let begin = || Box::pin(ShardSleep::new(&Arc::downgrade(exchange.shard()), body_timeout));
+                    let timeout = timeout.get_or_insert_with(begin);
+                    if timeout.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Err((StatusCode::REQUEST_TIMEOUT, "the body took too long")));
+                    }
+                    if is_registered && !exchange.has_work() {
+                        return Poll::Pending;
+                    }
+                }
+            },
+            RequestState::Waits => {
+                *timeout = None;
+                if is_registered && !exchange.has_work() {
+                    return Poll::Pending;
+                }
+            }
+        }
+        exchange.turn();
+        is_registered = true;
+    }
+    // Yield to the executor's other tasks.
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
+/// Returns the response of the engine.
+fn into_response(exchange: Exchange) -> Response<McpBody> {
+    let Some(head) = exchange.response() else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended");
+    };
+    let left = match head.size {
+        BodySize::None => Some(0),
+        BodySize::Exact(length) => Some(length),
+        BodySize::Stream => None,
+    };
+    let mut response = Response::new(McpBody::new(exchange, left));
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in head.fields.iter() {
+        // Both are valid: the engine has checked what it writes.
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+        {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+/// Returns a response that is not of the engine.
+fn refusal(status: StatusCode, why: &'static str) -> Response<McpBody> {
+    let mut response = Response::new(McpBody::text(why));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// Attempts after which a poll returns to its executor, and so the largest number of pieces of a body that it reads.
+const MAX_ATTEMPTS: usize = 64;

@@ -1,0 +1,328 @@
+//! The service, and its settings.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+
+use http::{Request, Response};
+use http_body::Body;
+use mcp_proto::http::server::{Config as HttpConfig, Server};
+use mcp_proto::router::RegisterErrors;
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Config, Engine};
+use mcp_proto::{Anchor, Change, Entropy, Instant, UseError};
+use mcp_std::Error;
+use mcp_std::adapter::server::router::{Router, SendFutures};
+use mcp_std::adapter::server::{Handle, TokenWorkers};
+use mcp_std::task_store::TasksError;
+use mcp_std::token::TokenValidator;
+use tower_service::Service;
+
+use crate::handler::Application;
+use crate::shard::{Shard, Waiter};
+use crate::{McpBody, ResponseFuture, Timer};
+
+/// An MCP server as a [`tower_service::Service`]. A clone is a handle to the same server.
+///
+/// See the [crate](crate) for how to mount it.
+#[derive(Clone)]
+pub struct McpService {
+    shards: Arc<[Arc<Shard>]>,
+    /// The shard of the next request without a session.
+    next: Arc<AtomicUsize>,
+    body_timeout: Duration,
+}
+
+impl McpService {
+    /// Creates a service with the default settings: one engine, for clients of this machine
+    /// ([`HttpConfig`]), with the timers of the enabled feature.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`].
+    pub fn new<R: 'static>(router: Router<SendFutures<R>>) -> Result<Self, Error> {
+        Self::builder(router).build()
+    }
+
+    /// Begins to create a service with other settings.
+    pub fn builder<R: 'static>(router: Router<SendFutures<R>>) -> Builder {
+        Builder::new(router)
+    }
+
+    /// Serves one request, as [`Service::call`] does, for stacks that take a function.
+    pub fn handle<B: Body>(&self, request: Request<B>) -> ResponseFuture<B> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+        ResponseFuture::new(request, self.shards.clone(), first, self.body_timeout)
+    }
+
+    /// Returns the future that drives the server between requests, until it is [shut down](Self::shutdown).
+    ///
+    /// It is optional. A service does its work whenever a request or a body is polled; this does it when there is none: calls
+    /// whose clients have left and may come back, tasks, expiring sessions. Spawn it in a runtime.
+    #[must_use = "futures do nothing unless polled"]
+    pub fn run(&self) -> Run {
+        Run::new(self.shards.clone())
+    }
+
+    /// Shuts the server down: new requests get 503, streams end, and what is not answered after `grace` is aborted.
+    ///
+    /// This begins at once. The returned future is ready when all responses were taken and no handler runs, or after
+    /// `grace`; it drives the server until then. A web server that stops accepting connections by itself is stopped then.
+    pub fn shutdown(&self, grace: Duration) -> Run {
+        for shard in &*self.shards {
+            Handle::new(shard.commands()).shutdown(grace);
+            shard.settle();
+        }
+        self.run()
+    }
+
+    /// Publishes a change to all subscribers. Handlers do so with [`Cx::publish`](crate::Cx).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Closed`] if the server has stopped.
+    pub fn publish(&self, change: &Change) -> Result<(), UseError> {
+        // The first shard tells the others.
+        let Some(shard) = self.shards.first() else { return Err(UseError::Closed) };
+        let published = Handle::new(shard.commands()).publish(change);
+        shard.settle();
+        published
+    }
+
+    /// Runs a command on the engine of each shard, for example to count sessions.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`] if 1,024 commands wait, [`UseError::Closed`] if the server has stopped.
+    pub fn with_engines(
+        &self,
+        command: impl Fn(&mut Engine, Instant) + Clone + Send + 'static,
+    ) -> Result<(), UseError> {
+        for shard in &*self.shards {
+            Handle::new(shard.commands()).with_engine(command.clone())?;
+            shard.settle();
+        }
+        Ok(())
+    }
+}
+
+impl<B: Body> Service<Request<B>> for McpService {
+    type Response = Response<McpBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture<B>;
+
+    /// Always ready: a server that is overloaded answers with 503.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<B> {
+        self.handle(request)
+    }
+}
+
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpService").field("shards", &self.shards).finish_non_exhaustive()
+    }
+}
+
+/// Drives a server until it has ended; see [`McpService::run`] and [`McpService::shutdown`].
+pub struct Run {
+    shards: Arc<[Arc<Shard>]>,
+    drivers: Vec<Waiter>,
+}
+
+impl Run {
+    fn new(shards: Arc<[Arc<Shard>]>) -> Self {
+        let drivers = shards.iter().map(|shard| Waiter::Driver(shard.add_driver())).collect();
+        Self { shards, drivers }
+    }
+}
+
+impl Future for Run {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut is_over = true;
+        for (shard, driver) in self.shards.iter().zip(&self.drivers) {
+            shard.turn(None);
+            if !shard.wait(*driver, cx.waker()) {
+                cx.waker().wake_by_ref();
+            }
+            is_over &= shard.is_over();
+        }
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.forget(*driver));
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("shards", &self.shards).finish_non_exhaustive()
+    }
+}
+
+/// Settings of an [`McpService`].
+pub struct Builder {
+    application: Arc<dyn Application>,
+    config: Result<Config, RegisterErrors>,
+    http: HttpConfig,
+    timer: Arc<dyn Timer>,
+    secret: Option<[u8; 32]>,
+    shards: u8,
+    max_running: usize,
+    tokens: Option<TokenWorkers>,
+    body_timeout: Duration,
+}
+
+impl Builder {
+    fn new<R: 'static>(router: Router<SendFutures<R>>) -> Self {
+        Self {
+            config: router.config(),
+            application: Arc::new(router),
+            http: HttpConfig::new(),
+            timer: default_timer(),
+            secret: None,
+            shards: 1,
+            max_running: 1024,
+            tokens: None,
+            body_timeout: Duration::from_secs(60),
+        }
+    }
+
+    /// Sets which requests are served: path, hosts, origins, sessions, limits.
+    #[must_use]
+    pub fn http(mut self, http: HttpConfig) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// Changes the settings of the protocol, for example its limits.
+    #[must_use]
+    pub fn config(mut self, change: impl FnOnce(Config) -> Config) -> Self {
+        self.config = self.config.map(change);
+        self
+    }
+
+    /// Sets the clock and the timers (default: [`TokioTimer`](crate::TokioTimer) or
+    /// [`AsyncIoTimer`](crate::AsyncIoTimer), by feature; otherwise [`StdClock`](crate::StdClock)).
+    #[must_use]
+    pub fn timer(mut self, timer: impl Timer) -> Self {
+        self.timer = Arc::new(timer);
+        self
+    }
+
+    /// Sets the secret of which session ids and sealed state are made (default: of the operating system).
+    ///
+    /// It must come from a cryptographic source and be another one for each process, or whenever a process restarts. On
+    /// `wasm32-unknown-unknown` it is required.
+    #[must_use]
+    pub const fn secret(mut self, secret: [u8; 32]) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Sets the number of engines (default 1; at least 1), so that threads do not wait for each other.
+    ///
+    /// Each has sessions of its own; the limits of [`http`](Self::http) hold for each.
+    #[must_use]
+    pub const fn shards(mut self, shards: u8) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets how many calls of a shard run at a time (default 1,024, at least 1). More calls wait; beyond that, requests get
+    /// 503.
+    #[must_use]
+    pub const fn max_running(mut self, calls: usize) -> Self {
+        self.max_running = calls;
+        self
+    }
+
+    /// Sets the validator of access tokens, for a server that is [protected](HttpConfig::protected).
+    ///
+    /// A decision that it cannot make at once is made on threads of its own, at most 8 at a time; 256 more tokens may
+    /// wait.
+    #[must_use]
+    pub fn validate_tokens(mut self, validator: impl TokenValidator + 'static) -> Self {
+        self.tokens = Some(TokenWorkers::new(validator));
+        self
+    }
+
+    /// Sets how long the body of a request may take (default 60 s). Reached: 408.
+    #[must_use]
+    pub const fn body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
+        self
+    }
+
+    /// Creates the service.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] if an entry could not be registered. [`Error::Io`] if there is no source of randomness, or the
+    /// schema of a tool has invalid header parameters. [`Error::Tasks`] if stored tasks cannot be loaded, or if a server with
+    /// tasks has several shards.
+    pub fn build(self) -> Result<McpService, Error> {
+        let secret = match self.secret {
+            Some(secret) => secret,
+            None => mcp_std::entropy::seed()?,
+        };
+        // A number that no engine has: sealed state is independent of session ids.
+        let mut entropy = Entropy::new(secret, u64::MAX);
+        let mut keys = [0; 32];
+        entropy.fill(&mut keys);
+        let now = crate::shard::instant(&*self.timer);
+        let anchor = Anchor::new(now, self.timer.unix_seconds());
+        let config = Arc::new(self.config?.seal_by_default(|| Some((Keys::new(keys), anchor))));
+        let http = Arc::new(self.http);
+        let all = self.shards.max(1);
+        let mut shards = Vec::new();
+        for index in 0..all {
+            let server = Server::new(config.clone(), http.clone(), Entropy::new(secret, u64::from(index)));
+            let application = self.application.clone();
+            let shard = Shard::new(server, application, self.timer.clone(), self.max_running, (index, all));
+            if shard.prepare(self.tokens.as_ref())? && all > 1 {
+                return Err(TasksError::Shards.into());
+            }
+            shards.push(shard);
+        }
+        for shard in &shards {
+            let others = shards.iter().filter(|other| !Arc::ptr_eq(shard, other));
+            shard.set_others(others.map(Arc::downgrade).collect());
+        }
+        if shards.is_empty() {
+            return Err(io::Error::from(ErrorKind::InvalidInput).into());
+        }
+        Ok(McpService { shards: shards.into(), next: Arc::default(), body_timeout: self.body_timeout })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("http", &self.http).finish_non_exhaustive()
+    }
+}
+
+/// Returns the timers of the enabled feature.
+fn default_timer() -> Arc<dyn Timer> {
+    #[cfg(feature = "tokio")]
+    return Arc::new(crate::TokioTimer);
+    #[cfg(all(feature = "async-io", not(feature = "tokio")))]
+    return Arc::new(crate::AsyncIoTimer);
+    #[cfg(not(any(feature = "async-io", feature = "tokio")))]
+    return Arc::new(crate::StdClock);
+}

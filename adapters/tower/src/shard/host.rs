@@ -1,0 +1,179 @@
+//! The engine of a shard with its clock, as handlers and the dispatcher see it.
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+
+use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
+use mcp_proto::server::{Engine, Event, TaskTable};
+use mcp_proto::{CallId, Change, Instant};
+use mcp_std::adapter::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
+use mcp_std::{Error, catch};
+
+use crate::Timer;
+use crate::handler::Application;
+
+/// The engine of a shard and its clock.
+pub(super) struct Host {
+    pub(super) server: http::Server,
+    timer: Arc<dyn Timer>,
+    now: Instant,
+    /// Exchanges with tokens that the validator was not asked about.
+    pub(super) tokens: VecDeque<(ExchangeId, TokenRequest)>,
+    /// Whether there are other shards, and so changes are kept for them.
+    pub(super) is_sharded: bool,
+    /// Changes of this shard that the others do not know.
+    pub(super) unshared: Option<ChangeSet>,
+    /// A shutdown that the others do not know.
+    pub(super) unshared_shutdown: Option<Duration>,
+    pub(super) shutdown_deadline: Option<Instant>,
+    pub(super) tools_changed: bool,
+    /// Names of the tools whose schemas the server has.
+    tool_names: Vec<String>,
+}
+
+impl Host {
+    pub(super) fn new(server: http::Server, timer: Arc<dyn Timer>) -> Self {
+        Self {
+            server,
+            now: now(&*timer),
+            timer,
+            tokens: VecDeque::new(),
+            is_sharded: false,
+            unshared: None,
+            unshared_shutdown: None,
+            shutdown_deadline: None,
+            tools_changed: false,
+            tool_names: Vec::new(),
+        }
+    }
+
+    /// Returns the next event of the engine.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            match self.server.poll_event(self.now)? {
+                http::Event::Server(event) => return Some(event),
+                http::Event::Token { exchange, request } => self.tokens.push_back((exchange, request)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Publishes changes of another shard, or of this one.
+    pub(super) fn publish_here(&mut self, changes: &ChangeSet) {
+        let resources = if changes.includes_all_resources() {
+            subscribed_resource_changes(self.server.engine())
+        } else {
+            Vec::new()
+        };
+        for change in changes.iter().chain(&resources) {
+            self.tools_changed |= *change == Change::Tools;
+            self.server.engine().publish(self.now, change);
+        }
+    }
+
+    fn share(&mut self, changes: &ChangeSet) {
+        if self.is_sharded {
+            self.unshared.get_or_insert_default().merge(changes);
+        }
+    }
+
+    /// Registers the schemas of tools, for arguments that are repeated in header fields.
+    pub(super) fn register_tools(&mut self, application: &dyn Application) -> Result<(), Error> {
+        let mut removed = core::mem::take(&mut self.tool_names);
+        let mut first_error = None;
+        let visited = catch(|| {
+            application.for_each_tool(&mut |name, schema| {
+                removed.retain(|other| other != name);
+                self.tool_names.push(name.into());
+                if let Err(why) = self.server.set_tool_schema(name, schema) {
+                    let why =
+                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
+                    first_error.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
+                }
+            })
+        });
+        if let Err(panic) = visited {
+            // Keep the previous names, so that their schemas can be removed later.
+            self.tool_names.append(&mut removed);
+            first_error.get_or_insert_with(|| io::Error::other(panic.to_string()));
+        }
+        removed.iter().for_each(|name| self.server.remove_tool_schema(name));
+        first_error.map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+}
+
+impl ServerLoop for Host {
+    fn engine(&mut self) -> &mut Engine {
+        self.server.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.now = self.now.max(now(&*self.timer));
+        self.now
+    }
+
+    fn publish(&mut self, change: &Change) {
+        self.tick();
+        let changes = ChangeSet::from(change.clone());
+        self.share(&changes);
+        self.publish_here(&changes);
+    }
+
+    fn publish_resources(&mut self) {
+        let changes = ChangeSet::all_resources();
+        self.share(&changes);
+        self.publish_here(&changes);
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let at = self.tick() + grace;
+        // Shards tell each other, and only an earlier end is news.
+        if self.shutdown_deadline.is_some_and(|earlier| earlier <= at) {
+            return;
+        }
+        self.server.shutdown(self.now, grace);
+        self.shutdown_deadline = Some(at);
+        self.unshared_shutdown = self.is_sharded.then_some(grace);
+    }
+
+    fn set_tasks(&mut self, table: TaskTable) {
+        let now = self.tick();
+        self.server.set_tasks(now, table);
+    }
+
+    fn supports_poll_later(&self) -> bool {
+        true
+    }
+
+    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
+        let now = self.tick();
+        self.server.poll_later(now, call, retry)
+    }
+
+    // No handler runs on the loop itself, so the following operations have nothing to do.
+
+    fn poll_event_during_call(&mut self) -> Option<Event> {
+        None
+    }
+
+    fn defer(&mut self, _: Event) {}
+
+    fn write(&mut self) -> bool {
+        false
+    }
+
+    fn wait(&mut self, _: Instant) {}
+}
+
+/// Returns the time of a clock as an instant of the core.
+pub(crate) fn now(timer: &dyn Timer) -> Instant {
+    Instant::from_micros(u64::try_from(timer.now().as_micros()).unwrap_or(u64::MAX))
+}

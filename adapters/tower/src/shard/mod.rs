@@ -1,0 +1,347 @@
+//! A shard: one engine, its handlers, and those who wait for it. It is driven by those who poll (DESIGN-52).
+
+mod core;
+mod exchange;
+mod handlers;
+mod host;
+mod sleepers;
+mod waiting;
+
+use ::core::cell::Cell;
+use ::core::fmt;
+use ::core::ops::{Deref, DerefMut};
+use ::core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use ::core::task::Waker;
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mcp_proto::Instant;
+use mcp_proto::http::server::{self as http, ExchangeId};
+use mcp_std::Error;
+use mcp_std::adapter::server::{
+    ChangeSet, CommandSender, Dispatcher, RemoteCall, StartTimer, TokenOutcome, TokenWorkers,
+};
+
+use self::core::{Core, Outcome};
+use self::handlers::Handlers;
+use self::host::Host;
+use self::sleepers::Sleepers;
+use self::waiting::Waiting;
+use crate::Timer;
+use crate::handler::Application;
+
+pub(crate) use self::exchange::{Exchange, Piece, RequestState};
+pub(crate) use self::sleepers::ShardSleep;
+pub(crate) use self::waiting::Waiter;
+
+/// One engine with everything that belongs to it.
+///
+/// No other code runs while `core` is locked but the callbacks of the application; those must not wait for the shard.
+/// The other mutexes are held for single operations.
+pub(crate) struct Shard {
+    this: Weak<Self>,
+    core: Mutex<Core>,
+    handlers: Handlers,
+    waiting: Mutex<Waiting>,
+    sleepers: Mutex<Sleepers>,
+    /// Exchanges that were dropped.
+    gone: Mutex<Vec<ExchangeId>>,
+    /// Tokens that were decided about on threads.
+    decided: Mutex<Vec<(ExchangeId, TokenOutcome)>>,
+    /// Changes that other shards published.
+    changes: Mutex<Option<ChangeSet>>,
+    /// Whether there may be work that no pass has begun with.
+    has_work: AtomicBool,
+    /// The number of exchanges that callers hold.
+    open: AtomicUsize,
+    timer: Arc<dyn Timer>,
+    start_timer: StartTimer,
+    /// Whether the timer of the host has fired.
+    timer_fired: AtomicBool,
+    timer_waker: Waker,
+    commands: CommandSender,
+    others: OnceLock<Vec<Weak<Self>>>,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        mut server: http::Server,
+        application: Arc<dyn Application>,
+        timer: Arc<dyn Timer>,
+        max_running: usize,
+        (index, all): (u8, u8),
+    ) -> Arc<Self> {
+        if all > 1 {
+            server.set_shard(index, all);
+        }
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let dispatcher = Dispatcher::new(max_running);
+            let waker = Waker::from(Arc::new(ShardWaker(this.clone())));
+            dispatcher.register(&waker);
+            let commands = dispatcher.commands();
+            let mut host = Host::new(server, timer.clone());
+            host.is_sharded = all > 1;
+            let sleeper = this.clone();
+            let timer_waker = Waker::from(Arc::new(TimerWaker(this.clone())));
+            Self {
+                this: this.clone(),
+                core: Mutex::new(Core::new(host, dispatcher, application, timer.clone())),
+                handlers: Handlers::default(),
+                waiting: Mutex::default(),
+                sleepers: Mutex::default(),
+                gone: Mutex::default(),
+                decided: Mutex::default(),
+                changes: Mutex::default(),
+                has_work: AtomicBool::new(false),
+                open: AtomicUsize::new(0),
+                timer,
+                start_timer: StartTimer::Shared(Arc::new(move |duration| {
+                    Box::pin(ShardSleep::new(&sleeper, duration))
+                })),
+                timer_fired: AtomicBool::new(false),
+                timer_waker,
+                commands,
+                others: OnceLock::new(),
+            }
+        })
+    }
+
+    /// Registers the tools, and gives the tasks to the engine. Returns whether there are tasks.
+    pub(crate) fn prepare(&self, tokens: Option<&TokenWorkers>) -> Result<bool, Error> {
+        let core = &mut *self.core();
+        let application = core.application.clone();
+        core.host.register_tools(&*application)?;
+        if let Some(tokens) = tokens {
+            core.set_tokens(tokens.clone());
+        }
+        core.install_tasks()
+    }
+
+    /// Sets the other shards of the service.
+    pub(crate) fn set_others(&self, others: Vec<Weak<Self>>) {
+        let _ = self.others.set(others);
+    }
+
+    pub(crate) fn commands(&self) -> CommandSender {
+        self.commands.clone()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        host::now(&*self.timer)
+    }
+
+    /// Returns whether the service was shut down, and all work is done or aborted.
+    pub(crate) fn is_over(&self) -> bool {
+        let core = self.core();
+        let is_idle = || {
+            self.open.load(SeqCst) == 0
+                && self.handlers.len() == 0
+                && core.dispatcher.running_count() == 0
+                && core.dispatcher.running_tasks() == 0
+        };
+        core.host.shutdown_deadline.is_some() && (core.is_aborted || is_idle())
+    }
+
+    /// Locks the engine. What this thread reports meanwhile is left to those who poll.
+    fn core(&self) -> CoreGuard<'_> {
+        CoreGuard { core: lock(&self.core), _scope: TurnScope::enter(self) }
+    }
+
+    // ---- driving ---------------------------------------------------------------------------------------------
+
+    /// Does the work that is there. Returns whether there is more, for a later poll.
+    ///
+    /// `own` is the exchange of the caller, who needs no waking.
+    pub(crate) fn turn(&self, own: Option<usize>) -> bool {
+        let _scope = TurnScope::enter(self);
+        for _ in 0..MAX_TURNS {
+            self.has_work.store(false, SeqCst);
+            let outcome = self.core().pass(self, true);
+            let application = (!outcome.calls.is_empty()).then(|| self.core().application.clone());
+            for call in self.finish_pass(outcome) {
+                let Some(application) = application.clone() else { continue };
+                let running = call.running().clone();
+                let future = application.start(call, self.start_timer.clone());
+                self.handlers.add(&self.this, running, future, own);
+            }
+            if !self.handlers.poll_woken() && !self.has_work.load(SeqCst) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Does the work that needs no handler, for commands and destructors. Others are woken for the rest.
+    pub(crate) fn settle(&self) {
+        self.has_work.store(true, SeqCst);
+        if TurnScope::is_inside(self) {
+            // A callback or a handler of this shard: the turn around it goes on with the work.
+            return;
+        }
+        let scope = TurnScope::enter(self);
+        self.has_work.store(false, SeqCst);
+        let outcome = {
+            let mut core = self.core();
+            let outcome = core.pass(self, false);
+            if core.dispatcher.has_waiting() {
+                // Whoever polls next starts the calls for which there may be room now.
+                self.has_work.store(true, SeqCst);
+            }
+            outcome
+        };
+        self.finish_pass(outcome);
+        self.handlers.end_cancelled();
+        drop(scope);
+        if self.handlers.has_woken() || self.has_work.load(SeqCst) {
+            self.wake(None);
+        }
+    }
+
+    /// Does what follows a pass, without the mutex. Returns the calls to start.
+    fn finish_pass(&self, outcome: Outcome) -> Vec<RemoteCall> {
+        outcome.wakers.into_iter().for_each(Waker::wake);
+        let others = self.others.get().into_iter().flatten().filter_map(Weak::upgrade);
+        if outcome.unshared.is_some() || outcome.unshared_shutdown.is_some() {
+            for other in others {
+                if let Some(changes) = &outcome.unshared {
+                    lock(&other.changes).get_or_insert_default().merge(changes);
+                }
+                if let Some(grace) = outcome.unshared_shutdown {
+                    let _ = other.commands.send_unbounded(move |server| server.shutdown(grace));
+                }
+                other.wake(None);
+            }
+        }
+        outcome.calls
+    }
+
+    /// Reports work. Somebody who waits is woken for it, unless this thread does it anyway.
+    fn wake(&self, exchange: Option<usize>) {
+        self.has_work.store(true, SeqCst);
+        if TurnScope::is_inside(self) {
+            return;
+        }
+        let waker = lock(&self.waiting).pick(exchange);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Lets somebody wait. Returns `false` if there is work instead.
+    pub(crate) fn wait(&self, waiter: Waiter, waker: &Waker) -> bool {
+        let previous = {
+            let mut waiting = lock(&self.waiting);
+            let previous = waiting.remove(waiter);
+            waiting.insert(waiter, waker);
+            previous
+        };
+        drop(previous);
+        !self.has_work.load(SeqCst)
+    }
+
+    pub(crate) fn add_driver(&self) -> u64 {
+        lock(&self.waiting).add_driver()
+    }
+
+    /// Removes somebody who does not wait any more, and passes on what it may have been woken for.
+    pub(crate) fn forget(&self, waiter: Waiter) {
+        let waker = lock(&self.waiting).remove(waiter);
+        drop(waker);
+        if self.has_work.load(SeqCst) {
+            self.wake(None);
+        }
+    }
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// Wakes one of those who wait for a shard.
+struct ShardWaker(Weak<Shard>);
+
+impl Wake for ShardWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(shard) = self.0.upgrade() {
+            shard.wake(None);
+        }
+    }
+}
+
+/// Notes that the timer of the host has fired.
+struct TimerWaker(Weak<Shard>);
+
+impl Wake for TimerWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(shard) = self.0.upgrade() {
+            shard.timer_fired.store(true, SeqCst);
+            shard.wake(None);
+        }
+    }
+}
+
+std::thread_local! {
+    /// The shard that this thread drives, which looks for new work before it stops.
+    static DRIVEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Marks a shard as driven by this thread.
+struct TurnScope(usize);
+
+impl TurnScope {
+    fn enter(shard: &Shard) -> Self {
+        Self(DRIVEN.replace(::core::ptr::from_ref(shard).addr()))
+    }
+
+    fn is_inside(shard: &Shard) -> bool {
+        DRIVEN.get() == ::core::ptr::from_ref(shard).addr()
+    }
+}
+
+/// The engine of a shard, locked by this thread.
+struct CoreGuard<'a> {
+    // Unlocked before the scope ends.
+    core: MutexGuard<'a, Core>,
+    _scope: TurnScope,
+}
+
+impl Deref for CoreGuard<'_> {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl DerefMut for CoreGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+}
+
+impl Drop for TurnScope {
+    fn drop(&mut self) {
+        DRIVEN.set(self.0);
+    }
+}
+
+pub(crate) use self::host::now as instant;
+
+/// Locks a mutex. No code that panics leaves a state half-changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rounds after which a poll returns to its executor.
+const MAX_TURNS: usize = 16;
