@@ -2,7 +2,8 @@
 //!
 //! [`McpService`] is a [`tower_service::Service`] from [`http::Request`] to [`http::Response`], with any
 //! [`http_body::Body`] as input and [`McpBody`] as output. All of MCP over HTTP works in it: both eras, event streams,
-//! progress, input requests, subscriptions, sessions, resumption, authorization. It starts neither threads nor tasks.
+//! progress, input requests, subscriptions, sessions, resumption, authorization. It starts neither threads nor tasks, except
+//! for validators of tokens that block, and for stores of [tasks](task_store).
 //!
 //! ```
 //! use http_body_util::{BodyExt as _, Full};
