@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use mcp_blocking::{Client, Program, Stderr};
-use mcp_proto::client::{Config, StartedTask, TaskPolling};
+use mcp_proto::client::{Config, InputTaskLimits, StartedTask, TaskPolling};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, TaskStatus};
 use mcp_proto::{CallError, CallOptions, Capabilities, Capability, RpcError, VersionSet};
 use mcp_std::Error;
@@ -152,6 +152,53 @@ fn own_client_uses_tasks_of_server_everything() {
     server.arg(entry).arg("streamableHttp").env("PORT", port.to_string());
     let server = HostedServer::start_at(server, port, "/mcp");
     use_tasks("server-everything over HTTP", connect(&server.url), &asking, &endless);
+}
+
+/// Fills in the form of server-everything, and counts the questions.
+struct Namer(Arc<AtomicUsize>);
+
+impl ClientHandler for Namer {
+    fn elicit(&self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        assert!(matches!(params, ElicitParams::Form(form) if form.message.contains("async task")));
+        Ok(ElicitResult::accept([("name", "Ada".into())]))
+    }
+}
+
+/// The other direction: the server asks by a task of our client, polls it and collects the answer.
+// covers: TASK-001, TASK-002, TASK-009, TASK-014, TASK-018, TASK-019, TASK-039
+#[test]
+fn own_client_hosts_tasks_of_server_everything() {
+    if !is_node_ready() {
+        return;
+    }
+    let entry = ["node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js"];
+    let entry: OsString = entry.iter().fold(node(), |path, part| path.join(part)).into();
+    for hosts in [true, false] {
+        let program = Program::new("node").args([entry.clone(), "stdio".into()]).stderr(Stderr::Capture);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let options = Client::options(config(VersionSet::LEGACY)).handler(Namer(Arc::clone(&asked)));
+        let options = if hosts { options.input_tasks(InputTaskLimits::new()) } else { options };
+        let mut client = options.spawn(program).expect("a connection");
+        let tool = "trigger-elicitation-request-async";
+        if hosts {
+            await_tool(&client, tool);
+            let result = client.call_tool(tool, &json!({})).expect("a result");
+            let text: String = result.content.iter().filter_map(|content| content.as_text()).collect();
+            for part in ["[COMPLETED]", "- Name: Ada", "Task created: ", "Poll 1: completed"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert_eq!(asked.load(Ordering::SeqCst), 1);
+        } else {
+            // It offers the tool to clients that host tasks only. The other tools come at the same time.
+            await_tool(&client, "trigger-elicitation-request");
+            assert!(!client.list_tools().expect("a list").iter().any(|other| other.name == tool));
+        }
+        client.close().expect("an end");
+    }
+    print_line(
+        "interop of tasks, our client hosts a question of server-everything over stdio: answered, polled, collected",
+    );
 }
 
 // covers: TASK-101, TASK-104, TASK-107, TASK-108, TASK-111, TASK-112, TASK-113, TASK-117, TASK-122, TASK-123

@@ -322,3 +322,56 @@ fn task_belongs_to_the_principal_of_its_request() {
         }
     }
 }
+
+/// Lets the store fail this often, each time when the next attempt is due. Returns the number of its operations.
+fn fail_all(harness: &mut ServerHarness, store: &mut Store, times: usize) -> usize {
+    let mut operations = 0;
+    for _ in 0..times {
+        operations += store.work(harness, false);
+        harness.advance(secs(32));
+    }
+    operations
+}
+
+/// A store may refuse a record for ever, for example because it is too large.
+// covers: TASK-036, TASK-109
+#[test]
+fn result_that_cannot_be_stored_becomes_an_error() {
+    let (mut harness, mut store) = (harness_with(table().stored(), Chunker::Whole), Store::default());
+    begin(&mut harness, &modern_call(1));
+    store.work(&mut harness, true);
+    let id = harness.expect_reply()["result"]["taskId"].as_str().expect("an id").to_owned();
+    let run = harness.expect_call();
+    complete(&mut harness, &run, &dredged());
+    // The last one is the first attempt with the error.
+    assert_eq!(fail_all(&mut harness, &mut store, 20), 21);
+    assert_eq!(get(&mut harness, &id)["status"], "working");
+    assert_eq!(store.work(&mut harness, true), 1);
+    let seen = get(&mut harness, &id);
+    assert_eq!((&seen["status"], &seen["error"]["code"]), (&json!("failed"), &json!(-32603)), "{seen}");
+    assert_eq!(get(&mut store.restart(), &id)["status"], "failed");
+}
+
+// covers: TASK-036, TASK-109
+#[test]
+fn task_that_cannot_be_stored_is_given_up() {
+    let (mut harness, mut store) = (harness_with(table().stored(), Chunker::Whole), Store::default());
+    begin(&mut harness, &modern_call(1));
+    store.work(&mut harness, true);
+    let id = harness.expect_reply()["result"]["taskId"].as_str().expect("an id").to_owned();
+    let run = harness.expect_call();
+    complete(&mut harness, &run, &dredged());
+    assert_eq!(fail_all(&mut harness, &mut store, 38), 39);
+    assert_eq!(get(&mut harness, &id)["status"], "working");
+    // The last save, and the deletion, which fails as well.
+    assert_eq!(fail_all(&mut harness, &mut store, 1), 2);
+    harness.feed_message(&modern(81, "tasks/get", json!({"taskId": id})));
+    assert_eq!(harness.expect_reply()["error"]["code"], -32602, "it is unknown");
+    assert_eq!(store.0.len(), 1);
+    assert_eq!(store.work(&mut harness, true), 1);
+    assert!(store.0.is_empty(), "its record is deleted");
+    let now = harness.now;
+    assert!(harness.pipe.engine().tasks(now).is_empty());
+    harness.advance(secs(3_600));
+    assert_eq!(store.work(&mut harness, true), 0);
+}

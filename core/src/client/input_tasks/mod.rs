@@ -42,6 +42,7 @@ pub(super) struct RequestSource<'a> {
 
 /// A question that becomes a task.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "only the table reads it"))]
 pub(super) struct HostedQuestion<'a> {
     pub(super) method: &'static str,
     /// Time to live that the server asks for.
