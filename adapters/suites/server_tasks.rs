@@ -34,7 +34,7 @@ use crate::support::{DEADLINE, INITIALIZE, with_timeout};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// What the handlers of a test have done, and what they may do.
+/// The actions of the handlers of a test, and their permissions.
 #[derive(Clone, Default)]
 struct Record(Arc<RecordInner>);
 

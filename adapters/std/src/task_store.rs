@@ -32,7 +32,7 @@ pub use worker::{TaskStoreJob, TaskStoreOutcome, TaskStoreWorker};
 pub trait TaskStore: Send + Sync {
     /// Returns all stored tasks, in any order.
     ///
-    /// What cannot be read is no error but one of the [`problems`](LoadedTasks::problems), and the other tasks are
+    /// A record that cannot be read is no error but one of the [`problems`](LoadedTasks::problems), and the other tasks are
     /// returned.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a call has to do with tasks, before it is sent.
+//! The relation of a call to tasks, before it is sent.
 
 use super::common::CommonState;
 use crate::calls::outbound::CallTask;
@@ -6,7 +6,7 @@ use crate::calls::task_request::TaskRequest;
 use crate::methods::{self, Capability};
 use crate::version::Version;
 
-/// What a call of the application has to do with tasks.
+/// The relation of a call of the application to tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaskUse {
     /// Nothing, unless the server makes a task of it.

@@ -54,7 +54,7 @@ const MODERN: &str = concat!(
     r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#
 );
 
-/// What a request asks for.
+/// The purpose of a request.
 #[derive(Clone, Debug)]
 enum Asked {
     /// A task, and the time at which it was begun.
@@ -66,9 +66,9 @@ enum Asked {
     Other,
 }
 
-/// What is known of a task that a client was told about.
+/// The facts of a task that a client was told about.
 struct KnownTask {
-    /// Its party; `None` if whoever knows the id may use it.
+    /// Its party; `None` if every holder of the id may use it.
     party: Option<usize>,
     is_legacy: bool,
     expires: Instant,
@@ -329,7 +329,7 @@ impl TaskRun {
 
     /// Ends the process: the store has written some of what it had begun.
     fn lose_power(&mut self, choices: &mut FuzzInput<'_>) {
-        // What clients were sent before counts.
+        // Effects that clients saw before the restart count.
         self.poll();
         while let Some(effect) = self.effects.pop_front() {
             if choices.boolean() {

@@ -53,7 +53,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 }
 
-/// What becomes of a call of a tool.
+/// The decision about a call of a tool.
 pub(super) enum TaskDecision {
     /// Its handler runs.
     Run,

@@ -1,4 +1,4 @@
-//! What becomes of calls of tools that support tasks.
+//! Decisions about calls of tools that support tasks.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;

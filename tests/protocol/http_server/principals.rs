@@ -1,4 +1,4 @@
-//! What depends on the principal or the scopes of a token: skills, and reports of deprecated features.
+//! Rules for principals and scopes of a token: skills, and reports of deprecated features.
 
 use mcp_proto::http::server::Config;
 use mcp_proto::model::{Resource, ResourceTemplate, Skill, SkillResource, SkillResources};

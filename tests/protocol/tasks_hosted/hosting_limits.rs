@@ -63,7 +63,7 @@ fn number_of_tasks_is_bounded_and_collected_ones_give_way() {
     let plain = harness.expect_input();
     harness.answer(plain.id, &accepted());
     assert_eq!(harness.expect_reply()["result"], accepted());
-    // An answer that nobody has collected keeps its place.
+    // An answer that was not collected keeps its place.
     harness.answer(first.id, &accepted());
     expect_status(&mut harness, &first_task, "completed");
     let refused = request(&mut harness, 5, "elicitation/create", form(&json!({"task": {}})));
@@ -125,7 +125,7 @@ fn answered_task_expires_even_if_its_answer_was_due_at_the_same_time() {
     harness.answer(input.id, &accepted());
     expect_status(&mut harness, &task, "completed");
     harness.advance(timeout);
-    // Nobody has collected the answer, and its place is free.
+    // The answer was not collected, and its place is free.
     assert_eq!(request(&mut harness, 2, "tasks/list", json!({}))["result"], json!({"tasks": []}));
     ask(&mut harness, 3, &json!({}));
     harness.assert_idle();

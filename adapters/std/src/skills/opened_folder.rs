@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 ///
 /// On Unix each segment of a path is opened below the folder before it (`openat`) and without following a link. A link
 /// that is put there after the path was checked therefore leads nowhere. Other systems have no such call in `std`: there
-/// a path is checked before it is opened, so that nobody else may change the folder meanwhile.
+/// a path is checked before it is opened, so that no other user may be able to change the folder meanwhile.
 pub(super) struct OpenedFolder {
     #[cfg(unix)]
     folder: std::os::fd::OwnedFd,

@@ -1,4 +1,4 @@
-//! What a configuration holds for tasks that the client hosts.
+//! The part of a configuration for tasks that the client hosts.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -18,7 +18,7 @@ use crate::version::Version;
 /// A task of a server: its id, its form, and the server and the tool that it belongs to.
 ///
 /// [`to_text`](Self::to_text) writes it down, and another process takes it up with [`parse`](Self::parse), on a
-/// connection of its own. Where a server does not know who its clients are, whoever holds the id can read, answer and
+/// connection of its own. Where a server does not know who its clients are, every holder of the id can read, answer and
 /// cancel the task: keep the text like a password (TASK-035, TASK-131). `Debug` omits the id.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TaskHandle {

@@ -1,4 +1,4 @@
-//! What a call says about tasks: whether it may become one, and which one it runs.
+//! Tasks as a call declares them: whether it may become one, and which one it runs.
 
 use super::super::event::Call;
 use super::offer::{CallTask, TaskOffer};

@@ -162,7 +162,7 @@ impl Tasks<'_> {
     /// Restores a task from a record of the store, also beyond the [limits](super::super::TaskLimits).
     ///
     /// A task that had not run is run. One that ran when the process ended is `failed`: it may have had effects, so it
-    /// does not run twice. The task of a session without a principal belongs to whoever knows its id from then on.
+    /// does not run twice. The task of a session without a principal has no owner from then on.
     ///
     /// Returns false if the task has expired; its record is deleted then.
     ///

@@ -48,7 +48,7 @@ impl TaskState {
 /// The party that a task belongs to (TASK-034).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::server) enum Owner {
-    /// Whoever knows the id.
+    /// Every holder of the id.
     Holder,
     /// The legacy session of this channel.
     Session(Key),
@@ -77,7 +77,7 @@ impl Question {
     }
 }
 
-/// What a handler needs to run again.
+/// The parts of a call with which its handler runs again.
 #[derive(Debug, Default)]
 pub(in crate::server) struct TaskRequest {
     /// Text of the parameters, without the value of `_meta`.
@@ -129,7 +129,7 @@ pub(super) struct Acknowledgement {
     pub(super) revision: u32,
 }
 
-/// What is kept for a requestor that is connected.
+/// The state of a requestor that is connected.
 #[derive(Debug, Default)]
 pub(in crate::server) struct TaskPeers {
     /// Progress token of the original request, which stays valid (TASK-033, PROG-014).

@@ -14,7 +14,7 @@ pub struct TaskLimits {
     pub max_tasks: usize,
     /// Number of tasks of one owner: a principal or a session (default 1,000). As [`max_tasks`](Self::max_tasks).
     pub max_tasks_per_owner: usize,
-    /// Number of all tasks that belong to whoever knows their ids (default 5,000). As [`max_tasks`](Self::max_tasks).
+    /// Number of all tasks without an owner (default 5,000). As [`max_tasks`](Self::max_tasks).
     ///
     /// Clients without a principal and a session create them: those of 2026-07-28 on a server without authorization.
     pub max_unowned_tasks: usize,
@@ -26,7 +26,7 @@ pub struct TaskLimits {
     pub max_bytes: usize,
     /// Bytes that are kept for the tasks of one owner (default 16 MiB). As [`max_bytes`](Self::max_bytes).
     pub max_bytes_per_owner: usize,
-    /// Bytes that are kept for all tasks that belong to whoever knows their ids (default 32 MiB). As
+    /// Bytes that are kept for all tasks without an owner (default 32 MiB). As
     /// [`max_bytes`](Self::max_bytes).
     pub max_unowned_bytes: usize,
     /// Time from creation to expiry of a task whose requestor asked for none (default one hour).

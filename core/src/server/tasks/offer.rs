@@ -1,4 +1,4 @@
-//! What a call has to do with tasks: it may become one, or it runs one.
+//! The relation of a call to tasks: it may become one, or it runs one.
 
 use core::fmt;
 

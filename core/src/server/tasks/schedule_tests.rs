@@ -27,7 +27,7 @@ struct Store {
     records: BTreeMap<TaskId, (u32, Vec<u8>)>,
 }
 
-/// What is known about a task besides the table.
+/// The facts of a task that are known besides the table.
 #[derive(Debug, Default)]
 struct Known {
     owner: usize,

@@ -1,4 +1,4 @@
-//! What a store of tasks has to do next, and what it has done.
+//! The queue of a task store: pending operations, and finished ones.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -52,7 +52,7 @@ impl fmt::Debug for StoreEffect {
     }
 }
 
-/// What the store has to do next.
+/// The next operation of the store.
 #[derive(Debug)]
 pub(super) struct StoreQueue {
     /// Tasks with something to save, and some that have none any more.
@@ -105,7 +105,7 @@ pub(super) fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.min(6))
 }
 
-/// What a task reaches because the store has it.
+/// The step of a task that follows because the store has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::server) enum Milestone {
     Nothing,

@@ -9,7 +9,7 @@ use crate::tasks::related;
 use crate::tasks::text::{StateText, ascii};
 use crate::version::Version;
 
-/// What is written of a task besides its state.
+/// The members of a written task besides its state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Nothing (TASK-009, TASK-108).

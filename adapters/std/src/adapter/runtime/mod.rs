@@ -4,7 +4,7 @@
 //! [`PollStream`]. Everything else is here: the loops of servers, the election of the task that drives a client, the
 //! handlers of both, and virtual time in tests. Nothing here spawns a task.
 //!
-//! What servers use is generic over the runtime, so programs without a client link none of the client.
+//! The parts of servers are generic over the runtime, so that programs without a client link none of the client.
 
 pub mod client;
 mod deadline_timer;

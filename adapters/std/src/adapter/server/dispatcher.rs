@@ -41,7 +41,7 @@ pub struct Dispatcher {
     held_messages: Vec<(Instant, Arc<ActiveCall>)>,
 }
 
-/// What drives the store of tasks, if the server has tasks.
+/// The driver of the task store, if the server has tasks.
 struct TaskSlot(Option<Box<dyn DriveTasks>>);
 
 impl core::fmt::Debug for TaskSlot {

@@ -14,7 +14,7 @@ use crate::adapter::server::server_loop::{ServerLoop, set_task_message};
 impl<B: RunningCall> CallCx<B> {
     /// Returns the id of the task that the call runs as; `None` in a plain call.
     ///
-    /// Who knows the id may use the task, so treat it as a secret.
+    /// A holder of the id may use the task, so treat it as a secret.
     #[cfg(feature = "crypto")]
     #[must_use]
     pub fn task(&self) -> Option<TaskId> {

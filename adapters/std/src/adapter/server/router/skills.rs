@@ -45,8 +45,8 @@ impl<F: Flavor> Router<F> {
     /// another one has an entry of its own, and its files are files of both (SKILL-016).
     ///
     /// The files are read now, once: later changes on the disk have no effect, so what is served always agrees with its
-    /// digest. Files and folders whose names begin with a dot are left out. On Unix a link that somebody puts into the folder
-    /// meanwhile is not followed; on other systems nobody else may be able to write to it.
+    /// digest. Files and folders whose names begin with a dot are left out. On Unix a link that another process puts into the folder
+    /// meanwhile is not followed; on other systems no other user may be able to write to it.
     ///
     /// Everything is refused if one file cannot be served: a link that leads out of the folder, or to a folder above it; a
     /// name that is not UTF-8; something that is neither a file nor a folder; a skill beyond the limits

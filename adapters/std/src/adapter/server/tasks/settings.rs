@@ -15,7 +15,7 @@ use crate::task_store::{TaskStore, TaskStoreError};
 /// Tasks are kept in memory. They outlive the connections of their clients, and end with the server; those of a session of
 /// 2025-11-25 without a principal end with it. With a [store](Self::store) they outlive the process, too (DESIGN-49): a task is stored before its client learns of it, and
 /// each change later. After a restart, results are there; tasks that had not begun to run, and those that wait for
-/// input, go on; a task whose handler was running has failed, because nobody knows how far it came.
+/// input, go on; a task whose handler was running has failed, because it is unknown how far it came.
 ///
 /// ```
 /// # use mcp_std::adapter::server::{ServerTasks, router::{Functions, Router}};

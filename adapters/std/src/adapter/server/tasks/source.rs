@@ -65,7 +65,7 @@ pub(super) trait InstallTasks: Send + Sync {
     ) -> Result<Box<dyn DriveTasks>, Error>;
 }
 
-/// What a loop with tasks does between two waits.
+/// The work of a loop with tasks between two waits.
 pub trait DriveTasks: Send {
     /// Passes changes to the store, and outcomes of the store to the engine. Returns whether there were any.
     fn drive(&mut self, server_loop: &mut dyn ServerLoop) -> bool;
