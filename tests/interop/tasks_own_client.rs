@@ -179,7 +179,7 @@ fn own_client_hosts_tasks_of_server_everything() {
         let asked = Arc::new(AtomicUsize::new(0));
         let options = Client::options(config(VersionSet::LEGACY)).handler(Namer(Arc::clone(&asked)));
         let options = if hosts { options.input_tasks(InputTaskLimits::new()) } else { options };
-        let mut client = options.spawn(program).expect("a connection");
+        let client = options.spawn(program).expect("a connection");
         let tool = "trigger-elicitation-request-async";
         if hosts {
             await_tool(&client, tool);
