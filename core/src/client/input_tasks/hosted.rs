@@ -415,7 +415,7 @@ impl InputTaskTable for HostedTasks {
         self.open
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(fuzzing, all(test, feature = "crypto")))]
     fn check_sums(&self, common: &CommonState) {
         let tasks = || self.tasks.values();
         assert_eq!(
