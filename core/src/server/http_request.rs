@@ -50,6 +50,16 @@ impl HttpRequest {
         Self { path, fields, extensions: Extensions::new(), connection: None }
     }
 
+    /// Attaches a value of the application ([`Call::extension`](super::Call::extension)).
+    pub fn insert_extension<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.extensions.insert(value);
+    }
+
+    /// Describes the connection.
+    pub fn set_connection(&mut self, connection: Arc<ConnectionInfo>) {
+        self.connection = Some(connection);
+    }
+
     /// Returns the method: `POST`, because no other request has calls.
     #[must_use]
     pub const fn method(&self) -> &'static str {

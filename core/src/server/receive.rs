@@ -234,7 +234,7 @@ impl Engine {
         let params = envelope.params.whole.slice(frame);
         match &*envelope.method {
             methods::CANCELLED => self.receive_cancellation(channel, params.unwrap_or(b"{}")),
-            methods::INITIALIZED => self.receive_initialized(channel),
+            methods::INITIALIZED => receive_initialized(self, channel),
             // Progress extends the timeout of an outbound request.
             methods::PROGRESS => {
                 if let Err(diagnostic) = self.endpoint.receive_progress(channel, params.unwrap_or(b"{}")) {
@@ -290,22 +290,6 @@ impl Engine {
         }
     }
 
-    fn receive_initialized(&mut self, channel: Key) {
-        let Some(session) = self.endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut())
-        else {
-            return self.diagnose(channel, Diagnostic::InvalidNotification(methods::INITIALIZED.into()));
-        };
-        if !core::mem::replace(&mut session.initialized, true) {
-            let version = session.version;
-            self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-            self.changes.listen_for_session(&mut self.endpoint, &self.config.settings.capabilities, channel);
-            self.endpoint.begin_keep_alive(channel);
-            if let Some(parked) = self.parked.as_deref_mut() {
-                self.events.extend(parked.send_all_queued(&mut self.endpoint, channel));
-            }
-        }
-    }
-
     fn receive_response(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
@@ -323,6 +307,27 @@ impl Engine {
                 self.diagnose(channel, Diagnostic::LateResponse(id.clone()));
             }
             ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
+        }
+    }
+}
+
+/// Opens a legacy session for the application.
+fn receive_initialized(engine: &mut Engine, channel: Key) {
+    let Some(session) = engine.endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut())
+    else {
+        return engine.diagnose(channel, Diagnostic::InvalidNotification(methods::INITIALIZED.into()));
+    };
+    if !core::mem::replace(&mut session.initialized, true) {
+        let version = session.version;
+        engine.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
+        engine.changes.listen_for_session(
+            &mut engine.endpoint,
+            &engine.config.settings.capabilities,
+            channel,
+        );
+        engine.endpoint.begin_keep_alive(channel);
+        if let Some(parked) = engine.parked.as_deref_mut() {
+            engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
 }

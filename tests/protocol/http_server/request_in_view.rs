@@ -104,19 +104,21 @@ fn values_come_from_the_nearest_place_that_has_one() {
         let x = web.server.open(web.now, &head, None);
         if let Some(connection) = connection {
             let info = ConnectionInfo::new().peer_addr(([192, 0, 2, 7], 4000)).extension(connection);
-            web.server.set_connection_info(x, Arc::new(info));
+            web.server.request_mut(x).expect("open").set_connection(Arc::new(info));
         }
         if let Some(value) = value {
-            web.server.set_extension(x, value);
+            web.server.request_mut(x).expect("open").insert_extension(value);
         }
         let body = modern_request(1, "tools/call", ECHO_PARAMS);
         web.server.handle_body(web.now, x, body.into());
         web.server.handle_end(web.now, x);
-        // Too late: the handler has the request.
-        web.server.set_extension(x, "late");
         loop {
             match web.server.poll_event(web.now).expect("a call") {
-                mcp_proto::http::server::Event::Server(Event::Call(call)) => return call,
+                mcp_proto::http::server::Event::Server(Event::Call(call)) => {
+                    // The handler has the request.
+                    assert!(web.server.request_mut(x).is_none());
+                    return call;
+                }
                 mcp_proto::http::server::Event::Token { exchange, .. } => {
                     web.server.grant(
                         web.now,
@@ -131,7 +133,7 @@ fn values_come_from_the_nearest_place_that_has_one() {
     let mut web = harness(Config::new());
     let call = request(&mut web, Some(Tenant("request")), Some(Tenant("connection")));
     assert_eq!(call.extension(), Some(&Tenant("request")));
-    assert_eq!((call.extension::<u8>(), call.extension::<&str>()), (None, None));
+    assert_eq!(call.extension::<u8>(), None);
     assert_eq!(call.http().and_then(|http| http.peer_addr()), Some(([192, 0, 2, 7], 4000).into()));
     let call = request(&mut web, None, Some(Tenant("connection")));
     assert_eq!(call.extension(), Some(&Tenant("connection")));

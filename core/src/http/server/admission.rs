@@ -17,7 +17,7 @@ use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
 use crate::http::params::HeaderParams;
-use crate::server::{ConnectionInfo, HttpRequest};
+use crate::server::HttpRequest;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -30,26 +30,12 @@ impl Server {
         self.open_unless(now, head, length, false, None)
     }
 
-    /// Describes the connection of an exchange to the handlers of its call ([`Call::http`](crate::server::Call::http)).
+    /// Returns the request of an exchange, to attach what the handlers of its call may know: its connection, and values of
+    /// the application.
     ///
-    /// Call it before the body is complete: later it has no effect. A [`Connection`](super::Connection) does it itself.
-    pub fn set_connection_info(&mut self, exchange: ExchangeId, info: Arc<ConnectionInfo>) {
-        if let Some(request) = self.http_request(exchange) {
-            request.connection = Some(info);
-        }
-    }
-
-    /// Attaches a value to an exchange, for the handlers of its call ([`Call::extension`](crate::server::Call::extension)).
-    ///
-    /// Call it before the body is complete: later it has no effect, and nor has it for a request that is no POST.
-    pub fn set_extension<T: Send + Sync + 'static>(&mut self, exchange: ExchangeId, value: T) {
-        if let Some(request) = self.http_request(exchange) {
-            request.extensions.insert(value);
-        }
-    }
-
-    /// Returns the request of an exchange, unless its handlers have it already.
-    fn http_request(&mut self, exchange: ExchangeId) -> Option<&mut HttpRequest> {
+    /// `None` once the body is complete, because the handlers have the request then, and for a request that is no POST. A
+    /// [`Connection`](super::Connection) describes itself.
+    pub fn request_mut(&mut self, exchange: ExchangeId) -> Option<&mut HttpRequest> {
         Arc::get_mut(self.exchanges.get_mut(exchange.0)?.request.as_mut()?)
     }
 

@@ -433,8 +433,8 @@ impl Connection {
                 if admission == Admission::Refused {
                     self.h1.close(now);
                 }
-                if let Some(info) = &self.info {
-                    server.set_connection_info(id, info.clone());
+                if let (Some(info), Some(request)) = (&self.info, server.request_mut(id)) {
+                    request.set_connection(info.clone());
                 }
                 self.exchange = Some(CurrentExchange { id, request_complete: false, head_sent: false });
             }

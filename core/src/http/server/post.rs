@@ -123,7 +123,7 @@ impl Server {
                 .exchanges
                 .refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
         }
-        if let Err(refusal) = if is_request { self.check_room(route) } else { Ok(()) } {
+        if let Err(refusal) = if is_request { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
         let is_listen =
@@ -195,7 +195,7 @@ impl Server {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
             return self.exchanges.refuse(key, &repeated_id());
         }
-        if let Err(refusal) = if needs_answer { self.check_room(route) } else { Ok(()) } {
+        if let Err(refusal) = if needs_answer { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
@@ -228,21 +228,6 @@ impl Server {
             SessionLookup::Unknown if self.config.sessions => Err(unknown_session()),
             SessionLookup::Missing if self.config.sessions => Err(no_session()),
             _ => presume_version(self.exchanges.get(key), &self.engine),
-        }
-    }
-
-    /// Checks the limits for a message that needs an answer.
-    fn check_room(&self, route: PostRoute) -> Result<(), Refusal> {
-        if let PostRoute::Session(session) = route {
-            let calls = self.sessions.get(session).map_or(0, |s| s.call_count() as usize);
-            if calls >= self.config.max_streams_per_session {
-                return Err(overloaded("too many calls of this session are under way"));
-            }
-        }
-        if self.overloaded || self.engine.is_full() {
-            Err(overloaded("too many requests are in work"))
-        } else {
-            Ok(())
         }
     }
 
@@ -341,6 +326,21 @@ impl Server {
             x.set_session(Some(session));
             x.announces_session = true;
         }
+    }
+}
+
+/// Checks the limits for a message that needs an answer.
+fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
+    if let PostRoute::Session(session) = route {
+        let calls = server.sessions.get(session).map_or(0, |s| s.call_count() as usize);
+        if calls >= server.config.max_streams_per_session {
+            return Err(overloaded("too many calls of this session are under way"));
+        }
+    }
+    if server.overloaded || server.engine.is_full() {
+        Err(overloaded("too many requests are in work"))
+    } else {
+        Ok(())
     }
 }
 

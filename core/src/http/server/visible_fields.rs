@@ -26,7 +26,7 @@ impl Config {
     ///
     /// A name that is none, or that suggests a secret: fields of credentials, cookies, sessions and keys are not shown
     /// (SEC-019). A layer in front of the server can read them, and attach what handlers may know
-    /// ([`Server::set_extension`](super::Server::set_extension)).
+    /// ([`Server::request_mut`](super::Server::request_mut)).
     pub fn visible_fields<N: Into<String>>(
         mut self,
         names: impl IntoIterator<Item = N>,
