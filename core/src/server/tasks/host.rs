@@ -187,11 +187,6 @@ impl ServerTasks {
                 }
                 self.table.remove(task);
             }
-            Milestone::Refused(task) if self.table.refuse_result(cx.endpoint.now, task) => {}
-            Milestone::Refused(task) => {
-                let error = RpcError::internal("the task cannot be stored");
-                self.discard(cx, task, CancelReason::Expired, &error);
-            }
             Milestone::Started(task) => self.run_again(cx, task),
             Milestone::Ended(task) => self.show_end(cx, task),
         }

@@ -134,7 +134,7 @@ impl Schedule {
                 };
                 self.known.insert(task.id, known);
             }
-            Milestone::NotCreated(key) | Milestone::Refused(key) => _ = self.table.remove(key),
+            Milestone::NotCreated(key) => _ = self.table.remove(key),
             Milestone::Started(key) => {
                 let bits = self.table.get(key).expect("a task").id;
                 let request = self.table.take_request(key).expect("what the handler needs");

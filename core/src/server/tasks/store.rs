@@ -2,9 +2,9 @@
 //!
 //! At most one save of a task is under way. A change meanwhile is saved afterwards, as the state that the task has then.
 
-use super::entry::{TaskOutcome, TaskState};
+use super::entry::TaskState;
 use super::record::{self, TaskRecordError};
-use super::store_queue::{MAX_FAILED_SAVES, Milestone, StoreEffect, backoff};
+use super::store_queue::{Milestone, StoreEffect, backoff};
 use super::table::TaskTable;
 use crate::model::TaskId;
 use crate::slab::Key;
@@ -90,9 +90,6 @@ impl TaskTable {
             if task.state == TaskState::Creating {
                 return Milestone::NotCreated(key);
             }
-            if task.failed_saves >= MAX_FAILED_SAVES {
-                return Milestone::Refused(key);
-            }
             store.retries.arm(now + backoff(u32::from(task.failed_saves) - 1), key);
             let tasks = &self.tasks;
             store.retries.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
@@ -112,22 +109,6 @@ impl TaskTable {
             _ if self.confirm_end(key) => Milestone::Ended(key),
             _ => Milestone::Nothing,
         }
-    }
-
-    /// Replaces a result that the store refuses by an error, which is smaller. Returns false if the task has no result.
-    pub(in crate::server) fn refuse_result(&mut self, now: Instant, key: Key) -> bool {
-        let Some(task) = self.tasks.get_mut(key) else { return false };
-        if !matches!(task.outcome, Some(TaskOutcome::Result(..))) {
-            return false;
-        }
-        task.failed_saves = 0;
-        let error = crate::rpc::RpcError::internal("the result of the task cannot be stored");
-        self.end(now, key, TaskState::Failed, Some(super::table::error_outcome(&error)));
-        // It had something to save before, so the change alone queues nothing.
-        if let Some(store) = &mut self.store {
-            store.unsaved.push_back(key);
-        }
-        true
     }
 
     /// Takes the outcome of a deletion.

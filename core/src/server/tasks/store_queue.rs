@@ -97,9 +97,6 @@ impl StoreQueue {
     }
 }
 
-/// Number of saves of a task in a row that may fail: about eight minutes, so that a store may be away for a while.
-pub(super) const MAX_FAILED_SAVES: u8 = 20;
-
 /// Time until a failed operation is tried again: from half a second to 32 seconds.
 pub(super) fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.min(6))
@@ -117,6 +114,4 @@ pub(in crate::server) enum Milestone {
     Ended(Key),
     /// It could not be created and is to be removed.
     NotCreated(Key),
-    /// The store has refused it too often.
-    Refused(Key),
 }
