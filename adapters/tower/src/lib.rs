@@ -43,6 +43,31 @@
 //! do. They may use what the runtime around them has, and call the same service. A handler that computes for a long time
 //! without awaiting holds up the task that polls it. A panic is caught and ends its call.
 //!
+//! # Requests in view
+//!
+//! Handlers see the path, the fields that [`HttpConfig::visible_fields`] names (`cx.http()`),
+//! and values that a layer in front has put into the extensions of the request, if [`Builder::extension`] names their types:
+//!
+//! ```
+//! # use mcp_tower::mcp_proto::{RawJson, model::Tool};
+//! # use mcp_tower::{Cx, McpService, Router};
+//! /// A layer that knows users puts it into `request.extensions_mut()`.
+//! #[derive(Clone)]
+//! struct User(String);
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut router = Router::new("greeter", "1.0.0");
+//! # let tool = Tool::new("greet", RawJson::new(r#"{"type":"object"}"#)?);
+//! router.tool_with(tool, async |cx: &mut Cx, _: serde_json::Value| match cx.extension() {
+//!     Some(User(name)) => format!("hello {name}"),
+//!     None => "hello".to_owned(),
+//! });
+//! let service = McpService::builder(router).extension::<User>().build()?;
+//! # let _ = service;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # How it is driven
 //!
 //! There is no task of the server. Each poll of a [`ResponseFuture`] or an [`McpBody`] does the work that is there, its own and
@@ -86,6 +111,7 @@ extern crate alloc;
 
 mod body;
 mod handler;
+mod request_view;
 mod response_future;
 mod service;
 mod shard;

@@ -17,6 +17,7 @@ use http_body::Body;
 use mcp_proto::head::{BodySize, FieldLine, RequestHead};
 
 use crate::McpBody;
+use crate::request_view::RequestView;
 use crate::shard::{Exchange, RequestState, Shard, ShardSleep, Waiter};
 
 /// The response of an [`McpService`](crate::McpService). It never fails.
@@ -29,7 +30,7 @@ pub struct ResponseFuture<B> {
 }
 
 enum State<B> {
-    Start { request: Box<Request<B>>, shards: Arc<[Arc<Shard>]>, first: usize },
+    Start { request: Box<Request<B>>, shards: Arc<[Arc<Shard>]>, first: usize, view: RequestView },
     Receiving { exchange: Exchange, body: Pin<Box<B>>, timeout: Option<Pin<Box<ShardSleep>>> },
     Done,
 }
@@ -41,8 +42,9 @@ impl<B: Body> ResponseFuture<B> {
         shards: Arc<[Arc<Shard>]>,
         first: usize,
         body_timeout: Duration,
+        view: RequestView,
     ) -> Self {
-        Self { state: State::Start { request: Box::new(request), shards, first }, body_timeout }
+        Self { state: State::Start { request: Box::new(request), shards, first, view }, body_timeout }
     }
 }
 
@@ -52,10 +54,11 @@ impl<B: Body> Future for ResponseFuture<B> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let State::Start { .. } = &this.state {
-            if let State::Start { request, shards, first } = core::mem::replace(&mut this.state, State::Done)
+            if let State::Start { request, shards, first, view } =
+                core::mem::replace(&mut this.state, State::Done)
             {
                 let (head, body) = request.into_parts();
-                let Some(exchange) = open(&head, &body, &shards, first) else { return Poll::Pending };
+                let Some(exchange) = open(&head, &body, &shards, first, &view) else { return Poll::Pending };
                 this.state = State::Receiving { exchange, body: Box::pin(body), timeout: None };
             }
         }
@@ -80,7 +83,15 @@ impl<B> fmt::Debug for ResponseFuture<B> {
 }
 
 /// Opens the exchange of a request.
-fn open(head: &request::Parts, body: &impl Body, shards: &[Arc<Shard>], first: usize) -> Option<Exchange> {
+fn open(
+    head: &request::Parts,
+    body: &impl Body,
+    shards: &[Arc<Shard>],
+    first: usize,
+    view: &RequestView,
+) -> Option<Exchange> {
+    // Before anything is locked: this is code of the application.
+    let seen = view.of(head);
     let mut fields: Vec<FieldLine<'_>> = Vec::with_capacity(head.headers.len() + 1);
     fields.extend(head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
     // A request over HTTP/2 names its host in its target only.
@@ -93,11 +104,11 @@ fn open(head: &request::Parts, body: &impl Body, shards: &[Arc<Shard>], first: u
     let request = RequestHead { method: head.method.as_str(), target, fields: &fields };
     let length = body.size_hint().exact();
     let shard = shards.get(first)?;
-    let other = match shard.open(&request, length, false) {
+    let other = match shard.open(&request, length, false, &seen) {
         Ok(exchange) => return Some(exchange),
         Err(other) => shards.get(usize::from(other)).unwrap_or(shard),
     };
-    other.open(&request, length, true).ok()
+    other.open(&request, length, true, &seen).ok()
 }
 
 /// Reads the body of a request, and waits for its response.

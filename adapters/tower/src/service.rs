@@ -11,12 +11,12 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
-use http::{Request, Response};
+use http::{Request, Response, request};
 use http_body::Body;
 use mcp_proto::http::server::{Config as HttpConfig, Server};
 use mcp_proto::router::RegisterErrors;
 use mcp_proto::seal::Keys;
-use mcp_proto::server::{Config, Engine};
+use mcp_proto::server::{Config, ConnectionInfo, Engine};
 use mcp_proto::{Anchor, Change, Entropy, Instant, UseError};
 use mcp_std::Error;
 use mcp_std::adapter::server::router::{Router, SendFutures};
@@ -26,6 +26,7 @@ use mcp_std::token::TokenValidator;
 use tower_service::Service;
 
 use crate::handler::Application;
+use crate::request_view::RequestView;
 use crate::shard::{Shard, Waiter};
 use crate::{McpBody, ResponseFuture, Timer};
 
@@ -38,6 +39,7 @@ pub struct McpService {
     /// The shard of the next request without a session.
     next: Arc<AtomicUsize>,
     body_timeout: Duration,
+    view: RequestView,
 }
 
 impl McpService {
@@ -59,7 +61,7 @@ impl McpService {
     /// Serves one request, as [`Service::call`] does, for stacks that take a function.
     pub fn handle<B: Body>(&self, request: Request<B>) -> ResponseFuture<B> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-        ResponseFuture::new(request, self.shards.clone(), first, self.body_timeout)
+        ResponseFuture::new(request, self.shards.clone(), first, self.body_timeout, self.view.clone())
     }
 
     /// Returns the future that drives the server between requests, until it is [shut down](Self::shutdown).
@@ -186,6 +188,7 @@ pub struct Builder {
     max_running: usize,
     tokens: Option<TokenWorkers>,
     body_timeout: Duration,
+    view: RequestView,
 }
 
 impl Builder {
@@ -200,6 +203,7 @@ impl Builder {
             max_running: 1024,
             tokens: None,
             body_timeout: Duration::from_secs(60),
+            view: RequestView::default(),
         }
     }
 
@@ -269,6 +273,26 @@ impl Builder {
         self
     }
 
+    /// Lets handlers see the value of a type that a layer in front puts into the extensions of a request
+    /// ([`Call::extension`](crate::Call::extension)). Call it for each such type.
+    #[must_use]
+    pub fn extension<T: Clone + Send + Sync + 'static>(mut self) -> Self {
+        self.view.add_extension::<T>();
+        self
+    }
+
+    /// Sets a function that describes the connection of a request to its handlers
+    /// ([`HttpRequest::connection`](mcp_proto::server::HttpRequest::connection)), for example by the address that the web server
+    /// puts into the extensions of the request (default: nothing is known). It must not block.
+    #[must_use]
+    pub fn describe_connections(
+        mut self,
+        describe: impl Fn(&request::Parts) -> ConnectionInfo + Send + Sync + 'static,
+    ) -> Self {
+        self.view.set_describe(describe);
+        self
+    }
+
     /// Creates the service.
     ///
     /// # Errors
@@ -307,7 +331,8 @@ impl Builder {
         if shards.is_empty() {
             return Err(io::Error::from(ErrorKind::InvalidInput).into());
         }
-        Ok(McpService { shards: shards.into(), next: Arc::default(), body_timeout: self.body_timeout })
+        let (next, body_timeout, view) = (Arc::default(), self.body_timeout, self.view);
+        Ok(McpService { shards: shards.into(), next, body_timeout, view })
     }
 }
 

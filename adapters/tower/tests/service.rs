@@ -6,6 +6,7 @@ mod support;
 
 use alloc::sync::Arc;
 use core::future::{pending, poll_fn};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::{Mutex, OnceLock};
@@ -13,7 +14,8 @@ use std::sync::{Mutex, OnceLock};
 use futures_lite::future::{block_on, zip};
 use http::{Request, StatusCode};
 use http_body_util::{Empty, Full};
-use mcp_tower::{Cx, McpService, Router, RpcError};
+use mcp_tower::mcp_proto::server::ConnectionInfo;
+use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError};
 use serde_json::{Value, json};
 use tower_service::Service;
 
@@ -281,4 +283,43 @@ fn a_handler_may_call_its_own_service() {
         .tool_with(tool("inner"), async |cx: &mut Cx, _: Value| cx.checkpoint().map(|()| "inner"));
     let service = own.get_or_init(|| McpService::new(router).unwrap());
     assert_eq!(call_text(service, "outer", json!({})), "200 OK");
+}
+
+/// A value that a layer in front attaches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct User(&'static str);
+
+#[test]
+fn handlers_see_values_of_layers_and_the_connection() {
+    let mut router = Router::new("view", "1");
+    router.tool_with(tool("look"), async |cx: &mut Cx, _: Value| {
+        let user = cx.extension().map_or("nobody", |User(name)| *name);
+        let other = cx.extension::<u8>().is_some();
+        let http = cx.http();
+        let trace = http.and_then(|http| http.field_text("x-trace")).unwrap_or("none");
+        let peer = http.and_then(|http| http.peer_addr()).map(|peer| peer.to_string());
+        format!("{user} {other} {trace} {}", peer.unwrap_or_default())
+    });
+    let service = McpService::builder(router)
+        .http(HttpConfig::new().visible_fields(["X-Trace"]).unwrap())
+        .extension::<User>()
+        .describe_connections(|parts| {
+            let info = ConnectionInfo::new();
+            match parts.extensions.get::<SocketAddr>() {
+                Some(peer) => info.peer_addr(*peer),
+                None => info,
+            }
+        })
+        .build()
+        .unwrap();
+    let mut request = call("look", json!({}));
+    request.headers_mut().insert("x-trace", "7".parse().unwrap());
+    let extensions = request.extensions_mut();
+    extensions.insert(User("alice"));
+    // Not named, so it is not seen.
+    extensions.insert(3_u8);
+    extensions.insert(SocketAddr::from(([192, 0, 2, 1], 80)));
+    let (_, message) = json_of(answer(&service, request));
+    assert_eq!(text_of(&message), "alice false 7 192.0.2.1:80");
+    assert_eq!(call_text(&service, "look", json!({})), "nobody false none ");
 }

@@ -50,9 +50,9 @@ impl HttpRequest {
         Self { path, fields, extensions: Extensions::new(), connection: None }
     }
 
-    /// Attaches a value of the application ([`Call::extension`](super::Call::extension)).
-    pub fn insert_extension<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.extensions.insert(value);
+    /// Returns the values of the application that are attached to the request ([`Call::extension`](super::Call::extension)).
+    pub const fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
     }
 
     /// Describes the connection.

@@ -107,7 +107,7 @@ fn values_come_from_the_nearest_place_that_has_one() {
             web.server.request_mut(x).expect("open").set_connection(Arc::new(info));
         }
         if let Some(value) = value {
-            web.server.request_mut(x).expect("open").insert_extension(value);
+            web.server.request_mut(x).expect("open").extensions_mut().insert(value);
         }
         let body = modern_request(1, "tools/call", ECHO_PARAMS);
         web.server.handle_body(web.now, x, body.into());

@@ -10,6 +10,7 @@ use mcp_proto::http::server::{ExchangeId, Response};
 use mcp_std::adapter::server::ServerLoop as _;
 
 use super::{Shard, Waiter, lock};
+use crate::request_view::SeenRequest;
 
 /// An exchange of a shard. Dropping it is a disconnect, or the end after its response.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ impl Shard {
         head: &RequestHead<'_>,
         length: Option<u64>,
         is_final: bool,
+        seen: &SeenRequest,
     ) -> Result<Exchange, u8> {
         let core = &mut *self.core();
         if let Some(other) = core.host.server.other_shard(head).filter(|_| !is_final) {
@@ -51,6 +53,9 @@ impl Shard {
         }
         let now = core.host.tick();
         let id = core.host.server.open(now, head, length);
+        if let Some(request) = core.host.server.request_mut(id) {
+            seen.attach(request);
+        }
         self.open.fetch_add(1, SeqCst);
         self.has_work.store(true, SeqCst);
         Ok(Exchange { shard: self.clone(), id })
