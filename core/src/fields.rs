@@ -85,7 +85,22 @@ pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-A
 
 /// Returns whether the value of a field must not be shown, because its name suggests a secret (SEC-019).
 pub(crate) fn is_secret(name: &str) -> bool {
-    const PARTS: [&str; 7] = ["auth", "cookie", "session", "token", "secret", "key", "dpop"];
+    const PARTS: [&str; 14] = [
+        "auth",
+        "cookie",
+        "session",
+        "token",
+        "secret",
+        "key",
+        "dpop",
+        "jwt",
+        "assertion",
+        "passw",
+        "credential",
+        "oidc",
+        "csrf",
+        "xsrf",
+    ];
     // A challenge is not a secret.
     const CHALLENGES: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
     let has = |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_ignore_case(part.as_bytes()));

@@ -40,7 +40,8 @@
 //!
 //! A [`Router`] has `async` closures, whose futures are [`Send`] (see [`router::Router`] for all kinds of entries). That of
 //! `mcp-tokio` is accepted as well. Handlers run inside the futures and bodies of whoever polls; nothing is locked while they
-//! do. They may use what the runtime around them has, and call the same service. A handler that computes for a long time
+//! do. They may use what the runtime around them has, and call the same service: such calls are nested in the poll of their
+//! caller, and take a place of [`Builder::max_running`] besides it, so keep them few and shallow. A handler that computes for a long time
 //! without awaiting holds up the task that polls it. A panic is caught and ends its call.
 //!
 //! # Requests in view

@@ -15,9 +15,10 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
 use mcp_proto::head::{BodySize, FieldLine, RequestHead};
+use mcp_std::catch;
 
 use crate::McpBody;
-use crate::request_view::RequestView;
+use crate::request_view::{RequestView, SeenRequest};
 use crate::shard::{Exchange, RequestState, Shard, ShardSleep, Waiter};
 
 /// The response of an [`McpService`](crate::McpService). It never fails.
@@ -58,7 +59,12 @@ impl<B: Body> Future for ResponseFuture<B> {
                 core::mem::replace(&mut this.state, State::Done)
             {
                 let (head, body) = request.into_parts();
-                let Some(exchange) = open(&head, &body, &shards, first, &view) else { return Poll::Pending };
+                // Before anything is locked: this is code of the application.
+                let Ok(seen) = catch(|| view.of(&head)) else {
+                    let why = "the request cannot be described";
+                    return Poll::Ready(Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, why)));
+                };
+                let Some(exchange) = open(&head, &body, &shards, first, &seen) else { return Poll::Pending };
                 this.state = State::Receiving { exchange, body: Box::pin(body), timeout: None };
             }
         }
@@ -88,10 +94,8 @@ fn open(
     body: &impl Body,
     shards: &[Arc<Shard>],
     first: usize,
-    view: &RequestView,
+    seen: &SeenRequest,
 ) -> Option<Exchange> {
-    // Before anything is locked: this is code of the application.
-    let seen = view.of(head);
     let mut fields: Vec<FieldLine<'_>> = Vec::with_capacity(head.headers.len() + 1);
     fields.extend(head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
     // A request over HTTP/2 names its host in its target only.
@@ -104,11 +108,11 @@ fn open(
     let request = RequestHead { method: head.method.as_str(), target, fields: &fields };
     let length = body.size_hint().exact();
     let shard = shards.get(first)?;
-    let other = match shard.open(&request, length, false, &seen) {
+    let other = match shard.open(&request, length, false, seen) {
         Ok(exchange) => return Some(exchange),
         Err(other) => shards.get(usize::from(other)).unwrap_or(shard),
     };
-    other.open(&request, length, true, &seen).ok()
+    other.open(&request, length, true, seen).ok()
 }
 
 /// Reads the body of a request, and waits for its response.

@@ -283,7 +283,7 @@ impl Builder {
 
     /// Sets a function that describes the connection of a request to its handlers
     /// ([`HttpRequest::connection`](mcp_proto::server::HttpRequest::connection)), for example by the address that the web server
-    /// puts into the extensions of the request (default: nothing is known). It must not block.
+    /// puts into the extensions of the request (default: nothing is known). It must not block. A request for which it panics gets 500.
     #[must_use]
     pub fn describe_connections(
         mut self,

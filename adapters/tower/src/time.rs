@@ -83,7 +83,8 @@ impl Timer for StdClock {
 
 /// Timers of the tokio runtime in which the service is polled. In a task of another runtime there are none.
 ///
-/// The time driver must be enabled (`enable_all`, as in `#[tokio::main]`).
+/// The time driver must be enabled (`enable_all`, as in `#[tokio::main]`). If the service is polled once where it is not, it
+/// does without timers from then on.
 #[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioTimer;

@@ -188,6 +188,28 @@ fn a_shutdown_waits_for_calls_and_ends_streams() {
 }
 
 #[test]
+fn all_who_await_the_end_are_woken_by_it() {
+    let time = VirtualTime::with_timers();
+    let service = builder().0.timer(time).build().unwrap();
+    let mut response = service.handle(call("endless", json!({})));
+    assert!(poll_once(&mut response).is_pending());
+    let mut ends = [service.run(), service.shutdown(Duration::from_secs(60))];
+    let wakers = [Arc::new(CountingWaker::default()), Arc::new(CountingWaker::default())];
+    let mut poll = |index: usize| {
+        let waker = Waker::from(wakers[index].clone());
+        pin!(&mut ends[index]).poll(&mut Context::from_waker(&waker))
+    };
+    assert!(poll(0).is_pending() && poll(1).is_pending());
+    let before = wakers.each_ref().map(|waker| waker.count());
+    // The client leaves, and that was the last one.
+    drop(response);
+    let is_woken = |index: usize| wakers[index].count() > before[index];
+    let first = if is_woken(0) { 0 } else { 1 };
+    assert!(is_woken(first) && poll(first).is_ready());
+    assert!(is_woken(1 - first) && poll(1 - first).is_ready());
+}
+
+#[test]
 fn a_shutdown_aborts_calls_after_its_grace_period() {
     let time = VirtualTime::with_timers();
     let (builder, running) = builder();

@@ -322,4 +322,7 @@ fn handlers_see_values_of_layers_and_the_connection() {
     let (_, message) = json_of(answer(&service, request));
     assert_eq!(text_of(&message), "alice false 7 192.0.2.1:80");
     assert_eq!(call_text(&service, "look", json!({})), "nobody false none ");
+    let panics =
+        McpService::builder(Router::new("view", "1")).describe_connections(|_| panic!("not described"));
+    assert_eq!(answer(&panics.build().unwrap(), call("look", json!({}))).status(), 500);
 }

@@ -76,7 +76,15 @@ fn handlers_see_path_and_chosen_fields_alone() {
 // covers: SEC-019
 #[test]
 fn secrets_cannot_be_chosen() {
-    for name in ["Authorization", "cookie", "X-Api-Key", "Mcp-Session-Id", "DPoP", "X-Amz-Security-Token"] {
+    for name in [
+        "Authorization",
+        "cookie",
+        "X-Api-Key",
+        "Mcp-Session-Id",
+        "DPoP",
+        "X-Amz-Security-Token",
+        "Cf-Access-Jwt-Assertion",
+    ] {
         let error = Config::new().visible_fields([name]).expect_err(name);
         assert_eq!(error, VisibleFieldError::Secret(name.into()));
     }
@@ -85,6 +93,15 @@ fn secrets_cannot_be_chosen() {
         assert_eq!(error, VisibleFieldError::Invalid(name.into()));
         assert!(!error.to_string().contains(['\r', '\n']));
     }
+    // What does not fit is left out, and the rest is seen.
+    let mut web = view();
+    let call = call_with(
+        &mut web,
+        &[("X-Trace", &"a".repeat(8_000)), ("X-Trace", &"b".repeat(200)), ("User-Agent", "c")],
+    );
+    let http = call.http().expect("over HTTP");
+    let seen: Vec<usize> = http.fields().map(|(_, value)| value.len()).collect();
+    assert_eq!(seen, [8_000, 1]);
     // By default nothing is seen.
     let mut web = harness(Config::new());
     let call = call_with(&mut web, &[("X-Trace", "a")]);

@@ -34,6 +34,8 @@ pub(super) struct Core {
     undecided: Vec<(ExchangeId, Arc<AtomicBool>)>,
     /// Whether the grace period of a shutdown has passed: what is open ends.
     pub(super) is_aborted: bool,
+    /// The store of tasks has done its last work.
+    has_finished_tasks: bool,
 }
 
 /// Work for the time after the mutex is released.
@@ -65,6 +67,7 @@ impl Core {
             tokens: None,
             undecided: Vec::new(),
             is_aborted: false,
+            has_finished_tasks: false,
         }
     }
 
@@ -100,11 +103,11 @@ impl Core {
             self.host.publish_here(&changes);
         }
         self.handle_deadlines(shard, now, &mut outcome);
-        for _ in 0..MAX_ROUNDS {
-            if !self.round(shard, starts_calls, &mut outcome) {
-                break;
-            }
+        let is_done = (0..MAX_ROUNDS).any(|_| !self.round(shard, starts_calls, &mut outcome));
+        if !is_done {
+            shard.has_work.store(true, Ordering::SeqCst);
         }
+        shard.is_shutting_down.fetch_or(self.host.shutdown_deadline.is_some(), Ordering::SeqCst);
         let now = self.host.now();
         let mut waiting = lock(&shard.waiting);
         while let Some(exchange) = self.host.server.poll_ready(now) {
@@ -127,6 +130,13 @@ impl Core {
         outcome.wakers.extend(lock(&shard.sleepers).take_due(now));
         if self.host.shutdown_deadline.is_some_and(|at| at <= now) && !self.is_aborted {
             self.is_aborted = true;
+            self.finish_tasks();
+        }
+    }
+
+    /// Lets the store of tasks save what is left, once. Waits for it, for some seconds at most, as a server that ends.
+    pub(super) fn finish_tasks(&mut self) {
+        if !core::mem::replace(&mut self.has_finished_tasks, true) {
             self.dispatcher.finish_tasks(&mut self.host);
         }
     }

@@ -53,6 +53,10 @@ pub(crate) struct Shard {
     decided: Mutex<Vec<(ExchangeId, TokenOutcome)>>,
     /// Changes that other shards published.
     changes: Mutex<Option<ChangeSet>>,
+    /// Whether the service was shut down.
+    is_shutting_down: AtomicBool,
+    /// Whether the drivers were told that it is over.
+    has_told_drivers: AtomicBool,
     /// Whether there may be work that no pass has begun with.
     has_work: AtomicBool,
     /// The number of exchanges that callers hold.
@@ -95,6 +99,8 @@ impl Shard {
                 gone: Mutex::default(),
                 decided: Mutex::default(),
                 changes: Mutex::default(),
+                is_shutting_down: AtomicBool::new(false),
+                has_told_drivers: AtomicBool::new(false),
                 has_work: AtomicBool::new(false),
                 open: AtomicUsize::new(0),
                 timer,
@@ -135,14 +141,24 @@ impl Shard {
 
     /// Returns whether the service was shut down, and all work is done or aborted.
     pub(crate) fn is_over(&self) -> bool {
-        let core = self.core();
-        let is_idle = || {
-            self.open.load(SeqCst) == 0
-                && self.handlers.len() == 0
-                && core.dispatcher.running_count() == 0
-                && core.dispatcher.running_tasks() == 0
-        };
-        core.host.shutdown_deadline.is_some() && (core.is_aborted || is_idle())
+        let core = &mut *self.core();
+        let is_idle = self.open.load(SeqCst) == 0
+            && self.handlers.len() == 0
+            && core.dispatcher.running_count() == 0
+            && core.dispatcher.running_tasks() == 0;
+        let is_over = core.host.shutdown_deadline.is_some() && (core.is_aborted || is_idle);
+        if is_over {
+            core.finish_tasks();
+        }
+        is_over
+    }
+
+    /// Tells those who await the end that there is nothing left, once.
+    fn tell_drivers_if_over(&self) {
+        if self.is_shutting_down.load(SeqCst) && self.is_over() && !self.has_told_drivers.swap(true, SeqCst) {
+            let drivers = lock(&self.waiting).take_drivers();
+            drivers.into_iter().for_each(Waker::wake);
+        }
     }
 
     /// Locks the engine. What this thread reports meanwhile is left to those who poll.
@@ -168,9 +184,12 @@ impl Shard {
                 self.handlers.add(&self.this, running, future, own);
             }
             if !self.handlers.poll_woken() && !self.has_work.load(SeqCst) {
+                self.tell_drivers_if_over();
                 return false;
             }
         }
+        // A handler may wait for its next turn, though another thread has done all other work.
+        self.has_work.store(true, SeqCst);
         true
     }
 
@@ -195,6 +214,7 @@ impl Shard {
         self.finish_pass(outcome);
         self.handlers.end_cancelled();
         drop(scope);
+        self.tell_drivers_if_over();
         if self.handlers.has_woken() || self.has_work.load(SeqCst) {
             self.wake(None);
         }
@@ -226,6 +246,16 @@ impl Shard {
         }
         let waker = lock(&self.waiting).pick(exchange);
         waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Reports that a deadline has passed: to a driver, or else to all, for one alone might not be polled.
+    fn wake_for_timer(&self) {
+        self.has_work.store(true, SeqCst);
+        if TurnScope::is_inside(self) {
+            return;
+        }
+        let wakers = lock(&self.waiting).take_for_timer();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Lets somebody wait. Returns `false` if there is work instead.
@@ -286,7 +316,7 @@ impl Wake for TimerWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(shard) = self.0.upgrade() {
             shard.timer_fired.store(true, SeqCst);
-            shard.wake(None);
+            shard.wake_for_timer();
         }
     }
 }

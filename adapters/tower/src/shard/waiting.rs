@@ -65,6 +65,16 @@ impl Waiting {
             .or_else(|| self.bodies.pop_last().map(|(_, waker)| waker))
     }
 
+    /// Removes those that are to know of a deadline: one that does nothing but drive, or all.
+    pub(super) fn take_for_timer(&mut self) -> Vec<Waker> {
+        self.drivers.pop_last().map_or_else(|| self.take_all(), |(_, waker)| Vec::from([waker]))
+    }
+
+    /// Removes those of `McpService::run` and of shutdowns.
+    pub(super) fn take_drivers(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.drivers).into_values().collect()
+    }
+
     /// Removes all.
     pub(super) fn take_all(&mut self) -> Vec<Waker> {
         let mut all: Vec<_> = core::mem::take(&mut self.drivers).into_values().collect();

@@ -33,8 +33,8 @@ impl Server {
     /// Returns the request of an exchange, to attach what the handlers of its call may know: its connection, and values of
     /// the application.
     ///
-    /// `None` once the body is complete, because the handlers have the request then, and for a request that is no POST. A
-    /// [`Connection`](super::Connection) describes itself.
+    /// Call it before the body is complete: from then on it may be `None`, because the handlers have the request. It is `None`
+    /// for a request that is no POST, too. A [`Connection`](super::Connection) describes itself.
     pub fn request_mut(&mut self, exchange: ExchangeId) -> Option<&mut HttpRequest> {
         Arc::get_mut(self.exchanges.get_mut(exchange.0)?.request.as_mut()?)
     }

@@ -12,8 +12,9 @@ impl Config {
     /// Lets handlers see these header fields of a request ([`HttpRequest::field`](crate::server::HttpRequest::field));
     /// default: none.
     ///
-    /// Names are matched in any case. Repeated fields are all seen, in their order, and values need not be UTF-8. Together
-    /// they are as long as heads of requests may be ([`HttpLimits`](crate::h1::HttpLimits)).
+    /// Names are matched in any case. Repeated fields are all seen, in the order in which the HTTP stack returns them, and values
+    /// need not be UTF-8. A request shows 8 KiB of them at most, because a call keeps them until its end: a field that does not
+    /// fit any more is left out.
     ///
     /// ```
     /// use mcp_proto::http::server::Config;
@@ -24,7 +25,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// A name that is none, or that suggests a secret: fields of credentials, cookies, sessions and keys are not shown
+    /// A name that is no field name, or that suggests a secret: known fields of credentials, cookies, sessions and keys are not shown
     /// (SEC-019). A layer in front of the server can read them, and attach what handlers may know
     /// ([`Server::request_mut`](super::Server::request_mut)).
     pub fn visible_fields<N: Into<String>>(
@@ -51,13 +52,17 @@ impl Config {
             return visible;
         }
         for (name, value) in all {
-            if self.visible_fields.iter().any(|known| known.eq_ignore_case(name)) {
+            let fits = visible.as_lines().len() + name.len() + value.len() <= MAX_VISIBLE;
+            if fits && self.visible_fields.iter().any(|known| known.eq_ignore_case(name)) {
                 visible.push(name, value);
             }
         }
         visible
     }
 }
+
+/// Number of bytes of the fields of a request that handlers may see.
+const MAX_VISIBLE: usize = 8 << 10;
 
 /// The reason why a header field cannot be shown to handlers.
 #[derive(Clone, PartialEq, Eq, Debug)]
