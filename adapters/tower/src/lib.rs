@@ -34,7 +34,8 @@
 //! `nest_service` removes it, so set `HttpConfig::new().path("/")` there. Public documents (metadata of a
 //! [protected](HttpConfig::protected) server, server cards) have paths of their own: let `fallback_service` take what no other
 //! route takes. Requests whose `Host` or `Origin` is not of this machine get 403: allow names by
-//! [`HttpConfig::allow_host`] and [`HttpConfig::allow_origin`]. A request over HTTP/2 has the host in its authority.
+//! [`HttpConfig::allow_host`] and [`HttpConfig::allow_origin`]. HTTP+SSE (2024-11-05) tells clients the path for their messages as
+//! [`HttpConfig`] has it, so do not nest it under a prefix. A request over HTTP/2 has the host in its authority.
 //!
 //! # Handlers
 //!

@@ -58,7 +58,8 @@ pub trait Timer: Send + Sync + 'static {
     /// Returns a future that is ready after `duration`, or `None` if the host has no timers.
     ///
     /// Without timers, deadlines are met when a request or a body is polled. One future per shard exists at a time. It is
-    /// created and polled by whichever task polls the service.
+    /// created by whichever task polls the service, and polled once: its waker must be woken when the time has come and not
+    /// before, as another future is created for the next deadline then.
     fn sleep(&self, duration: Duration) -> Option<Sleep>;
 }
 
