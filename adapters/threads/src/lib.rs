@@ -265,7 +265,7 @@ pub use mcp_std::io::raise_descriptor_limit;
 pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
-pub use mcp_std::process::{Program, Stderr};
+pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
 #[cfg(feature = "skills")]

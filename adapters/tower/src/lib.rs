@@ -103,7 +103,8 @@
 //! | `tokio`, `async-io` | timers |
 //! | `schemars` | schemas of Rust types |
 //! | `validate` | JSON Schema validation |
-//! | `auth-server` | validators for JWTs and introspection ([`token`]) |
+//! | `auth-server` | validators for JWTs and introspection ([`token`]), and the fetcher of their keys (`auth`) |
+//! | `tls` | keys from authorization servers with `https`: without it only those of this machine are reached |
 //! | `anyhow`, `cards`, `skills` | as in the other adapters |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -132,6 +133,9 @@ pub use mcp_std::Error;
 pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, HandlerFailure};
+#[cfg(feature = "auth-server")]
+#[doc(inline)]
+pub use mcp_std::auth;
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
 #[cfg(feature = "skills")]

@@ -15,9 +15,9 @@ use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
-use crate::identity::declared_extension;
+use crate::identity::{Capabilities, declared_extension};
 use crate::json::{self, Span};
-use crate::methods::{self, EntryKind};
+use crate::methods::{self, Capability, EntryKind};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::ParamsSpans;
@@ -334,6 +334,19 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Returns whether the client declared `capability`.
+    ///
+    /// ```
+    /// # use mcp_proto::{Capability, server::Peer};
+    /// fn may_ask_by_form(peer: &Peer) -> bool {
+    ///     peer.has(Capability::Elicitation)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn has(&self, capability: Capability) -> bool {
+        Capabilities::from_json(&self.capabilities).has(capability)
+    }
+
     /// Returns the settings of an extension, `{}` for none, or `None` if the client did not declare it (EXT-004).
     ///
     /// A declaration of `io.modelcontextprotocol/tasks` before 2026-07-28 has no effect (TASK-130).
