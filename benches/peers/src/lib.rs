@@ -1,4 +1,6 @@
-//! Echo servers on the official Rust SDK in two forms: as in its README, and as fast as it allows.
+//! Servers on the official Rust SDK in two forms: as in its README, and as fast as it allows.
+
+pub mod harbour;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
@@ -59,15 +61,22 @@ pub async fn serve_http<S: ServerHandler + Send + 'static>(
     port: &str,
     make: impl Fn() -> S + Send + Sync + 'static,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    use axum::serve::ListenerExt as _;
     use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
     use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
     let config = StreamableHttpServerConfig::default().with_json_response(true);
     let service =
         StreamableHttpService::new(move || Ok(make()), LocalSessionManager::default().into(), config);
+    serve_axum(port, axum::Router::new().nest_service("/mcp", service)).await
+}
+
+/// Serves an application on sockets with `TCP_NODELAY`.
+#[cfg(any(feature = "http", feature = "axum"))]
+pub async fn serve_axum(port: &str, app: axum::Router) -> Result<(), Box<dyn std::error::Error>> {
+    use axum::serve::ListenerExt as _;
+
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
-    axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
+    axum::serve(listener, app).await?;
     Ok(())
 }

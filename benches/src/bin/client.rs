@@ -52,34 +52,48 @@ fn run() -> Result<String, Box<dyn Error>> {
     let n: u32 = n.parse()?;
     let config = Config::new("mcpdrive", "1.0.0").known_era(Some(verdict));
     let program = Program::new(program).args(rest);
-    // One loop for all adapters: the futures of the blocking ones are ready immediately.
-    mcp_smol::block_on(async {
-        match runtime.as_str() {
-            "blocking" => {
-                let client = mcp_blocking::Client::spawn_with(config, program)?;
-                let figures =
-                    calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT })?)).await;
-                client.close()?;
-                figures
-            }
-            "threads" => {
-                let client = mcp_threads::Client::spawn_with(config, program)?;
-                let figures =
-                    calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT })?)).await;
-                client.close()?;
-                figures
-            }
-            "smol" => {
-                let client = mcp_smol::Client::spawn_with(config, program).await?;
+    match runtime.as_str() {
+        "tokio" => {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            tokio.block_on(async {
+                let client = mcp_tokio::Client::spawn_with(config, program).await?;
                 let figures =
                     calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT }).await?))
                         .await;
                 client.close().await?;
                 figures
-            }
-            _ => Err("the runtime is `blocking`, `threads` or `smol`".into()),
+            })
         }
-    })
+        // One loop for the others: the futures of the blocking ones are ready immediately.
+        other => mcp_smol::block_on(measure(other, config, program, n)),
+    }
+}
+
+async fn measure(runtime: &str, config: Config, program: Program, n: u32) -> Result<String, Box<dyn Error>> {
+    match runtime {
+        "blocking" => {
+            let client = mcp_blocking::Client::spawn_with(config, program)?;
+            let figures =
+                calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT })?)).await;
+            client.close()?;
+            figures
+        }
+        "threads" => {
+            let client = mcp_threads::Client::spawn_with(config, program)?;
+            let figures =
+                calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT })?)).await;
+            client.close()?;
+            figures
+        }
+        "smol" => {
+            let client = mcp_smol::Client::spawn_with(config, program).await?;
+            let figures =
+                calls(n, async || Ok(client.call_tool("echo", &EchoArguments { text: TEXT }).await?)).await;
+            client.close().await?;
+            figures
+        }
+        _ => Err("the runtime is `blocking`, `threads`, `smol` or `tokio`".into()),
+    }
 }
 
 /// Returns the CPU times of `n` calls.

@@ -6,6 +6,7 @@ extern crate alloc;
 mod blocking;
 mod smol;
 mod threads;
+mod tokio;
 
 use alloc::borrow::Cow;
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
                 ("threads", Ok(port), Ok(limit)) => threads::serve(port, limit, None),
                 ("threads-inline", Ok(port), Ok(limit)) => threads::serve(port, limit, Some(0)),
                 ("smol", Ok(port), Ok(limit)) => smol::serve(port, limit),
+                ("tokio", Ok(port), Ok(limit)) => tokio::serve(port, limit),
                 _ => Err("expected a runtime, a port and a connection limit".into()),
             }
         }

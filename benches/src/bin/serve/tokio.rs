@@ -1,0 +1,25 @@
+//! The server on `mcp-tokio`.
+
+use mcp_proto::model::CallToolResult;
+use mcp_proto::{Change, RpcError};
+use mcp_tokio::{Call, Cx, HttpServer};
+
+use crate::{ServeResult, config, echo, paths, tools};
+
+pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
+    let tools = tools();
+    let handler = async |cx: &mut Cx, call: &Call| match call.method() {
+        "tools/list" => cx.complete(&tools),
+        "tools/call" if call.tool_call()?.name == "change" => {
+            cx.publish(&Change::Tools);
+            cx.complete(&CallToolResult::text("told"))
+        }
+        "tools/call" => cx.complete(&echo(call)?),
+        other => Err(RpcError::method_not_found(other)),
+    };
+    let runtime = ::tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
+        Ok(server.max_connections(max_connections).run().await?)
+    })
+}
