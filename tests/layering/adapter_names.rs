@@ -36,6 +36,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "the handlers of blocking and threads are functions; tokio spawns futures, which must be `Send`",
     ),
     ("tokio", "LocalRouter", "the router whose handlers need not be `Send`"),
+    ("smol tokio", "unblock", "handlers of blocking and threads may block"),
     ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
     ("tokio", "Tokio", "the adapter in the type of its routers"),
     ("smol tokio", "generic", "the types behind aliases, with their methods"),
