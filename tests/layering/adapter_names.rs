@@ -36,6 +36,8 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "the handlers of blocking and threads are functions; tokio spawns futures, which must be `Send`",
     ),
     ("tokio", "LocalRouter", "the router whose handlers need not be `Send`"),
+    ("smol tokio", "Client::complete_typed", "it waits with the timer of the runtime"),
+    ("blocking threads", "Calls::complete_typed", "of smol and tokio it is a method of the client"),
     ("smol tokio", "unblock", "handlers of blocking and threads may block"),
     ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
     ("tokio", "Tokio", "the adapter in the type of its routers"),

@@ -17,7 +17,8 @@
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`SharedCache`] is a result cache for
-//! several clients. [`catch`] returns the panic of a handler as a value.
+//! several clients, and [`SharedCompleter`] completes texts while they are typed. [`RateLimit`]
+//! limits how often a server is answered. [`catch`] returns the panic of a handler as a value.
 //!
 //! # Features
 //!
@@ -86,6 +87,7 @@ pub mod tls;
 #[cfg(feature = "http")]
 pub mod token;
 
+pub use adapter::client::{RateLimit, SharedCompleter};
 pub use cache::SharedCache;
 pub use catch::{Panic, catch, catch_async};
 pub use clock::Clock;
