@@ -283,6 +283,14 @@ impl Client {
         block_on(self.0.complete(reference, argument, value))
     }
 
+    pub(crate) fn complete_typed(
+        &self,
+        completer: &mcp_std::SharedCompleter,
+        params: &mcp_proto::model::CompleteParams<'_>,
+    ) -> Result<Option<CompleteResult>, Error> {
+        block_on(self.0.complete_typed(completer, params))
+    }
+
     pub(crate) fn request<T: Serialize>(
         &self,
         method: &str,

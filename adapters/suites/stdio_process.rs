@@ -41,6 +41,47 @@ fn server_serves_pipes_files_sockets_and_null() {
             .unwrap();
         assert!(status.success());
         assert_eq!(response_ids(&std::fs::read_to_string(&answers).unwrap()), [0, 1, 2]);
+        let _ = std::fs::remove_file(answers);
+
+        // More output to a file than fits between the server and the thread that writes it.
+        let answers = temporary_path("large");
+        let large = "0123456789".repeat(200_000);
+        std::fs::write(&requests, format!("{INITIALIZE}{}{}", echo(1, &large), echo(2, &large))).unwrap();
+        let status = Command::new(example(EXAMPLE))
+            .stdin(File::open(&requests).unwrap())
+            .stdout(File::create(&answers).unwrap())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let output = std::fs::read_to_string(&answers).unwrap();
+        assert_eq!(response_ids(&output), [0, 1, 2]);
+        assert!(output.len() > 2 * large.len());
+
+        // A file, and a reader that closes early: the server ends without an error.
+        let mut server = Command::new(example(EXAMPLE))
+            .stdin(File::open(&requests).unwrap())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        server.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
+        let output = server.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+
+        // A device that takes nothing.
+        #[cfg(target_os = "linux")]
+        {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let output = Command::new(example(EXAMPLE))
+                .stdin(File::open(&requests).unwrap())
+                .stdout(full)
+                .stderr(Stdio::piped())
+                .output()
+                .unwrap();
+            assert!(!output.status.success());
+            assert!(String::from_utf8_lossy(&output.stderr).contains("StorageFull"), "{output:?}");
+        }
         let _ = (std::fs::remove_file(requests), std::fs::remove_file(answers));
 
         // One socket for both directions.

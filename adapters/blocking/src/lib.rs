@@ -378,7 +378,7 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
 pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

@@ -11,11 +11,11 @@ use mcp_proto::model::{
     CallToolResult, LoggingLevel, Prompt, ReadResourceResult, Skill, SubscriptionFilter, Tool,
 };
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
-use mcp_smol::block_on;
 use mcp_std::adapter::client::Options;
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use mcp_std::skills::SkillContent;
 use serde::Serialize;
+use smol::block_on;
 
 use crate::args::Runtime;
 use crate::failure::CommandFailure;

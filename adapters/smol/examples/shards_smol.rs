@@ -36,5 +36,5 @@ fn main() -> Result<(), Error> {
     let server = HttpServer::bind(address, config, http::server::Config::new(), handler)?.shards(shards);
     let pinned = std::env::args().nth(3).is_some_and(|pinned| pinned == "pinned");
     let server = if pinned { server.pin_shards() } else { server };
-    mcp_smol::block_on(server.run())
+    smol::block_on(server.run())
 }

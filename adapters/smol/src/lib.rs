@@ -40,7 +40,8 @@
 //!
 //! Handlers run concurrently inside the server's future. What they hold need not be `Send`; if it is, the server's
 //! future is `Send`. A handler that computes for a long time without awaiting delays its server: move such work to a
-//! thread, for example with `blocking::unblock`. The future of a cancelled call is dropped.
+//! thread by [`unblock`], as a handler that blocks must, or add the tool by
+//! [`tool_blocking`](router::Router::tool_blocking). The future of a cancelled call is dropped.
 //!
 //! Handlers share state by [`Rc`](std::rc::Rc) and [`RefCell`](core::cell::RefCell). No borrow may last across an
 //! `.await`, because other handlers run meanwhile.
@@ -244,7 +245,7 @@
 //!
 //! # Platforms
 //!
-//! [`serve`] and [`Client::connect`] work wherever `async-io` does, the rest on Unix only. HTTP clients need Linux. The
+//! Servers on byte streams and [`Client::connect`] work wherever `async-io` does, the rest on Unix only. HTTP clients need Linux. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -265,7 +266,12 @@ mod runtime;
 mod server;
 #[cfg(unix)]
 mod stdio;
+#[cfg(not(unix))]
+#[path = "stdio_other.rs"]
+mod stdio;
 pub mod testing;
+mod unblock;
+mod unblocked_output;
 
 pub use adapter_router::{Router, RouterUpdates, SendRouter};
 pub use block_on::block_on;
@@ -284,7 +290,7 @@ pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
 pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
-    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure, TaskSource,
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,
 };
 #[cfg(feature = "auth")]
 #[doc(inline)]
@@ -303,16 +309,15 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
 pub use memory::{MemoryEnd, memory_pair};
 pub use runtime::Smol;
-#[cfg(unix)]
 pub use server::serve_stdio;
 #[cfg(feature = "http")]
 pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
-#[cfg(unix)]
 pub use stdio::Stdio;
+pub use unblock::unblock;
 
 /// The types behind [`Client`], [`Server`] and their like, with all methods. They are generic over the runtime, which is
 /// the same for all types of this crate.

@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use async_io::{Async, Timer};
 use mcp_std::adapter::poll::{Poller, current_poller};
@@ -112,10 +112,10 @@ impl Drop for ReactorSource {
 }
 
 impl DescriptorWatch for ReactorWatch {
-    /// Registers a duplicate of `fd` with the reactor.
+    /// Registers `fd` with the reactor.
     #[inline]
-    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        match Async::new_nonblocking(Arc::new(fd.try_clone_to_owned()?)) {
+    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self> {
+        match Async::new_nonblocking(fd) {
             Ok(source) => {
                 let (read, write) = (ReadinessRequest::new(), ReadinessRequest::new());
                 Ok(Self::Reactor(Box::new(ReactorSource { source, read, write })))

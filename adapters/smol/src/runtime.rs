@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
+use mcp_std::adapter::sync::{BlockingJob, BlockingPool};
 
 /// This adapter: it serves routers of [`LocalFutures`](crate::router::LocalFutures) and of
 /// [`SendFutures`](crate::router::SendFutures).
@@ -18,7 +19,6 @@ impl Runtime for Smol {
     type Timer = ReactorTimer;
     #[cfg(unix)]
     type Watch = crate::reactor_watch::ReactorWatch;
-    #[cfg(unix)]
     type Stdio = crate::Stdio;
 
     fn name_and_version() -> (&'static str, &'static str) {
@@ -28,6 +28,14 @@ impl Runtime for Smol {
     #[inline]
     fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
         Ok(crate::block_on(future))
+    }
+}
+
+/// The threads of the package `blocking`, at most 500, which all of the process share.
+impl BlockingPool for Smol {
+    #[inline]
+    fn run_blocking(job: BlockingJob) {
+        blocking::unblock(job).detach();
     }
 }
 

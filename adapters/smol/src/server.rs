@@ -29,9 +29,8 @@ pub type Server<S, H> = runtime::server::Server<Smol, S, H>;
 /// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
 ///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
-/// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
-/// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
-/// Unix only.
+/// The reactor watches pipes, sockets and terminals; threads of the package `blocking` read and write files. While the
+/// server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
 ///
 /// # Errors
 ///
@@ -40,7 +39,6 @@ pub type Server<S, H> = runtime::server::Server<Smol, S, H>;
 /// - [`Error::Closed`] if the client sent too many faulty messages
 ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
 ///   keep-alive pings.
-#[cfg(unix)]
 pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run().await
 }

@@ -17,7 +17,8 @@
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`SharedCache`] is a result cache for
-//! several clients. [`catch`] returns the panic of a handler as a value.
+//! several clients, and [`SharedCompleter`] completes texts while they are typed. [`RateLimit`]
+//! limits how often a server is answered. [`catch`] returns the panic of a handler as a value.
 //!
 //! # Features
 //!
@@ -38,19 +39,21 @@
 //! | | Linux | other Unix | Windows |
 //! |---|---|---|---|
 //! | stdin and stdout ([`io::Stdio`]) | one `poll(2)` per wait | one `poll(2)` per wait | two threads |
-//! | servers on stdio with `mcp-smol`, `mcp-tokio` | yes | yes | no `serve_stdio`; `serve` takes any asynchronous stream |
+//! | servers on stdio with `mcp-smol`, `mcp-tokio` | yes | yes | threads of `blocking` or of tokio |
 //! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol`, `mcp-tokio` |
 //! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | it alone is killed |
 //! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
 //! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
-//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; `mcp-smol`, `mcp-tokio` look every 10 ms | `Unsupported` |
+//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; in `mcp-smol`, `mcp-tokio` the reactor watches each socket | `Unsupported` |
 //! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol`, `mcp-tokio` | `Unsupported` |
 //! | authorization (module `auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |
 //!
 //! Where the table names no thread, this crate and `mcp-blocking` start only short-lived ones, which resolve host names
-//! and flush stdout, and one for the feature `signals`. `.ci/run` tests on Linux, and type-checks for
+//! and flush stdout, and one for the feature `signals`. `mcp-smol` and `mcp-tokio` resolve the names of HTTP servers, and run
+//! handlers that block, on the threads of their runtime for such work; `mcp-smol` also reads and writes files there that
+//! are stdin or stdout. `.ci/run` tests on Linux, and type-checks for
 //! `x86_64-apple-darwin` and `x86_64-pc-windows-gnu`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -84,6 +87,7 @@ pub mod tls;
 #[cfg(feature = "http")]
 pub mod token;
 
+pub use adapter::client::{RateLimit, SharedCompleter};
 pub use cache::SharedCache;
 pub use catch::{Panic, catch, catch_async};
 pub use clock::Clock;

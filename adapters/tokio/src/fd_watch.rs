@@ -1,9 +1,10 @@
 //! Readiness of descriptors, by the reactor of tokio.
 
+use alloc::sync::Arc;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use mcp_std::adapter::poll::is_ready;
@@ -25,7 +26,7 @@ pub struct FdWatch {
 
 #[derive(Debug)]
 enum Source {
-    Reactor(AsyncFd<OwnedFd>),
+    Reactor(AsyncFd<Arc<OwnedFd>>),
     /// A descriptor that is always ready (a regular file). If it is not, it is tried again after the timer.
     AlwaysReady(TokioTimer),
 }
@@ -60,13 +61,13 @@ impl FdWatch {
 }
 
 impl DescriptorWatch for FdWatch {
-    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self> {
         Handle::try_current().map_err(io::Error::other)?;
         #[allow(
             deprecated,
             reason = "newer versions of tokio have an unsafe function instead, for types that are not safe"
         )]
-        let source = match AsyncFd::new(fd.try_clone_to_owned()?) {
+        let source = match AsyncFd::new(fd) {
             Ok(fd) => Source::Reactor(fd),
             Err(error) if mcp_std::io::is_resource_exhausted(&error) => return Err(error),
             // Descriptors that are always ready are refused, with different errors on different systems.

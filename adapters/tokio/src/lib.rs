@@ -34,8 +34,8 @@
 //! Deadlines follow the clock of the system: do not pause that of tokio, but test on [virtual time](testing). They spawn no
 //! task: the task that awaits one drives it, and
 //! `tokio::spawn` moves it to a task of its own. Handlers run concurrently inside the future of their server. A handler
-//! that computes for a long time without awaiting delays its server: move such work away with
-//! `tokio::task::spawn_blocking`. The future of a cancelled call is dropped.
+//! that computes for a long time without awaiting, or blocks, delays its server: move such work away with [`unblock`], or add
+//! the tool by [`tool_blocking`](router::Router::tool_blocking). The future of a cancelled call is dropped.
 //!
 //! `mcp-smol` offers the same API under any executor, `mcp-threads` with a pool of workers, `mcp-blocking` as blocking
 //! calls. The crate page of `mcp-blocking` explains what all have in common.
@@ -130,7 +130,7 @@
 //!
 //! # Platforms
 //!
-//! [`serve`] and `Client::connect` work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
+//! Servers on byte streams and `Client::connect` work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -146,7 +146,11 @@ mod runtime;
 mod server;
 #[cfg(unix)]
 mod stdio;
+#[cfg(not(unix))]
+#[path = "stdio_other.rs"]
+mod stdio;
 pub mod testing;
+mod unblock;
 
 pub use adapter_router::{LocalRouter, Router, RouterUpdates};
 pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
@@ -164,7 +168,7 @@ pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
 pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
-    Answered, AsyncCx as Cx, AsyncHandler as Handler, Handle, HandlerFailure, TaskSource,
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,
 };
 #[cfg(feature = "auth")]
 #[doc(inline)]
@@ -183,15 +187,14 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
 pub use runtime::Tokio;
-#[cfg(unix)]
 pub use server::serve_stdio;
 #[cfg(feature = "http")]
 pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
-#[cfg(unix)]
 pub use stdio::Stdio;
+pub use unblock::unblock;
 
 /// The types behind [`Client`], [`Server`] and their like, with all methods. They are generic over the runtime, which is
 /// the same for all types of this crate.

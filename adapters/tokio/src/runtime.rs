@@ -9,8 +9,9 @@ use std::io;
 use std::time::Instant;
 
 use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
+use mcp_std::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep_until};
 
@@ -23,7 +24,6 @@ impl Runtime for Tokio {
     type Timer = TokioTimer;
     #[cfg(unix)]
     type Watch = crate::fd_watch::FdWatch;
-    #[cfg(unix)]
     type Stdio = crate::Stdio;
 
     fn name_and_version() -> (&'static str, &'static str) {
@@ -40,6 +40,16 @@ impl Runtime for Tokio {
 
     fn unbounded<F: Future>(future: F) -> impl Future<Output = F::Output> {
         unconstrained(future)
+    }
+}
+
+/// The threads of the runtime for blocking tasks; outside of a runtime, as in tests on virtual time, a thread of its own.
+impl BlockingPool for Tokio {
+    fn run_blocking(job: BlockingJob) {
+        match Handle::try_current() {
+            Ok(handle) => drop(handle.spawn_blocking(job)),
+            Err(_) => run_on_thread(job),
+        }
     }
 }
 

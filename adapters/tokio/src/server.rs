@@ -31,7 +31,6 @@ pub type Server<S, H> = runtime::server::Server<Tokio, S, H>;
 ///
 /// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
 /// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
-/// Unix only.
 ///
 /// # Errors
 ///
@@ -40,7 +39,6 @@ pub type Server<S, H> = runtime::server::Server<Tokio, S, H>;
 /// - [`Error::Closed`] if the client sent too many faulty messages
 ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few
 ///   keep-alive pings.
-#[cfg(unix)]
 pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run().await
 }

@@ -43,7 +43,7 @@
 //! `mcp-tokio` is accepted as well. Handlers run inside the futures and bodies of whoever polls; nothing is locked while they
 //! do. They may use what the runtime around them has, and call the same service: such calls are nested in the poll of their
 //! caller, and take a place of [`Builder::max_running`] besides it, so keep them few and shallow. A handler that computes for a long time
-//! without awaiting holds up the task that polls it. A panic is caught and ends its call.
+//! without awaiting, or blocks, holds up the task that polls it: move such work to a thread by [`unblock`]. A panic is caught and ends its call.
 //!
 //! # Requests in view
 //!
@@ -119,6 +119,7 @@ mod response_future;
 mod service;
 mod shard;
 mod time;
+mod unblock;
 
 pub use body::McpBody;
 pub use mcp_proto;
@@ -132,7 +133,8 @@ pub use mcp_std::Error;
 #[doc(inline)]
 pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, HandlerFailure};
+pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, Cx as BlockingCx, HandlerFailure};
+use mcp_std::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};
 #[cfg(feature = "auth-server")]
 #[doc(inline)]
 pub use mcp_std::auth;
@@ -149,10 +151,22 @@ pub use time::AsyncIoTimer;
 #[cfg(feature = "tokio")]
 pub use time::TokioTimer;
 pub use time::{Sleep, StdClock, Timer};
+pub use unblock::unblock;
 
 /// This adapter, in the type of its [`Router`].
 #[derive(Clone, Copy, Debug)]
 pub enum Tower {}
+
+/// With the feature `tokio` and in a runtime, its threads for blocking tasks; otherwise a thread for each job.
+impl BlockingPool for Tower {
+    fn run_blocking(job: BlockingJob) {
+        #[cfg(feature = "tokio")]
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            return drop(runtime.spawn_blocking(job));
+        }
+        run_on_thread(job);
+    }
+}
 
 /// The entries of a server: async closures whose futures are `Send`.
 pub type Router = router::Router<router::SendFutures<Tower>>;

@@ -10,6 +10,7 @@ mod cache;
 mod calls;
 mod commands;
 mod common;
+mod completer;
 mod config;
 mod deprecated_inputs;
 mod engine;
@@ -43,6 +44,7 @@ pub(crate) use negotiate::is_modern_error;
 
 pub use app_tools::AppTools;
 pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
+pub use completer::{Completer, Keystroke, KeystrokeKey};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};

@@ -46,15 +46,7 @@ pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure
     })
 }
 
-/// Fails: this platform is not supported.
-#[cfg(not(unix))]
-async fn serve_stdio(_: Config, _: LoggedRouter, _: Option<&ClockResource>) -> Result<(), Error> {
-    let why = "stdin and stdout are served on Unix only by this runtime: use another --runtime, or --http";
-    Err(Error::Io(std::io::Error::new(std::io::ErrorKind::Unsupported, why)))
-}
-
 /// Serves stdio until the end and announces ticks of the clock.
-#[cfg(unix)]
 async fn serve_stdio(
     config: Config,
     handler: LoggedRouter,

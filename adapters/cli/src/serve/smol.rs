@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use async_io::Timer;
 use mcp_smol as adapter;
-use mcp_smol::{Router, block_on};
+use mcp_smol::Router;
+use smol::{Timer, block_on};
 
 use super::logged_router::logged_router;
 

@@ -9,13 +9,13 @@ use core::time::Duration;
 use std::os::unix::net::UnixStream;
 
 pub(crate) use async_adapter::*;
-/// Runs a future on the reactor of `async-io`, as any executor may.
-pub(crate) use async_io::block_on as block_on_reactor;
-use async_io::{Async, Timer};
 pub(crate) use futures_lite::future::yield_now;
 pub(crate) use futures_lite::{AsyncRead, AsyncWrite};
 pub(crate) use mcp_smol as package;
 pub(crate) use mcp_smol::{Router, SendRouter, Smol as Runtime, block_on};
+/// Runs a future on the reactor, as any executor may.
+pub(crate) use smol::block_on as block_on_reactor;
+use smol::{Async, Timer};
 
 /// The example server of the package on stdin and stdout.
 pub(crate) const EXAMPLE: &str = "echo_smol";

@@ -19,6 +19,7 @@ use crate::adapter::NetStream;
 #[cfg(unix)]
 use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::{Interest, Ready, Selector, WaitRequest};
+use crate::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};
 use crate::io::Duplex;
 use crate::process::ShutdownTimeouts;
 #[cfg(feature = "tls")]
@@ -56,6 +57,8 @@ pub struct HttpTransport {
     scratch: Box<[u8]>,
     /// Maximum time for connecting.
     connect_timeout: Duration,
+    /// Runs the lookups of names, which block.
+    run_blocking: fn(BlockingJob),
     /// Trusted certificates.
     #[cfg(feature = "tls")]
     tls: ClientTls,
@@ -111,12 +114,20 @@ impl HttpTransport {
             now,
             scratch: vec![0; READ_BUFFER_SIZE].into(),
             connect_timeout,
+            run_blocking: run_on_thread,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
             #[cfg(feature = "auth")]
             authorization: None,
             error: None,
         })
+    }
+
+    /// Sets where names are looked up; the default is a thread for each lookup.
+    #[must_use]
+    pub fn look_up_on<P: BlockingPool>(mut self) -> Self {
+        self.run_blocking = P::run_blocking;
+        self
     }
 
     /// Sets the trusted certificates; the default is those of the system.
@@ -392,9 +403,9 @@ impl ClientTransport for HttpTransport {
             return WaitRequest::unpollable(Some(Duration::ZERO));
         }
         let timeout = self.next_deadline().map(|at| self.clock.until(at));
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(mcp_portable)))]
         return WaitRequest::for_selector(std::os::fd::AsFd::as_fd(&self.selector), timeout);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(any(not(target_os = "linux"), mcp_portable))]
         WaitRequest::unpollable(timeout)
     }
 
@@ -431,7 +442,7 @@ impl ClientTransport for HttpTransport {
         let next = self.sockets.iter().filter_map(|socket| socket.connecting.as_ref()?.deadline).min();
         let at_once = (0..self.sockets.len()).any(|index| self.has_pending_read(index)).then_some(self.now);
         // Not every platform has a waker that ends the wait of a loop with its own descriptors.
-        #[cfg(all(feature = "auth", not(target_os = "linux")))]
+        #[cfg(all(feature = "auth", any(not(target_os = "linux"), mcp_portable)))]
         let at_once = at_once.or_else(|| {
             let running = self.authorization.as_ref().is_some_and(authorization::Authorization::is_running);
             running.then(|| self.now + Duration::from_millis(50))
@@ -449,13 +460,13 @@ impl ClientTransport for HttpTransport {
         Interest::READ
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(mcp_portable)))]
     fn descriptors(&mut self) -> Descriptors<'_> {
         let read = Some(std::os::fd::AsFd::as_fd(&self.selector));
         Descriptors { read, ..Descriptors::default() }
     }
 
-    #[cfg(all(unix, not(target_os = "linux")))]
+    #[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
     fn descriptors(&mut self) -> Descriptors<'_> {
         Descriptors::default()
     }

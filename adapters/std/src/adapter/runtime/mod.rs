@@ -19,30 +19,33 @@ mod virtual_time;
 #[cfg(unix)]
 mod watched_stream;
 
+#[cfg(unix)]
+use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
 use core::task::{Context, Poll};
 use std::io;
 #[cfg(unix)]
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 pub use poll_stream::PollStream;
 #[cfg(unix)]
 pub use watched_stream::WatchedStream;
 
+use crate::adapter::sync::BlockingPool;
+use crate::io::HungUp;
 #[cfg(unix)]
-use crate::io::{HungUp, Interest};
+use crate::io::Interest;
 
 /// The asynchronous runtime of an adapter.
-pub trait Runtime: fmt::Debug + Send + Sync + Sized + 'static {
+pub trait Runtime: BlockingPool + fmt::Debug + Send + Sync + Sized + 'static {
     /// A timer.
     type Timer: AsyncTimer;
     /// Readiness of a descriptor.
     #[cfg(unix)]
     type Watch: DescriptorWatch;
     /// Stdin and stdout of this process.
-    #[cfg(unix)]
     type Stdio: StdioStream;
 
     /// Returns the name and version of the adapter, for clients that set none.
@@ -83,7 +86,16 @@ pub trait DescriptorWatch: fmt::Debug + Send + Sized + 'static {
     /// # Errors
     ///
     /// The I/O error if there is no descriptor left, or if `fd` cannot be watched.
-    fn new(fd: BorrowedFd<'_>) -> io::Result<Self>;
+    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::from_shared(Arc::new(fd.try_clone_to_owned()?))
+    }
+
+    /// Watches `fd`, which no other watch has.
+    ///
+    /// # Errors
+    ///
+    /// The I/O error if `fd` cannot be watched.
+    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self>;
 
     /// Returns whether readiness was found since the last call of this or [`poll`](Self::poll).
     fn take_ready(&mut self, cx: &mut Context<'_>, interest: Interest, is_shared: bool) -> bool;
@@ -95,7 +107,6 @@ pub trait DescriptorWatch: fmt::Debug + Send + Sized + 'static {
 }
 
 /// Stdin and stdout of this process, as one byte stream.
-#[cfg(unix)]
 pub trait StdioStream: fmt::Debug + Sized {
     /// Opens stdin and stdout, and withholds both from the rest of the program until this is dropped.
     ///

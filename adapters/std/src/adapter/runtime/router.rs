@@ -20,7 +20,6 @@ macro_rules! serve_futures {
             /// # Errors
             ///
             /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
-            #[cfg(unix)]
             pub async fn serve_stdio(self) -> Result<(), Error>
             where
                 R: PollStream<<R as Runtime>::Stdio>,

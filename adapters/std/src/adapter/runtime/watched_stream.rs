@@ -90,6 +90,16 @@ impl<W: DescriptorWatch, D: Duplex> WatchedStream<W, D> {
         Ok(Self { input, output, stream })
     }
 
+    /// Returns how reading and writing are watched; the same twice if one descriptor serves both.
+    pub fn watches(&self) -> (&W, &W) {
+        (&self.input.watch, &self.output.as_ref().unwrap_or(&self.input).watch)
+    }
+
+    /// Returns the stream.
+    pub const fn get_ref(&self) -> &D {
+        &self.stream
+    }
+
     /// Returns the stream.
     pub fn get_mut(&mut self) -> &mut D {
         &mut self.stream

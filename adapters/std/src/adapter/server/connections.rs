@@ -423,9 +423,9 @@ impl Connections {
     /// An error of the selector.
     pub fn wait_request(&mut self, server: &mut Server, reads: bool) -> io::Result<WaitRequest<'_>> {
         let timeout = self.prepare_wait(server, reads)?.map(|at| self.clock.until(at));
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(mcp_portable)))]
         return Ok(WaitRequest::for_selector(std::os::fd::AsFd::as_fd(self), timeout));
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(any(not(target_os = "linux"), mcp_portable))]
         Ok(WaitRequest::unpollable(timeout))
     }
 
@@ -562,10 +562,18 @@ impl Connections {
 }
 
 /// Readable when [`wait`](Connections::wait) has something to do or was [woken](Connections::waker).
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
 impl std::os::fd::AsFd for Connections {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.selector.as_fd()
+    }
+}
+
+#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
+impl Connections {
+    /// Returns the selector, for a reactor that watches its sources.
+    pub(crate) const fn selector(&self) -> &Selector {
+        &self.selector
     }
 }
 

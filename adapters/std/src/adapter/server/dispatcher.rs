@@ -143,7 +143,7 @@ impl Dispatcher {
         CommandSender(self.inbox.sender())
     }
 
-    /// Returns the number of running handlers, including those of cancelled calls.
+    /// Returns the number of running handlers, including those of cancelled calls, and work that outlives its handler.
     #[must_use]
     pub fn running_count(&self) -> usize {
         self.slots.len() - self.free_slots.len()
@@ -227,13 +227,12 @@ impl Dispatcher {
                         .extend(show_task_message(server_loop, &running).map(|at| (at, running)));
                 }
                 LoopMessage::Finished(running, outcome) => {
-                    if let Some(slot) = self.slots.get_mut(running.slot) {
-                        *slot = None;
-                        self.free_slots.push(running.slot);
-                        self.running_tasks -= usize::from(running.call().is_task_run());
+                    if running.release() {
+                        self.free_slot(&running);
                     }
                     apply_outcome(server_loop, running.call(), outcome, on_failure);
                 }
+                LoopMessage::Released(running) => self.free_slot(&running),
                 LoopMessage::Changed(changes) => changes.publish(server_loop),
                 // The panic hook has reported the panic.
                 LoopMessage::Run(command) => _ = catch(|| command(server_loop)),
@@ -241,6 +240,14 @@ impl Dispatcher {
         }
         self.messages = messages;
         true
+    }
+
+    fn free_slot(&mut self, running: &ActiveCall) {
+        if let Some(slot) = self.slots.get_mut(running.slot) {
+            *slot = None;
+            self.free_slots.push(running.slot);
+            self.running_tasks -= usize::from(running.call().is_task_run());
+        }
     }
 
     fn find_running(&self, call: CallId) -> Option<&ActiveCall> {

@@ -354,10 +354,18 @@ impl<H: Handler> HttpServer<H> {
 }
 
 /// Readable when [`poll_io`](HttpServer::poll_io) has something to do.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
 impl<H> std::os::fd::AsFd for HttpServer<H> {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.inner.state.connections.as_fd()
+    }
+}
+
+#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
+impl<H> HttpServer<H> {
+    /// Returns the selector, whose sources are ready when [`poll_io`](Self::poll_io) has something to do.
+    pub(crate) fn selector(&self) -> &crate::adapter::poll::Selector {
+        self.inner.state.connections.selector()
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,8 @@ pub enum LoopMessage {
     Progress(Arc<ActiveCall>),
     /// The handler has ended.
     Finished(Arc<ActiveCall>, HandlerOutcome),
+    /// The last work that outlived the handler of the call has ended.
+    Released(Arc<ActiveCall>),
     /// Something has changed.
     Changed(ChangeSet),
     /// Runs a command.
@@ -76,6 +78,9 @@ pub struct ActiveCall {
     supports_poll_later: bool,
     /// Index of its slot in the [`Dispatcher`](super::Dispatcher).
     pub(super) slot: usize,
+    /// The handler until its outcome is applied, and the work that it has moved to other threads. The slot is free
+    /// when none is left, so that clients cannot start more work than handlers may run.
+    holders: AtomicUsize,
     cancelled: AtomicBool,
     state: Mutex<State>,
     /// Notified when the call is cancelled.
@@ -99,6 +104,7 @@ impl ActiveCall {
             peer: engine.peer(&call),
             supports_poll_later: server_loop.supports_poll_later(),
             slot,
+            holders: AtomicUsize::new(1),
             cancelled: AtomicBool::new(false),
             state: Mutex::default(),
             cancellation: Condvar::new(),
@@ -148,6 +154,11 @@ impl ActiveCall {
         }
     }
 
+    /// Gives up one holder. Returns whether it was the last one.
+    pub(super) fn release(&self) -> bool {
+        self.holders.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
     pub(super) fn take_progress(&self) -> Option<Progress> {
         self.lock().progress.take()
     }
@@ -171,12 +182,30 @@ impl ActiveCall {
 pub struct RemoteCall {
     running: Arc<ActiveCall>,
     sender: Sender<LoopMessage>,
-    finished: bool,
+    role: CallRole,
+}
+
+/// What the loop is told when a [`RemoteCall`] is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallRole {
+    /// Its handler has not finished.
+    Handler,
+    /// The outcome was reported.
+    Finished,
+    /// Work of the handler on another thread has ended.
+    Work,
 }
 
 impl RemoteCall {
     pub(super) const fn new(running: Arc<ActiveCall>, sender: Sender<LoopMessage>) -> Self {
-        Self { running, sender, finished: false }
+        Self { running, sender, role: CallRole::Handler }
+    }
+
+    /// Returns the same call for work that its handler moves to another thread, and that may outlive the handler.
+    #[must_use]
+    pub fn for_work(&self) -> Self {
+        self.running.holders.fetch_add(1, Ordering::AcqRel);
+        Self { running: self.running.clone(), sender: self.sender.clone(), role: CallRole::Work }
     }
 
     /// Returns the call with everything known about it.
@@ -256,7 +285,7 @@ impl RemoteCall {
 
     /// Reports the outcome of a handler; see [`Cx::into_outcome`].
     pub fn finish(mut self, outcome: HandlerOutcome) {
-        self.finished = true;
+        self.role = CallRole::Finished;
         let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
     }
 
@@ -269,17 +298,21 @@ impl RemoteCall {
 
 impl Drop for RemoteCall {
     fn drop(&mut self) {
-        if !self.finished {
-            let outcome = if self.is_cancelled() {
-                HandlerOutcome::Answered(None)
-            } else {
-                HandlerOutcome::Fail(
-                    RpcError::internal("the handler gave up"),
-                    Some(Arc::new(HandlerFailure::Unanswered)),
-                )
-            };
-            let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
-        }
+        let running = self.running.clone();
+        let message = match self.role {
+            CallRole::Finished => return,
+            CallRole::Work if !running.release() => return,
+            CallRole::Work => LoopMessage::Released(running),
+            CallRole::Handler if self.is_cancelled() => {
+                LoopMessage::Finished(running, HandlerOutcome::Answered(None))
+            }
+            CallRole::Handler => {
+                let failure = Some(Arc::new(HandlerFailure::Unanswered));
+                let error = RpcError::internal("the handler gave up");
+                LoopMessage::Finished(running, HandlerOutcome::Fail(error, failure))
+            }
+        };
+        let _ = self.sender.send_unbounded(message);
     }
 }
 
@@ -305,6 +338,7 @@ impl fmt::Debug for LoopMessage {
             Self::Finished(running, outcome) => {
                 f.debug_tuple("Finished").field(&running.call.id()).field(outcome).finish()
             }
+            Self::Released(running) => f.debug_tuple("Released").field(&running.call.id()).finish(),
             Self::Changed(changes) => changes.fmt(f),
             Self::Run(_) => f.write_str("Run"),
         }

@@ -7,6 +7,7 @@ mod apps;
 mod async_calls;
 mod backend;
 mod blocking_calls;
+mod blocking_completing;
 mod blocking_tasks;
 mod commands;
 mod lists;

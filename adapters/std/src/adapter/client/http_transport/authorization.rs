@@ -80,7 +80,7 @@ impl Authorization {
     }
 
     /// Returns whether a flow runs.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), mcp_portable))]
     pub(super) const fn is_running(&self) -> bool {
         self.running.is_some()
     }

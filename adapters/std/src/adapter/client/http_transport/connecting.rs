@@ -1,5 +1,6 @@
 //! Connecting: name lookup, attempts on several addresses, and the TLS handshake.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -8,7 +9,6 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::sync::mpsc;
-use std::thread;
 
 use mcp_proto::Instant;
 use mcp_proto::http::client::{ConnectionId, Origin};
@@ -53,7 +53,7 @@ impl HttpSocket {
 
 impl HttpTransport {
     /// Returns the addresses of an origin if its host is an IP address or this machine by its name, so that a token
-    /// over http stays here. Otherwise starts a lookup on a thread of its own, because the system's resolver blocks.
+    /// over http stays here. Otherwise starts a lookup on another thread, because the system's resolver blocks.
     pub(super) fn look_up(
         &mut self,
         id: ConnectionId,
@@ -68,13 +68,12 @@ impl HttpTransport {
         }
         let deadline = self.tick() + self.connect_timeout;
         let (sender, addresses) = mpsc::channel();
-        let begun = self.selector.waker().and_then(|waker| {
-            thread::Builder::new().name("mcp-lookup".into()).spawn(move || {
-                let _ = sender.send((&*host, port).to_socket_addrs().map(interleave_families));
-                waker.wake();
-            })
-        });
-        begun.map_err(|error| format!("no address of {}: {error}", origin.host))?;
+        let waker = self.selector.waker();
+        let waker = waker.map_err(|error| format!("no address of {}: {error}", origin.host))?;
+        (self.run_blocking)(Box::new(move || {
+            let _ = sender.send((&*host, port).to_socket_addrs().map(interleave_families));
+            waker.wake();
+        }));
         self.lookups.push(AddressLookup { id, origin: origin.clone(), addresses, deadline });
         Ok(None)
     }
@@ -188,6 +187,8 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use mcp_proto::client::Config;
 

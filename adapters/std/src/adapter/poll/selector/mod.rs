@@ -1,20 +1,24 @@
 //! A wait for many descriptors.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", any(test, not(mcp_portable))))]
 mod epoll;
-#[cfg(any(test, not(target_os = "linux")))]
+#[cfg(any(test, not(target_os = "linux"), mcp_portable))]
 mod polled;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(not(target_os = "linux"), mcp_portable))]
+use alloc::sync::Arc;
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
+#[cfg(any(not(target_os = "linux"), mcp_portable))]
+use std::os::fd::OwnedFd;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
 use epoll as platform;
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), mcp_portable))]
 use polled as platform;
 
 use crate::adapter::poll::{Interest, Ready};
@@ -118,10 +122,31 @@ impl Selector {
 ///
 /// So one reactor can watch all sources through this descriptor, and call [`wait`](Selector::wait) with a timeout of
 /// zero.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
 impl AsFd for Selector {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Its sources one by one, for a reactor that watches each of them: this selector has no descriptor of its own.
+#[cfg(any(not(target_os = "linux"), mcp_portable))]
+impl Selector {
+    /// Returns the descriptor of the source with this token.
+    #[must_use]
+    pub fn source(&self, token: u64) -> Option<&Arc<OwnedFd>> {
+        self.0.source(token)
+    }
+
+    /// Returns all sources.
+    pub fn sources(&self) -> impl Iterator<Item = (u64, &Arc<OwnedFd>, Interest)> {
+        self.0.sources()
+    }
+
+    /// Returns what becomes readable when a [waker](Self::waker) is used; `None` until there is a waker.
+    #[must_use]
+    pub fn notifier(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.0.notifier()
     }
 }
 

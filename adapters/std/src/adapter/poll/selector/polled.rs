@@ -1,6 +1,7 @@
 //! The selector on `poll(2)`.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
@@ -15,7 +16,7 @@ use crate::adapter::poll::{Interest, Ready};
 
 #[derive(Debug)]
 pub(super) struct PlatformSelector {
-    sources: BTreeMap<u64, (OwnedFd, Interest)>,
+    sources: BTreeMap<u64, (Arc<OwnedFd>, Interest)>,
     /// Empty between two waits; kept for its allocation.
     entries: Vec<PollFd<'static>>,
     notifier: LazyNotifier,
@@ -31,7 +32,7 @@ impl PlatformSelector {
         if self.sources.contains_key(&token) {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        self.sources.insert(token, (source.try_clone_to_owned()?, interest));
+        self.sources.insert(token, (Arc::new(source.try_clone_to_owned()?), interest));
         Ok(())
     }
 
@@ -90,5 +91,20 @@ impl PlatformSelector {
 
     pub(super) fn waker(&mut self) -> io::Result<Waker> {
         self.notifier.waker()
+    }
+
+    #[cfg(any(not(target_os = "linux"), mcp_portable))]
+    pub(super) fn source(&self, token: u64) -> Option<&Arc<OwnedFd>> {
+        self.sources.get(&token).map(|(source, _)| source)
+    }
+
+    #[cfg(any(not(target_os = "linux"), mcp_portable))]
+    pub(super) fn sources(&self) -> impl Iterator<Item = (u64, &Arc<OwnedFd>, Interest)> {
+        self.sources.iter().map(|(token, (source, interest))| (*token, source, *interest))
+    }
+
+    #[cfg(any(not(target_os = "linux"), mcp_portable))]
+    pub(super) fn notifier(&self) -> Option<BorrowedFd<'_>> {
+        self.notifier.notifier().map(AsFd::as_fd)
     }
 }

@@ -2,6 +2,7 @@
 
 mod async_handler;
 mod backend;
+mod completing;
 mod driver;
 mod leader;
 mod open;

@@ -84,7 +84,7 @@ async fn open<R: Runtime>(mut setup: ClientSetup, target: ConnectionTarget<'_>) 
         }
         #[cfg(feature = "http")]
         ConnectionTarget::Http(http) => {
-            let transport = setup.http_transport(http)?;
+            let transport = setup.http_transport(http)?.look_up_on::<R>();
             let driver = new_driver(&mut setup, Box::new(transport), descriptors()?, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }

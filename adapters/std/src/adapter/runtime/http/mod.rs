@@ -2,6 +2,7 @@
 
 mod serve_loop;
 mod shards;
+mod socket_watch;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -37,8 +38,7 @@ use shards::{ShardThreads, spawn_shards};
 /// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
 /// public networks use TLS (`HttpServer::tls`, feature `tls`) or a proxy.
 ///
-/// On Linux the reactor watches one descriptor for all connections. On other systems the server checks its connections
-/// every 10 ms.
+/// On Linux the reactor watches one descriptor for all connections, on other Unix systems one for each.
 pub struct HttpServer<R, H> {
     inner: InnerServer<H>,
     /// Starts the shards other than the first.

@@ -2,24 +2,18 @@
 
 use core::future::{Future, poll_fn};
 use core::task::{Context, Poll};
-use std::io;
 
 use mcp_proto::Instant;
 
 use super::InnerServer;
+use super::socket_watch::SocketWatch;
 use crate::Error;
-#[cfg(not(target_os = "linux"))]
-use crate::adapter::runtime::AsyncTimer;
-#[cfg(target_os = "linux")]
-use crate::adapter::runtime::DescriptorWatch;
 use crate::adapter::runtime::Runtime;
 use crate::adapter::runtime::deadline_timer::{DeadlineTimer, start_timer};
 use crate::adapter::runtime::future_set::FutureSet;
 use crate::adapter::runtime::server::MAX_TURNS;
 use crate::adapter::server::{AsyncHandler, RemoteCall, StartTimer, run_call};
 use crate::adapter::sync::CoalescingWaker;
-#[cfg(target_os = "linux")]
-use crate::io::Interest;
 
 /// Serves one shard, or the whole server if there is only one.
 pub(super) async fn serve_shard<R: Runtime, H: AsyncHandler>(
@@ -53,7 +47,7 @@ struct ServeLoop<R: Runtime, H> {
     /// Woken by handlers, handles and other shards.
     coalescing_waker: CoalescingWaker,
     timer: DeadlineTimer<R::Timer>,
-    /// Whether the reactor watches `socket_watch` and has reported nothing yet.
+    /// Whether the reactor watches what is in `socket_watch` and has reported nothing yet.
     is_armed: bool,
     /// Next time at which I/O is polled in any case.
     next_deadline: Option<Instant>,
@@ -68,7 +62,7 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
         start: &impl Fn(RemoteCall) -> F,
     ) -> Poll<Result<(), Error>> {
         self.coalescing_waker.begin_poll(cx.waker());
-        self.is_armed = self.is_armed && !self.socket_watch.poll(cx)?;
+        self.is_armed = self.is_armed && !self.socket_watch.poll(cx, &self.server)?;
         for _ in 0..MAX_TURNS {
             self.coalescing_waker.mark_polling();
             let mut moved = running.poll_woken();
@@ -96,55 +90,9 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
         self.next_deadline = self.server.prepare_wait()?;
         let now = self.server.now();
         let timeout = self.next_deadline.map(|at| at.saturating_duration_since(now));
-        self.is_armed = self.is_armed || !self.socket_watch.poll(cx)?;
+        if !self.is_armed || SocketWatch::<R>::FOLLOWS_SOURCES {
+            self.is_armed = !self.socket_watch.poll(cx, &self.server)?;
+        }
         Ok(self.timer.poll(cx, timeout) || !self.is_armed)
     }
 }
-
-/// One descriptor that becomes readable when any connection is ready.
-#[cfg(target_os = "linux")]
-#[derive(Debug)]
-struct SocketWatch<R: Runtime>(R::Watch);
-
-#[cfg(target_os = "linux")]
-impl<R: Runtime> SocketWatch<R> {
-    fn new(server: &impl std::os::fd::AsFd) -> io::Result<Self> {
-        R::Watch::new(server.as_fd()).map(Self)
-    }
-
-    /// Returns whether a connection may be ready; otherwise the future is woken later.
-    fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        match self.0.poll(cx, Interest::READ, false) {
-            Poll::Ready(outcome) => outcome.map(|()| true),
-            Poll::Pending => Ok(false),
-        }
-    }
-}
-
-/// A timer: without such a descriptor the connections are checked periodically.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-struct SocketWatch<R: Runtime> {
-    timer: R::Timer,
-    is_set: bool,
-}
-
-#[cfg(not(target_os = "linux"))]
-impl<R: Runtime> SocketWatch<R> {
-    fn new<T>(_: &T) -> io::Result<Self> {
-        Ok(Self { timer: R::Timer::never(), is_set: false })
-    }
-
-    /// Returns whether it is time to check the connections again; otherwise the future is woken then.
-    fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !self.is_set {
-            self.timer.reset(std::time::Instant::now() + CHECK_INTERVAL);
-        }
-        self.is_set = self.timer.poll(cx).is_pending();
-        Ok(!self.is_set)
-    }
-}
-
-/// Time between two checks of the connections.
-#[cfg(not(target_os = "linux"))]
-const CHECK_INTERVAL: core::time::Duration = core::time::Duration::from_millis(10);

@@ -7,11 +7,9 @@ use core::future::poll_fn;
 
 use mcp_proto::server::Config;
 
-#[cfg(unix)]
-use super::StdioStream;
 use super::deadline_timer::start_timer;
 use super::future_set::FutureSet;
-use super::{PollStream, Runtime};
+use super::{PollStream, Runtime, StdioStream};
 use crate::Error;
 use crate::adapter::server::{AsyncHandler, Handle, StartTimer, run_call};
 use state::State;
@@ -78,7 +76,6 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
     }
 }
 
-#[cfg(unix)]
 impl<R: Runtime + PollStream<<R as Runtime>::Stdio>, H: AsyncHandler> Server<R, <R as Runtime>::Stdio, H> {
     /// Creates a server on stdin and stdout of this process, guarded from the rest of the program.
     ///

@@ -145,8 +145,8 @@ impl Debug for StartTimer {
 /// The running call of a future.
 #[derive(Debug)]
 pub struct OwnedCall {
-    remote: RemoteCall,
-    state: CallState,
+    pub(super) remote: RemoteCall,
+    pub(super) state: CallState,
     start_timer: StartTimer,
 }
 

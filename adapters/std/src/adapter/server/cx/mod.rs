@@ -1,6 +1,7 @@
 //! The context of a handler while it answers a call.
 
 mod backend;
+mod blocking;
 mod input;
 mod task;
 
@@ -56,8 +57,8 @@ pub type Cx<'a> = CallCx<BorrowedCall<'a>>;
 /// The context of one call, for a handler that is a future.
 ///
 /// When a call is cancelled, the future of its handler is dropped. A handler that computes for a long time calls
-/// [`checkpoint`](CallCx::checkpoint) from time to time, or moves the work to a thread: while it computes, its server
-/// makes no progress.
+/// [`checkpoint`](CallCx::checkpoint) from time to time, or moves the work to a thread by the function `unblock` of its
+/// adapter: while it computes, its server makes no progress.
 pub type AsyncCx = CallCx<OwnedCall>;
 
 /// The context of one call: [`Cx`] for functions, [`AsyncCx`] for futures.

@@ -276,6 +276,7 @@ impl<F: Flavor> Router<F> {
 }
 
 mod any;
+mod blocking;
 mod callbacks;
 mod state;
 

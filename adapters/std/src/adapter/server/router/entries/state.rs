@@ -28,8 +28,8 @@ use crate::adapter::server::cx::{AsyncCx, Cx};
 /// # router.check().unwrap();
 /// ```
 pub struct WithState<'r, F: Flavor, S> {
-    router: &'r mut Router<F>,
-    state: Arc<S>,
+    pub(super) router: &'r mut Router<F>,
+    pub(super) state: Arc<S>,
 }
 
 impl<F: Flavor> Router<F> {
