@@ -144,12 +144,6 @@ impl<'a> Announcement<'a> {
     }
 }
 
-impl From<Change> for Announcement<'_> {
-    fn from(change: Change) -> Self {
-        Self::new(change)
-    }
-}
-
 impl<'a> From<&'a Change> for Announcement<'a> {
     fn from(change: &'a Change) -> Self {
         Self { change: Cow::Borrowed(change), audience: Audience::EVERYONE }

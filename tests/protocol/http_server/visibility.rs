@@ -168,3 +168,28 @@ fn call_of_a_hidden_tool_is_unknown_and_that_of_a_visible_one_is_challenged() {
     let (_, is_challenged, code) = call("bob", "echo");
     assert_eq!((is_challenged, code), (false, Some(-32602)));
 }
+
+// covers: XHDR-021, TOOL-021
+#[test]
+fn header_fields_of_a_hidden_tool_are_not_compared() {
+    let router = router();
+    let mut web = HttpServerHarness::new(router.config(), Config::new().protected(protected()));
+    let schema = r#"{"type":"object","properties":{"text":{"type":"string","x-mcp-header":"Text"}}}"#;
+    web.server.set_tool_schema("echo", &RawJson::new(schema).expect("JSON")).expect("valid annotations");
+    let mut call = |name: &str, tool: &str| {
+        let fields = [CALL_FIELDS[0], CALL_FIELDS[1], ("Mcp-Name", tool)];
+        let body = modern_request(1, "tools/call", &ECHO_PARAMS.replace("echo", tool));
+        let x = send(&mut web, ("POST", "/mcp"), &fields, &body, identity(name, "echo"));
+        if let Some(mcp_proto::server::Event::Call(call)) = web.poll_event() {
+            let Route::Refuse(error) = router.route(&call) else { panic!("{name} sees {tool}") };
+            let now = web.now;
+            web.server.engine().fail(now, call.id(), &error).expect("open");
+            web.transmit_all();
+        }
+        (web.response(x).status, web.response(x).message()["error"].to_string())
+    };
+    let (status, unknown) = call("bob", "none");
+    assert_eq!(call("bob", "echo"), (status, unknown.replace("none", "echo")));
+    let (status, mismatch) = call("alice", "echo");
+    assert!(status == 400 && mismatch.contains("Mcp-Param-Text"), "{status} {mismatch}");
+}

@@ -82,7 +82,7 @@ impl ChangeSet {
 
 impl From<Change> for ChangeSet {
     fn from(change: Change) -> Self {
-        Announcement::from(change).into()
+        Announcement::new(change).into()
     }
 }
 
