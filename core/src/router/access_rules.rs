@@ -1,4 +1,4 @@
-//! Who may see and use entries, apart from their router: for what the engine answers, subscriptions and refused headers.
+//! Rights to see and use entries, apart from their router: for what the engine answers, subscriptions and refused headers.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

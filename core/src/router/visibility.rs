@@ -69,8 +69,8 @@ use crate::server::{Audience, Caller};
 pub trait Visibility: Send + Sync {
     /// Returns whether a caller sees an entry: a tool, a resource, a template, a prompt or a skill.
     ///
-    /// Names are registered names, with the prefix of a nested router. Who does not see a skill sees nothing in its
-    /// folder.
+    /// Names are registered names, with the prefix of a nested router. A caller who does not see a skill sees nothing in
+    /// its folder.
     fn is_visible(&self, caller: &Caller, entry: Subject<'_>) -> bool;
 
     /// Returns the name of the group of callers that see the same entries; `None` if pages must not be remembered.

@@ -161,7 +161,7 @@ struct RouterState<F: Flavor> {
     tasks: Option<TaskSource>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
-    /// Who may see and use entries, which engines look up; clones share it.
+    /// The rights to see and use entries, which engines look up; clones share them.
     access_rules: Arc<RwLock<AccessRules>>,
 }
 
@@ -182,7 +182,7 @@ impl<F: Flavor> Clone for RouterState<F> {
 }
 
 impl<F: Flavor> RouterState<F> {
-    /// Shows engines who may see and use entries now.
+    /// Shows engines the rights to see and use entries as they are now.
     fn publish_access_rules(&self) {
         let next = self.core.access_rules();
         *self.access_rules.write().unwrap_or_else(PoisonError::into_inner) = next;
