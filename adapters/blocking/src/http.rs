@@ -5,10 +5,10 @@ use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
 
+use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::{Config, ConnectionInfo, Engine};
-use mcp_proto::{Change, Instant};
+use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 use mcp_std::Error;
 use mcp_std::adapter::server as serve;
 use mcp_std::adapter::server::{Handle, Handler};
@@ -256,8 +256,8 @@ impl<H: Handler> HttpServer<H> {
         self.0.engine()
     }
 
-    /// Announces a change to all subscribers. Returns their number.
-    pub fn publish(&mut self, change: &Change) -> usize {
+    /// Announces a change to all subscribers, or an [`Announcement`] to its audience. Returns their number.
+    pub fn publish<'c>(&mut self, change: impl Into<Announcement<'c>>) -> usize {
         self.0.publish(change)
     }
 

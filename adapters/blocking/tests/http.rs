@@ -13,6 +13,8 @@ mod request_in_view;
 #[path = "../../suites/http.rs"]
 mod suite;
 mod support;
+#[path = "../../suites/visibility.rs"]
+mod visibility;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -228,7 +228,7 @@ fn changes_are_published_even_if_the_queue_is_full() {
             commands.send(|_| ()).unwrap();
         }
         assert!(commands.send(|_| ()).is_err(), "the queue is full");
-        commands.publish(Change::Tools).unwrap();
+        commands.publish(&Change::Tools).unwrap();
         assert!(bench.take_written().contains("list_changed"));
     }
 }

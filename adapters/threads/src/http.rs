@@ -8,10 +8,10 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::thread::{self, JoinHandle};
 
+use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::{Config, ConnectionInfo, Engine};
-use mcp_proto::{Change, Instant};
+use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 use mcp_std::Error;
 use mcp_std::adapter::server as serve;
 use mcp_std::adapter::server::{Handle, RemoteCall};
@@ -337,8 +337,8 @@ impl<H: Handler> HttpServer<H> {
         self.inner.engine()
     }
 
-    /// Announces a change to all subscribers. Returns the number of subscribers in the first shard.
-    pub fn publish(&mut self, change: &Change) -> usize {
+    /// Announces a change to all subscribers, or an [`Announcement`] to its audience. Returns the number of subscribers in the first shard.
+    pub fn publish<'c>(&mut self, change: impl Into<Announcement<'c>>) -> usize {
         self.inner.publish(change)
     }
 

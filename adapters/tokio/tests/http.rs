@@ -15,5 +15,7 @@ mod request_in_view;
 #[path = "../../suites/http.rs"]
 mod suite;
 mod support;
+#[path = "../../suites/visibility.rs"]
+mod visibility;
 
 use support::adapter;

@@ -16,8 +16,8 @@ use http_body::Body;
 use mcp_proto::http::server::{Config as HttpConfig, Server};
 use mcp_proto::router::RegisterErrors;
 use mcp_proto::seal::Keys;
-use mcp_proto::server::{Config, ConnectionInfo, Engine};
-use mcp_proto::{Anchor, Change, Entropy, Instant, UseError};
+use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
+use mcp_proto::{Anchor, Entropy, Instant, UseError};
 use mcp_std::Error;
 use mcp_std::adapter::server::router::{Router, SendFutures};
 use mcp_std::adapter::server::{Handle, TokenWorkers};
@@ -85,12 +85,12 @@ impl McpService {
         self.run()
     }
 
-    /// Publishes a change to all subscribers. Handlers do so with [`Cx::publish`](crate::Cx).
+    /// Publishes a change to all subscribers, or an [`Announcement`] to its audience. Handlers do so with [`Cx::publish`](crate::Cx).
     ///
     /// # Errors
     ///
     /// [`UseError::Closed`] if the server has stopped.
-    pub fn publish(&self, change: &Change) -> Result<(), UseError> {
+    pub fn publish<'c>(&self, change: impl Into<Announcement<'c>>) -> Result<(), UseError> {
         // The first shard tells the others.
         let Some(shard) = self.shards.first() else { return Err(UseError::Closed) };
         let published = Handle::new(shard.commands()).publish(change);

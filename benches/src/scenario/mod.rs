@@ -15,6 +15,7 @@ mod seal;
 mod server;
 mod sse;
 mod tasks;
+mod visibility;
 
 pub use changes::{ChangeFanout, subscriptions};
 pub use conversation::{InputRoundTrip, server_waiting_for_input};
@@ -30,6 +31,7 @@ pub use seal::{OpenState, SealState};
 pub use server::{CoreCall, FloorCore};
 pub use sse::{FloorReadEvents, ReadEvents};
 pub use tasks::{TaskRoundTrip, waiting_tasks};
+pub use visibility::VisibleTools;
 
 use core::time::Duration;
 
@@ -97,6 +99,10 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "raw-call" => Box::new(RawCall::new(era)),
         "typed-list" => Box::new(TypedList::new(era)),
         "raw-list" => Box::new(RawList::new(era)),
+        "list-of-ten" => Box::new(VisibleTools::new(era, false, false)),
+        "visible-list" => Box::new(VisibleTools::new(era, false, true)),
+        "call-of-ten" => Box::new(VisibleTools::new(era, true, false)),
+        "visible-call" => Box::new(VisibleTools::new(era, true, true)),
         "floor-large" => Box::new(FloorLarge::new(era)),
         "large" => Box::new(LargeCall::new(era)),
         _ => return None,

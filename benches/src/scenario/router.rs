@@ -6,7 +6,7 @@ use core::hint::black_box;
 use mcp_proto::model::{ResourceTemplate, Tool};
 use mcp_proto::pipe::{Pipe, Server};
 use mcp_proto::router::{CallTarget, IntoToolResult, PageCache, Route, Router};
-use mcp_proto::server::{Call, Config, Engine, Event};
+use mcp_proto::server::{Authorization, Call, Config, Engine, Event};
 use mcp_proto::{Capabilities, Capability, Instant, RawJson, RpcError};
 use serde::{Deserialize, Serialize};
 
@@ -39,13 +39,13 @@ fn router() -> Router<EchoHandler> {
 
 /// A server that is driven like in an adapter; the caller answers.
 #[derive(Debug)]
-struct DrivenServer {
+pub(super) struct DrivenServer {
     pipe: Server,
     now: Instant,
 }
 
 impl DrivenServer {
-    fn new(config: Config, era: WireEra) -> Self {
+    pub(super) fn new(config: Config, era: WireEra) -> Self {
         let mut driven = Self { pipe: Server::new(Arc::new(config), Instant::ZERO), now: Instant::ZERO };
         if era == WireEra::Legacy {
             for part in [INITIALIZE, b"\n", INITIALIZED, b"\n"] {
@@ -55,6 +55,12 @@ impl DrivenServer {
             driven.discard();
         }
         driven
+    }
+
+    /// Makes the requests from now on those of this party.
+    pub(super) fn set_party(&mut self, party: Authorization) {
+        let channel = self.pipe.channel();
+        self.pipe.engine().set_authorization(channel, Some(party));
     }
 
     fn run_turn(&mut self, mut answer: impl FnMut(&mut Engine, Instant, &Call)) {
@@ -70,7 +76,7 @@ impl DrivenServer {
     }
 
     /// Makes one request and returns the length of its answer.
-    fn exchange(&mut self, line: &[u8], answer: impl FnMut(&mut Engine, Instant, &Call)) -> usize {
+    pub(super) fn exchange(&mut self, line: &[u8], answer: impl FnMut(&mut Engine, Instant, &Call)) -> usize {
         advance(&mut self.now, TIME_STEP);
         self.pipe.handle_input(self.now, black_box(line));
         self.run_turn(answer);
@@ -234,12 +240,12 @@ impl Scenario for RawList {
     }
 }
 
-fn list_request(era: WireEra) -> Vec<u8> {
+pub(super) fn list_request(era: WireEra) -> Vec<u8> {
     request(era, "tools/list", "")
 }
 
 /// Returns a request as a line; `params` are members, each followed by a comma.
-fn request(era: WireEra, method: &str, params: &str) -> Vec<u8> {
+pub(super) fn request(era: WireEra, method: &str, params: &str) -> Vec<u8> {
     let meta = if era == WireEra::Modern { modern() } else { r#""_meta":{}"# };
     format!("{{\"jsonrpc\":\"2.0\",\"id\":10000,\"method\":\"{method}\",\"params\":{{{params}{meta}}}}}\n")
         .into_bytes()

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::route::RouterAnswer;
+use super::view_cache::ViewCache;
 use crate::methods::EntryKind;
 use crate::server::PreparedResult;
 use crate::version::Version;
@@ -13,13 +14,17 @@ use crate::version::Version;
 /// The cache is separate from the router, so that threads can share a router without a lock: each has its own cache.
 /// Pass a page to [`Engine::complete_prepared`](crate::server::Engine::complete_prepared), which shares the bytes of
 /// large pages.
+///
+/// Pages that everyone sees are at most 32. Pages of [views](super::Visibility#views) are at most 4,096, and 8 MiB; those
+/// that were used least recently are dropped. Pages of callers without a view are not remembered.
 #[derive(Debug, Default)]
 pub struct PageCache {
     /// At most [`MAX_PAGES`] pages, the most recently used last.
     pages: Vec<(PageKey, PreparedResult)>,
+    views: ViewCache<PageKey, PreparedResult>,
 }
 
-/// Everything that determines the bytes of a page.
+/// Everything that determines the bytes of a page, except for its view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct PageKey {
     kind: EntryKind,
@@ -31,44 +36,104 @@ struct PageKey {
     version: Version,
 }
 
+impl PageKey {
+    /// Returns whether this key belongs to an earlier state of the list of another one.
+    fn is_outdated_by(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.generation != other.generation
+    }
+}
+
 /// Maximum number of cached pages: each list in each revision, and a reserve.
 const MAX_PAGES: usize = 32;
 
 impl PageCache {
     /// Creates an empty cache.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { pages: Vec::new() }
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Returns a list page in the shape of a revision, or `None` if the answer is not a list.
+    /// Returns a list page in the shape of a revision, or `None` if the answer is not a list, or must not be remembered.
     pub fn page(&mut self, version: Version, answer: &RouterAnswer<'_>) -> Option<&PreparedResult> {
-        let key = match answer {
-            RouterAnswer::Tools(page) => PageKey::new(page, version),
-            RouterAnswer::Resources(page) => PageKey::new(page, version),
-            RouterAnswer::ResourceTemplates(page) => PageKey::new(page, version),
-            RouterAnswer::Prompts(page) => PageKey::new(page, version),
-            _ => return None,
-        };
-        match self.pages.iter().position(|(k, _)| *k == key) {
-            // Moved to the end, because eviction takes the first page.
-            Some(at) => self.pages.get_mut(at..)?.rotate_left(1),
-            None => {
-                let page = PreparedResult::new(version, answer).ok()?;
-                self.pages.retain(|(k, _)| k.kind != key.kind || k.generation == key.generation);
+        if self.find(version, answer).is_none() {
+            let page = Self::prepare(version, answer)?;
+            self.insert(version, answer, page);
+        }
+        self.find(version, answer)
+    }
+
+    /// Returns a page that is remembered.
+    ///
+    /// With [`prepare`](Self::prepare) and [`insert`](Self::insert) it does what [`page`](Self::page) does, for a cache
+    /// that threads share: functions of the application run in `prepare` alone, without the lock.
+    pub fn find(&mut self, version: Version, answer: &RouterAnswer<'_>) -> Option<&PreparedResult> {
+        match PageKey::new(version, answer)? {
+            (key, None) => {
+                let at = self.pages.iter().position(|(k, _)| *k == key)?;
+                // Moved to the end, because eviction takes the first page.
+                self.pages.get_mut(at..)?.rotate_left(1);
+                self.pages.last().map(|(_, page)| page)
+            }
+            (key, Some(view)) => self.views.find(view, key),
+        }
+    }
+
+    /// Serializes a list page; `None` if the answer is not a list, must not be remembered, or cannot be serialized.
+    #[must_use]
+    pub fn prepare(version: Version, answer: &RouterAnswer<'_>) -> Option<PreparedResult> {
+        PageKey::new(version, answer)?;
+        PreparedResult::new(version, answer).ok()
+    }
+
+    /// Remembers a page.
+    pub fn insert(&mut self, version: Version, answer: &RouterAnswer<'_>, page: PreparedResult) {
+        match PageKey::new(version, answer) {
+            Some((key, None)) => {
+                self.pages.retain(|(k, _)| *k != key && !k.is_outdated_by(&key));
                 if self.pages.len() >= MAX_PAGES {
                     self.pages.remove(0);
                 }
                 self.pages.push((key, page));
             }
+            Some((key, Some(view))) => {
+                let (size, other) = (page.text().as_bytes().len(), key.clone());
+                self.views
+                    .insert(view, key, page, size, |known| *known == other || known.is_outdated_by(&other));
+            }
+            None => {}
         }
-        self.pages.last().map(|(_, page)| page)
     }
 }
 
 impl PageKey {
-    fn new<T>(page: &CatalogPage<'_, T>, version: Version) -> Self {
-        let CatalogPage { catalog, position: PagePosition { kind, after, size, cursors, hint } } = *page;
-        Self { kind, generation: catalog.generation(), after, size, cursors, hint, version }
+    /// Returns the key of a list page, and the name of its view; `None` if it must not be remembered.
+    fn new<'a>(version: Version, answer: &'a RouterAnswer<'_>) -> Option<(Self, Option<&'a str>)> {
+        match answer {
+            RouterAnswer::Tools(page) => Self::of_page(version, page),
+            RouterAnswer::Resources(page) => Self::of_page(version, page),
+            RouterAnswer::ResourceTemplates(page) => Self::of_page(version, page),
+            RouterAnswer::Prompts(page) => Self::of_page(version, page),
+            _ => None,
+        }
+    }
+
+    fn of_page<'a, T>(version: Version, page: &'a CatalogPage<'_, T>) -> Option<(Self, Option<&'a str>)> {
+        let CatalogPage { catalog, position: PagePosition { kind, after, size, cursors, hint }, selection } =
+            page;
+        let view = match selection {
+            Selection::All => None,
+            Selection::Chosen(..) => return None,
+            Selection::OfView(viewer) => Some(&*viewer.view),
+        };
+        let key = Self {
+            kind: *kind,
+            generation: catalog.generation(),
+            after: *after,
+            size: *size,
+            cursors: *cursors,
+            hint: *hint,
+            version,
+        };
+        Some((key, view))
     }
 }

@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
 
-use super::hooks::ROOT_SCOPE;
 use super::number_index::NumberIndex;
+use super::pending::{Listed, PendingChanges};
+use super::visibility::{Listing, OwnedSubject, Rule};
+use crate::server::Audience;
 use crate::slab::{Key, Slab};
 
 /// The items of a list in the order of their registration.
@@ -24,13 +26,25 @@ pub(super) struct Catalog<T> {
     last_number: u64,
     /// Number of changes to the visible items.
     generation: u64,
+    /// The changes that were not announced yet.
+    pending: PendingChanges,
+    /// Whether an entry had a visibility function of its own.
+    has_entry_rules: bool,
 }
 
 #[derive(Clone)]
 struct CatalogItem<T> {
     number: u64,
     item: T,
-    is_enabled: bool,
+    listing: Listing,
+}
+
+impl<T: Listed> CatalogItem<T> {
+    /// Returns who sees the item, and its name; `None` if it is hidden from all.
+    fn listed(&self) -> Option<(Listing, OwnedSubject)> {
+        let subject = self.listing.is_enabled.then(|| OwnedSubject::new(self.item.subject()))??;
+        Some((self.listing.clone(), subject))
+    }
 }
 
 impl<T> Catalog<T> {
@@ -43,12 +57,30 @@ impl<T> Catalog<T> {
         self.last_number
     }
 
+    /// Returns whether an entry had a visibility function of its own.
+    pub(super) const fn has_entry_rules(&self) -> bool {
+        self.has_entry_rules
+    }
+
+    /// Returns whether the list has changed, for any client, since the changes were announced.
+    pub(super) fn has_changed(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Counts a change of what the list shows to some clients.
+    pub(super) fn mark_changed(&mut self) {
+        self.generation += 1;
+        self.pending.add_all();
+    }
+
     /// Adds an item at the end.
-    fn push(&mut self, item: T, is_enabled: bool) -> Key {
+    fn push(&mut self, item: T, listing: Listing) -> Key {
         self.generation += 1;
         self.last_number += 1;
         let number = self.last_number;
-        let key = self.items.insert(Box::new(CatalogItem { number, item, is_enabled }));
+        self.pending.add(number, || None);
+        self.has_entry_rules |= !listing.visible_to.is_empty();
+        let key = self.items.insert(Box::new(CatalogItem { number, item, listing }));
         self.order.push(number, key);
         key
     }
@@ -58,14 +90,22 @@ impl<T> Catalog<T> {
         self.order.keys_after(after).filter_map(|key| self.items.get(key).map(|item| &**item))
     }
 
-    /// Returns the visible items with numbers above `after`, in order, with their numbers.
-    pub(super) fn visible_after(&self, after: u64) -> impl Iterator<Item = (u64, &T)> {
-        self.items_after(after).filter(|item| item.is_enabled).map(|item| (item.number, &item.item))
+    /// Returns the enabled items with numbers above `after`, in order, with their numbers.
+    pub(super) fn enabled_after(&self, after: u64) -> impl Iterator<Item = (u64, &T)> {
+        self.items_after(after).filter(|item| item.listing.is_enabled).map(|item| (item.number, &item.item))
     }
 
     /// Returns up to `size` visible items with numbers above `after`, and the number of the last one if more follow.
-    pub(super) fn page(&self, after: u64, size: usize) -> (Vec<&T>, Option<u64>) {
-        let mut shown = self.items_after(after).filter(|item| item.is_enabled);
+    ///
+    /// `is_visible` is asked at most once about each enabled item.
+    pub(super) fn page(
+        &self,
+        after: u64,
+        size: usize,
+        mut is_visible: impl FnMut(&Listing, &T) -> bool,
+    ) -> (Vec<&T>, Option<u64>) {
+        let enabled = self.items_after(after).filter(|item| item.listing.is_enabled);
+        let mut shown = enabled.filter(|item| is_visible(&item.listing, &item.item));
         let (mut items, mut last) = (Vec::new(), None);
         for item in shown.by_ref().take(size) {
             items.push(&item.item);
@@ -75,14 +115,33 @@ impl<T> Catalog<T> {
     }
 }
 
+impl<T: Listed> Catalog<T> {
+    /// Returns who gets to know of the changes since the last call; `audience` tells who sees an entry.
+    ///
+    /// These are the callers who saw a changed entry before, or see it now.
+    pub(super) fn take_audience(
+        &mut self,
+        audience: impl Fn(&Listing, &OwnedSubject) -> Audience,
+    ) -> Audience {
+        let pending = core::mem::take(&mut self.pending);
+        let Some(changes) = pending.into_entries() else { return Audience::EVERYONE };
+        let mut all = Audience::NOBODY;
+        for (number, before) in changes {
+            let item = self.order.find(number).and_then(|key| self.items.get(key));
+            for (listing, subject) in before.into_iter().chain(item.and_then(|item| item.listed())) {
+                all.merge(&audience(&listing, &subject));
+            }
+        }
+        all
+    }
+}
+
 /// Parts of an entry that do not appear in the list.
 #[derive(Clone)]
 pub(super) struct Registration<H, X> {
     pub(super) handler: H,
     /// Data specific to the kind of the entry.
     pub(super) extra: X,
-    /// Scope of the hooks that observe its calls.
-    pub(super) scope: usize,
     /// Conditions of its calls. An entry that is registered again under its name keeps them.
     pub(super) rules: CallRules,
 }
@@ -96,13 +155,37 @@ pub(super) struct CallRules {
     pub(super) defers_task: bool,
 }
 
-/// A visible entry, borrowed.
+/// An enabled entry, borrowed.
 pub(super) struct EntryRef<'a, T, H, X> {
     pub(super) item: &'a T,
     pub(super) handler: &'a H,
     pub(super) extra: &'a X,
-    pub(super) scope: usize,
+    pub(super) listing: &'a Listing,
     pub(super) rules: &'a CallRules,
+}
+
+/// An entry, hidden or not, and who may use it.
+pub(super) struct EntryAccess<'a, T> {
+    pub(super) number: u64,
+    pub(super) item: &'a T,
+    pub(super) listing: &'a Listing,
+    pub(super) required_scopes: &'a [Box<str>],
+}
+
+/// The parts of an entry that can be changed after its registration.
+pub(super) struct EntryMut<'a, T> {
+    pub(super) item: &'a mut T,
+    pub(super) rules: &'a mut CallRules,
+    listing: &'a mut Listing,
+    has_entry_rules: &'a mut bool,
+}
+
+impl<T> EntryMut<'_, T> {
+    /// Adds a visibility function.
+    pub(super) fn add_rule(&mut self, rule: Rule) {
+        self.listing.visible_to.push(rule);
+        *self.has_entry_rules = true;
+    }
 }
 
 /// All entries of one kind.
@@ -117,13 +200,19 @@ pub(super) struct Entries<T, H, X> {
 
 impl<T, H, X> Default for Entries<T, H, X> {
     fn default() -> Self {
-        let catalog =
-            Catalog { items: Slab::new(), order: NumberIndex::default(), last_number: 0, generation: 0 };
+        let catalog = Catalog {
+            items: Slab::new(),
+            order: NumberIndex::default(),
+            last_number: 0,
+            generation: 0,
+            pending: PendingChanges::default(),
+            has_entry_rules: false,
+        };
         Self { catalog, registrations: Vec::new(), keys: BTreeMap::new() }
     }
 }
 
-impl<T, H, X> Entries<T, H, X> {
+impl<T: Listed, H, X> Entries<T, H, X> {
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -143,22 +232,25 @@ impl<T, H, X> Entries<T, H, X> {
         extra: impl FnOnce(Option<X>) -> X,
     ) -> (u64, bool) {
         let (key, is_new) = match self.keys.entry(name) {
-            btree_map::Entry::Vacant(place) => (*place.insert(self.catalog.push(item, true)), true),
+            btree_map::Entry::Vacant(place) => {
+                (*place.insert(self.catalog.push(item, Listing::default())), true)
+            }
             btree_map::Entry::Occupied(place) => {
                 let key = *place.get();
                 if let Some(old) = self.catalog.items.get_mut(key) {
-                    (old.item, old.is_enabled) = (item, true);
+                    self.catalog.pending.add(old.number, || old.listed());
+                    (old.item, old.listing.is_enabled) = (item, true);
                     self.catalog.generation += 1;
                 }
                 (key, false)
             }
         };
         let old = self.take_registration(key);
-        let (old, scope, rules) = match old {
-            Some(old) => (Some(old.extra), old.scope, old.rules),
-            None => (None, ROOT_SCOPE, CallRules::default()),
+        let (old, rules) = match old {
+            Some(old) => (Some(old.extra), old.rules),
+            None => (None, CallRules::default()),
         };
-        self.set_registration(key, Registration { handler, extra: extra(old), scope, rules });
+        self.set_registration(key, Registration { handler, extra: extra(old), rules });
         (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
@@ -167,10 +259,10 @@ impl<T, H, X> Entries<T, H, X> {
         &mut self,
         name: Box<str>,
         item: T,
-        enabled: bool,
+        listing: Listing,
         registration: Registration<H, X>,
     ) -> u64 {
-        let key = self.catalog.push(item, enabled);
+        let key = self.catalog.push(item, listing);
         self.keys.insert(name, key);
         self.set_registration(key, registration);
         self.catalog.last_number
@@ -187,21 +279,25 @@ impl<T, H, X> Entries<T, H, X> {
         self.registrations.get_mut(key.slot as usize)?.take()
     }
 
-    /// Removes an entry; returns its number, whether it was visible, and its registration.
+    /// Removes an entry; returns its number, whether it was enabled, and its registration.
     pub(super) fn remove(&mut self, name: &str) -> Option<(u64, bool, Registration<H, X>)> {
         let key = self.keys.remove(name)?;
         self.catalog.generation += 1;
         let item = self.catalog.items.remove(key)?;
+        self.catalog.pending.add(item.number, || item.listed());
         self.catalog.order.remove(item.number);
-        self.take_registration(key).map(|registration| (item.number, item.is_enabled, registration))
+        self.take_registration(key).map(|registration| (item.number, item.listing.is_enabled, registration))
     }
 
     /// Shows or hides an entry; returns whether this changed it, or `None` if there is no such entry.
     pub(super) fn enable(&mut self, name: &str, enabled: bool) -> Option<bool> {
         let item = self.catalog.items.get_mut(*self.keys.get(name)?)?;
-        let changed = item.is_enabled != enabled;
-        item.is_enabled = enabled;
-        self.catalog.generation += u64::from(changed);
+        let changed = item.listing.is_enabled != enabled;
+        if changed {
+            self.catalog.pending.add(item.number, || item.listed());
+            item.listing.is_enabled = enabled;
+            self.catalog.generation += 1;
+        }
         Some(changed)
     }
 
@@ -212,27 +308,28 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&self.catalog.items.get(key)?.item, &mut registration.extra))
     }
 
-    /// Returns the item with this name, hidden or not, to be changed, and the conditions of its calls.
-    pub(super) fn item_mut(&mut self, name: &str) -> Option<(&mut T, &mut CallRules)> {
+    /// Returns the entry with this name, hidden or not, to be changed.
+    pub(super) fn entry_mut(&mut self, name: &str) -> Option<EntryMut<'_, T>> {
         let key = *self.keys.get(name)?;
         let item = self.catalog.items.get_mut(key)?;
         let registration = self.registrations.get_mut(key.slot as usize)?.as_mut()?;
         self.catalog.generation += 1;
-        Some((&mut item.item, &mut registration.rules))
+        self.catalog.pending.add(item.number, || item.listed());
+        Some(EntryMut {
+            item: &mut item.item,
+            rules: &mut registration.rules,
+            listing: &mut item.listing,
+            has_entry_rules: &mut self.catalog.has_entry_rules,
+        })
     }
 
-    /// Counts a change of what the list shows to some clients.
-    pub(super) const fn mark_changed(&mut self) {
-        self.catalog.generation += 1;
-    }
-
-    /// Returns the visible entry with this name.
+    /// Returns the enabled entry with this name.
     pub(super) fn find(&self, name: &str) -> Option<EntryRef<'_, T, H, X>> {
         self.find_by_key(*self.keys.get(name)?)
     }
 
-    /// Returns the visible entries in the order of their names, from the name `from`.
-    pub(super) fn visible_from<'e>(
+    /// Returns the enabled entries in the order of their names, from the name `from`.
+    pub(super) fn enabled_from<'e>(
         &'e self,
         from: &str,
     ) -> impl Iterator<Item = (&'e str, EntryRef<'e, T, H, X>)> + use<'e, T, H, X> {
@@ -240,29 +337,30 @@ impl<T, H, X> Entries<T, H, X> {
         self.keys.range::<str, _>(range).filter_map(|(name, key)| Some((&**name, self.find_by_key(*key)?)))
     }
 
-    /// Returns the visible entry with this number.
+    /// Returns the enabled entry with this number.
     pub(super) fn find_by_number(&self, number: u64) -> Option<EntryRef<'_, T, H, X>> {
         self.find_by_key(self.catalog.order.find(number)?)
     }
 
     fn find_by_key(&self, key: Key) -> Option<EntryRef<'_, T, H, X>> {
-        let item = self.catalog.items.get(key).filter(|item| item.is_enabled)?;
+        let item = self.catalog.items.get(key).filter(|item| item.listing.is_enabled)?;
         let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
         Some(EntryRef {
             item: &item.item,
             handler: &registration.handler,
             extra: &registration.extra,
-            scope: registration.scope,
+            listing: &item.listing,
             rules: &registration.rules,
         })
     }
 
-    /// Returns the name, the number, the scopes, and whether it is enabled, of every entry, in no particular order.
-    pub(super) fn required_scopes(&self) -> impl Iterator<Item = (&str, u64, &[Box<str>], bool)> {
+    /// Returns every entry with its name, in no particular order.
+    pub(super) fn access(&self) -> impl Iterator<Item = (&str, EntryAccess<'_, T>)> {
         self.keys.iter().filter_map(|(name, key)| {
             let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
-            let item = self.catalog.items.get(*key)?;
-            Some((&**name, item.number, &*registration.rules.required_scopes, item.is_enabled))
+            let CatalogItem { number, item, listing } = &**self.catalog.items.get(*key)?;
+            let required_scopes = &*registration.rules.required_scopes;
+            Some((&**name, EntryAccess { number: *number, item, listing, required_scopes }))
         })
     }
 
@@ -304,20 +402,20 @@ impl<T, H, X> Entries<T, H, X> {
         Ok(())
     }
 
-    /// Returns all entries in order: name, item, whether it is visible, and registration.
-    pub(super) fn into_ordered(mut self) -> impl Iterator<Item = (Box<str>, T, bool, Registration<H, X>)> {
+    /// Returns all entries in order: name, item, listing, and registration.
+    pub(super) fn into_ordered(mut self) -> impl Iterator<Item = (Box<str>, T, Listing, Registration<H, X>)> {
         let number = |key: Key| self.catalog.items.get(key).map_or(0, |item| item.number);
         let keys = core::mem::take(&mut self.keys).into_iter();
         let mut names: Vec<(u64, Key, Box<str>)> = keys.map(|(name, key)| (number(key), key, name)).collect();
         names.sort_unstable_by_key(|(number, ..)| *number);
         names.into_iter().filter_map(move |(_, key, name)| {
             let item = *self.catalog.items.remove(key)?;
-            Some((name, item.item, item.is_enabled, self.take_registration(key)?))
+            Some((name, item.item, item.listing, self.take_registration(key)?))
         })
     }
 }
 
-impl<T, H, X> fmt::Debug for Entries<T, H, X> {
+impl<T: Listed, H, X> fmt::Debug for Entries<T, H, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.names()).finish()
     }
@@ -326,7 +424,14 @@ impl<T, H, X> fmt::Debug for Entries<T, H, X> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::router::Subject;
     use alloc::vec;
+
+    impl Listed for &str {
+        fn subject(&self) -> Subject<'_> {
+            Subject::Tool(self)
+        }
+    }
 
     // covers: TOOL-004, PAGE-010
     #[test]
@@ -335,19 +440,20 @@ mod tests {
         for name in ["d", "b", "c", "a", "e"] {
             assert!(e.put(name.into(), name, (), |_| ()).1);
         }
-        assert_eq!(e.catalog.page(0, 2), (vec![&"d", &"b"], Some(2)));
+        assert_eq!(e.catalog.page(0, 2, |_, _| true), (vec![&"d", &"b"], Some(2)));
         // The entry at the cursor is removed, one behind it is hidden, one is replaced, one is added.
         e.remove("b");
         e.enable("c", false);
         assert_eq!(e.put("a".into(), "a2", (), |_| ()), (4, false));
         e.put("f".into(), "f", (), |_| ());
-        assert_eq!(e.catalog.page(2, 2), (vec![&"a2", &"e"], Some(5)));
-        assert_eq!(e.catalog.page(5, 2), (vec![&"f"], None));
-        assert_eq!(e.catalog.page(u64::MAX, 2), (Vec::new(), None));
+        assert_eq!(e.catalog.page(2, 2, |_, _| true), (vec![&"a2", &"e"], Some(5)));
+        assert_eq!(e.catalog.page(5, 2, |_, _| true), (vec![&"f"], None));
+        assert_eq!(e.catalog.page(u64::MAX, 2, |_, _| true), (Vec::new(), None));
         assert!(e.find("c").is_none() && e.contains("c"));
         assert_eq!(e.catalog.last_number(), 6);
         assert_eq!(e.catalog.generation(), 9);
-        let ordered: Vec<_> = e.into_ordered().map(|(name, _, shown, _)| (name, shown)).collect();
+        let ordered: Vec<_> =
+            e.into_ordered().map(|(name, _, listing, _)| (name, listing.is_enabled)).collect();
         let names = [("d", true), ("c", false), ("a", true), ("e", true), ("f", true)];
         assert_eq!(ordered, names.map(|(name, shown)| (name.into(), shown)));
     }

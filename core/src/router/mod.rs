@@ -45,6 +45,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access_rules;
 mod apps;
 #[cfg(test)]
 mod apps_tests;
@@ -52,7 +53,9 @@ mod cache;
 #[cfg(test)]
 mod calls_tests;
 mod entries;
+mod folder_rules;
 mod folder_scopes;
+mod gate;
 mod hooks;
 #[cfg(test)]
 mod lists_tests;
@@ -61,11 +64,11 @@ mod number_index;
 mod page;
 mod pages;
 mod params;
+mod pending;
 mod registration;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
-mod resource_scopes;
 mod results;
 mod route;
 #[cfg(feature = "schemars")]
@@ -84,13 +87,18 @@ mod text_deserializer;
 mod tool_arguments;
 mod tool_checks;
 mod tool_entry;
+mod view_cache;
+mod visibility;
+#[cfg(test)]
+mod visibility_tests;
+mod visible;
 
+pub use access_rules::AccessRules;
 pub use cache::PageCache;
 pub use hooks::{Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
 pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;
-pub use resource_scopes::ResourceScopes;
 pub use results::{
     Failure, HandlerError, IntoCompletion, IntoHandlerError, IntoPromptResult, IntoReadResult,
     IntoToolResult, Json, suggest,
@@ -102,5 +110,6 @@ pub use skill_catalog::SkillAnswer;
 pub use tool_arguments::{ToolArguments, UntypedArguments};
 pub use tool_checks::{InvalidArguments, InvalidToolOutput};
 pub use tool_entry::ToolEntry;
+pub use visibility::{Visibility, VisibilityGuard};
 
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};

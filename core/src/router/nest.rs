@@ -14,7 +14,7 @@ impl<H, M: Hook> Router<H, M> {
     /// Tools and prompts get a prefix: `add` becomes `math.add` (TOOL-029). Resources, templates and skills keep their URIs,
     /// which are globally unique already, and which handlers write and users store.
     ///
-    /// The hooks of `inner` keep observing its calls. Its validator keeps checking its tools; without one, the
+    /// The hooks of `inner` keep observing its calls, and its visibility functions keep deciding about its entries. Its validator keeps checking its tools; without one, the
     /// validator of this router checks them. The capabilities and extensions that `inner` declared are declared here; of
     /// two equal extensions, the settings of this router hold. The identity of `inner`, its instructions, page sizes and
     /// cache hints for lists are dropped.
@@ -60,37 +60,38 @@ impl<H, M: Hook> Router<H, M> {
 
         let mut changed = ChangedLists::NONE;
         let base = self.scopes.nest(inner.scopes);
+        self.visibility.nest(inner.visibility);
         self.declared.adopt_extensions(&inner.declared);
         // Extensions were adopted above: one that is declared here already keeps its settings.
         for capability in inner.declared.iter().filter(|capability| !capability.is_extension()) {
             self.declare(capability);
         }
-        for (name, mut tool, shown, mut registration) in inner.tools.into_ordered() {
+        for (name, mut tool, mut listing, registration) in inner.tools.into_ordered() {
             tool.name = prefixed(&name);
-            registration.scope += base;
-            self.tools.append(tool.name.as_str().into(), tool, shown, registration);
+            listing.scope += base;
+            self.tools.append(tool.name.as_str().into(), tool, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Tool);
         }
-        for (uri, resource, shown, mut registration) in inner.resources.into_ordered() {
-            registration.scope += base;
-            self.resources.append(uri, resource, shown, registration);
+        for (uri, resource, mut listing, registration) in inner.resources.into_ordered() {
+            listing.scope += base;
+            self.resources.append(uri, resource, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Resource);
         }
-        for (name, family, shown, mut registration) in inner.templates.into_ordered() {
-            registration.scope += base;
+        for (name, family, mut listing, registration) in inner.templates.into_ordered() {
+            listing.scope += base;
             let literal_prefix = String::from(registration.extra.template.literal_prefix());
-            let number = self.templates.append(name, family, shown, registration);
+            let number = self.templates.append(name, family, listing, registration);
             self.prefixes.insert(&literal_prefix, number);
             changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
         }
-        for (name, mut prompt, shown, mut registration) in inner.prompts.into_ordered() {
+        for (name, mut prompt, mut listing, registration) in inner.prompts.into_ordered() {
             prompt.name = prefixed(&name);
-            registration.scope += base;
-            self.prompts.append(prompt.name.as_str().into(), prompt, shown, registration);
+            listing.scope += base;
+            self.prompts.append(prompt.name.as_str().into(), prompt, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Prompt);
         }
         if let Some(skills) = inner.skills {
-            self.adopt_skills(*skills);
+            self.adopt_skills(*skills, base);
             changed |= ChangedLists::from_kind(EntryKind::Skill);
         }
         Ok(changed)

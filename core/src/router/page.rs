@@ -1,5 +1,6 @@
 //! Pages of lists: their position, their cursors, and how they are written.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,9 +10,14 @@ use core::time::Duration;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Catalog;
+use super::gate::Gate;
+use super::hooks::Subject;
+use super::pending::Listed;
 use super::template::{HASH_SEED, extend_hash};
+use super::visibility::Listing;
 use crate::methods::EntryKind;
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
+use crate::server::Caller;
 
 /// Lifetime of a result in the cache of a client, and the parties that may share it (since 2026-07-28; CACHE-001).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +83,44 @@ page_shape! {
 pub struct CatalogPage<'a, T> {
     pub(super) catalog: &'a Catalog<T>,
     pub(super) position: PagePosition,
+    pub(super) selection: Selection<'a, T>,
+}
+
+/// The entries of a list that its reader sees.
+pub(super) enum Selection<'a, T> {
+    /// All entries.
+    All,
+    /// Those of this page, and the number of the last one if more follow.
+    Chosen(Vec<&'a T>, Option<u64>),
+    /// Those that the callers of a view see, chosen when they are needed.
+    OfView(Viewer<'a, T>),
+}
+
+/// A caller whose view of a list has a name.
+pub(super) struct Viewer<'a, T> {
+    gate: Gate<'a>,
+    caller: &'a Caller,
+    /// Reads the name of an entry: a pointer, so that the type of the entry needs no bound.
+    subject: for<'i> fn(&'i T) -> Subject<'i>,
+    pub(super) view: Box<str>,
+}
+
+impl<'a, T: Listed> Selection<'a, T> {
+    /// Chooses the entries of a page that a caller sees, or does so later if the caller has a view.
+    pub(super) fn new(
+        catalog: &'a Catalog<T>,
+        position: &PagePosition,
+        gate: Gate<'a>,
+        caller: &'a Caller,
+    ) -> Self {
+        if let Some(view) = gate.scopes.view(caller) {
+            return Self::OfView(Viewer { gate, caller, subject: T::subject, view });
+        }
+        // Now, because the functions of the application must not run while an engine writes.
+        let shows = |listing: &Listing, item: &T| gate.shows(caller, listing, item.subject());
+        let (items, last) = catalog.page(position.after, position.size, shows);
+        Self::Chosen(items, last)
+    }
 }
 
 /// Position of a page in its list, and the settings it is written with.
@@ -93,13 +137,25 @@ impl<'a, T> CatalogPage<'a, T> {
     /// Returns the entries of this page.
     #[must_use]
     pub fn items(&self) -> Vec<&'a T> {
-        self.catalog.page(self.position.after, self.position.size).0
+        self.choose().0
+    }
+
+    /// Returns the entries of this page, and the number of the last one if more follow.
+    fn choose(&self) -> (Vec<&'a T>, Option<u64>) {
+        let PagePosition { after, size, .. } = self.position;
+        match &self.selection {
+            Selection::All => self.catalog.page(after, size, |_, _| true),
+            Selection::Chosen(items, last) => (items.clone(), *last),
+            Selection::OfView(Viewer { gate, caller, subject, .. }) => {
+                self.catalog.page(after, size, |listing, item| gate.shows(caller, listing, subject(item)))
+            }
+        }
     }
 
     /// Returns the cursor of the next page, if there is one (PAGE-003).
     #[must_use]
     pub fn next_cursor(&self) -> Option<String> {
-        self.position.next_cursor(self.catalog.page(self.position.after, self.position.size).1)
+        self.position.next_cursor(self.choose().1)
     }
 }
 
@@ -119,11 +175,10 @@ struct PageItems<'p, 'a, T> {
 
 impl<T: Serialize> Serialize for PageItems<'_, '_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let CatalogPage { catalog, position } = self.page;
-        let (items, last) = catalog.page(position.after, position.size);
+        let (items, last) = self.page.choose();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(self.member, &items)?;
-        position.write(&mut map, last)?;
+        self.page.position.write(&mut map, last)?;
         map.end()
     }
 }
@@ -151,7 +206,8 @@ impl PagePosition {
 ///
 /// A cursor holds the number of the last entry before the page and a check value. The check value rejects cursors that
 /// are invented, belong to another list, or come from another version of the server. It needs no secret, because a
-/// cursor grants nothing that a request without a cursor would not.
+/// cursor grants nothing that a request without a cursor would not. Its number tells how many entries were ever registered
+/// up to that one, hidden ones included, and nothing about them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CursorCodec {
     salt: u64,

@@ -14,7 +14,7 @@ use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_
 use super::skill_catalog::SkillCatalog;
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
 use super::tool_checks::ToolChecks;
-use crate::change::Change;
+use super::visibility::VisibilityScopes;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::methods::{Capability, EntryKind};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool, UI_EXTENSION};
@@ -55,6 +55,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) hints: [Option<CacheHint>; 5],
     validator: Option<Arc<dyn SchemaValidator>>,
     pub(super) scopes: HookScopes<M>,
+    pub(super) visibility: VisibilityScopes,
     pub(super) tools: Entries<Tool, H, ToolChecks>,
     pub(super) resources: Entries<Resource, H, Option<CacheHint>>,
     pub(super) templates: Entries<ResourceTemplate, H, TemplateExtra<H>>,
@@ -62,8 +63,6 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) prompts: Entries<Prompt, H, CompletionHandlers<H>>,
     /// Boxed, since most servers have none.
     pub(super) skills: Option<Box<SkillCatalog<Self>>>,
-    /// Generations of the lists at the last call of [`take_changes`](Self::take_changes).
-    published_generations: [u64; 5],
     announces_list_changes: bool,
 }
 
@@ -93,13 +92,13 @@ impl<H, M: Hook> Router<H, M> {
             hints: [None; 5],
             validator: None,
             scopes: HookScopes::default(),
+            visibility: VisibilityScopes::default(),
             tools: Entries::default(),
             resources: Entries::default(),
             templates: Entries::default(),
             prefixes: PrefixIndex::default(),
             prompts: Entries::default(),
             skills: None,
-            published_generations: [0; 5],
             announces_list_changes: true,
         }
     }
@@ -483,27 +482,6 @@ impl<H, M: Hook> Router<H, M> {
         self.tools.items()
     }
 
-    /// Returns the changes since the last call, for [`publish`](crate::server::Engine::publish) (TOOL-019, RES-012,
-    /// PROMPT-009).
-    ///
-    /// Call it once before the server runs and discard the result, because there are no subscribers yet. Call it again
-    /// after each modification.
-    pub fn take_changes(&mut self) -> impl Iterator<Item = Change> + use<H, M> {
-        let now = [
-            self.tools.catalog.generation(),
-            self.resources.catalog.generation(),
-            self.templates.catalog.generation(),
-            self.prompts.catalog.generation(),
-            self.skills.as_ref().map_or(0, |skills| skills.generation()),
-        ];
-        let [tools, resources, templates, prompts, skills] =
-            core::array::from_fn(|i| now.get(i) != self.published_generations.get(i));
-        self.published_generations = now;
-        let resources = resources || templates || skills;
-        let changed = [(Change::Tools, tools), (Change::Resources, resources), (Change::Prompts, prompts)];
-        changed.into_iter().filter(|(_, has)| *has).map(|(change, _)| change)
-    }
-
     /// Returns the capabilities of the server (TOOL-001, RES-001, PROMPT-001, COMP-001).
     ///
     /// These are the capabilities of all entries, hidden or not, and the [declared](Self::declare) ones. List changes
@@ -551,8 +529,7 @@ impl<H, M: Hook> Router<H, M> {
     #[must_use]
     pub fn config(&self) -> Config {
         let config = Config::new("", "").info(self.info.clone()).capabilities(self.capabilities());
-        let scopes = self.resource_scopes();
-        let config = config.subscription_scopes(move |uri| scopes.required_for(uri));
+        let config = self.access_rules().configure(config);
         match &self.instructions {
             Some(text) => config.instructions(text.clone()),
             None => config,

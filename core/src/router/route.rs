@@ -11,9 +11,10 @@ use serde::ser::{Serialize, Serializer};
 
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
-use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::pages::page_meta;
 use super::params::{completion_params, param, prompt_arguments, text_param};
+use super::pending::Listed;
 use super::registry::Router;
 use super::skill_catalog::{SkillAnswer, SkillResolution};
 use super::task_support::{TaskDecision, decide};
@@ -21,8 +22,8 @@ use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_ke
 use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
 use crate::methods::{self, EntryKind};
 use crate::model::{
-    CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
-    ResourceTemplate, Tool,
+    CacheScope, CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt,
+    ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
@@ -127,6 +128,8 @@ pub struct ResourceTarget<'a> {
     pub cache: Option<CacheHint>,
     /// The registered `_meta`, if this is the page of an app.
     pub(super) page_meta: Option<&'a RawJson>,
+    /// Whether other callers could read something else at the URI, or nothing.
+    is_restricted: bool,
 }
 
 /// Request for a prompt.
@@ -152,6 +155,14 @@ impl PromptTarget<'_> {
 }
 
 impl ResourceTarget<'_> {
+    /// Keeps a result from shared caches if other callers could read something else at the URI, or nothing: `public`
+    /// becomes `private` (CACHE-012, CACHE-019).
+    pub fn limit_sharing(&self, result: &mut ReadResourceResult<'_>) {
+        if self.is_restricted && result.cache_scope == Some(CacheScope::Public) {
+            result.cache_scope = Some(CacheScope::Private);
+        }
+    }
+
     /// Decodes the variables of the template.
     ///
     /// # Errors
@@ -324,16 +335,22 @@ impl<H, M: Hook> Router<H, M> {
         self.scopes.after_call(&context, outcome);
     }
 
-    fn resolve_list<'a, T>(
+    fn resolve_list<'a, T: Listed>(
         &'a self,
-        call: &Call,
+        call: &'a Call,
         kind: EntryKind,
         catalog: &'a Catalog<T>,
         answer: impl FnOnce(CatalogPage<'a, T>) -> RouterAnswer<'a>,
     ) -> Resolution<'a, H> {
         match self.page_position(call, kind, catalog.last_number()) {
             Ok(position) => {
-                Resolution::list(kind, RouteAction::Answer(answer(CatalogPage { catalog, position })))
+                let selection = if self.is_restricted(kind) {
+                    Selection::new(catalog, &position, self.gate(), call.caller())
+                } else {
+                    Selection::All
+                };
+                let page = CatalogPage { catalog, position, selection };
+                Resolution::list(kind, RouteAction::Answer(answer(page)))
             }
             Err(error) => Resolution::list(kind, RouteAction::Refuse(error)),
         }
@@ -346,8 +363,11 @@ impl<H, M: Hook> Router<H, M> {
         kind: EntryKind,
         last: u64,
     ) -> Result<PagePosition, RpcError> {
-        let after = read_cursor(call, self.cursors, kind, last)?;
+        let is_restricted = self.is_restricted(kind);
+        // The bound would tell how many entries there are, hidden ones included.
+        let after = read_cursor(call, self.cursors, kind, if is_restricted { u64::MAX } else { last })?;
         let hint = self.hints.get(kind as usize).copied().flatten();
+        let hint = hint.map(|hint| if is_restricted { hint.to_private() } else { hint }); // CACHE-019
         let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
         Ok(PagePosition { kind, after, size, cursors: self.cursors, hint })
     }
@@ -357,7 +377,9 @@ impl<H, M: Hook> Router<H, M> {
             Ok(tool_call) => tool_call,
             Err(error) => return Resolution::refuse(error),
         };
-        let Some(entry) = self.tools.find(&tool_call.name) else {
+        let entry = self.tools.find(&tool_call.name);
+        let entry = entry.filter(|entry| self.shows(call, entry.listing, entry.item.subject()));
+        let Some(entry) = entry else {
             // TOOL-021, TOOL-024
             let error = RpcError::invalid_params(format!("unknown tool: {}", clip(&tool_call.name)));
             return Resolution::refuse(error);
@@ -367,7 +389,7 @@ impl<H, M: Hook> Router<H, M> {
         let target = CallTarget::Tool(ToolTarget { tool, arguments, version, checks, defers_task });
         Resolution {
             subject: Subject::Tool(&tool.name),
-            scope: entry.scope,
+            scope: entry.listing.scope,
             required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action: RouteAction::Handle(entry.handler, target),
         }
@@ -383,18 +405,27 @@ impl<H, M: Hook> Router<H, M> {
             Err(reason) => return Resolution::refuse(invalid_uri(&uri, reason)),
         };
         let key = lower_host(Cow::Borrowed(&*normal));
-        if let Some(entry) = self.resources.find(&key) {
+        let (gate, caller) = (self.gate(), call.caller());
+        if !gate.shows_folder(caller, &key) {
+            return Resolution::refuse(RpcError::resource_not_found(&uri));
+        }
+        // Whether others could read something else at this URI, or nothing.
+        let mut is_restricted = gate.restricts_folder(&key);
+        let found = self.resources.find(&key);
+        is_restricted |= found.as_ref().is_some_and(|entry| gate.restricts(entry.listing));
+        if let Some(entry) = found.filter(|e| gate.scopes.allow(caller, e.listing, e.item.subject())) {
             let resource = entry.item;
             let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
             let page_meta = page_meta(mime_type, resource.meta.as_ref());
-            let cache = *entry.extra;
-            let target = CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache, page_meta });
+            let cache = restricted_hint(*entry.extra, is_restricted);
+            let target = ResourceTarget { uri, variables, mime_type, cache, page_meta, is_restricted };
+            let target = CallTarget::Resource(target);
             let subject = Subject::Resource(&resource.uri);
             return Resolution {
                 subject,
-                scope: entry.scope,
+                scope: entry.listing.scope,
                 required_scopes,
                 action: RouteAction::Handle(entry.handler, target),
             };
@@ -405,20 +436,25 @@ impl<H, M: Hook> Router<H, M> {
             let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
             let action = match family.template.match_normalized(&normal, family.policy) {
                 Err(TemplateMismatch::Different) => continue,
+                _ if !gate.scopes.allow(caller, entry.listing, entry.item.subject()) => {
+                    is_restricted = true;
+                    continue;
+                }
                 Err(reason) => {
                     RouteAction::Refuse(with_uri(RpcError::invalid_params(format!("{reason}")), &uri))
                 }
                 Ok(variables) => {
                     let mime_type = entry.item.mime_type.as_deref();
-                    let cache = family.cache;
+                    is_restricted |= gate.restricts(entry.listing);
+                    let cache = restricted_hint(family.cache, is_restricted);
                     let page_meta = page_meta(mime_type, entry.item.meta.as_ref());
                     let target =
-                        CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache, page_meta });
-                    RouteAction::Handle(entry.handler, target)
+                        ResourceTarget { uri, variables, mime_type, cache, page_meta, is_restricted };
+                    RouteAction::Handle(entry.handler, CallTarget::Resource(target))
                 }
             };
             let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Resolution { subject, scope: entry.scope, required_scopes, action };
+            return Resolution { subject, scope: entry.listing.scope, required_scopes, action };
         }
         // RES-015, RES-016, RES-017
         Resolution::refuse(RpcError::resource_not_found(&uri))
@@ -429,7 +465,9 @@ impl<H, M: Hook> Router<H, M> {
             Ok(name) => name,
             Err(error) => return Resolution::refuse(error),
         };
-        let Some(entry) = self.prompts.find(&name) else {
+        let entry = self.prompts.find(&name);
+        let entry = entry.filter(|entry| self.shows(call, entry.listing, entry.item.subject()));
+        let Some(entry) = entry else {
             return Resolution::refuse(RpcError::invalid_params(format!("unknown prompt: {}", clip(&name))));
         };
         let prompt = entry.item;
@@ -441,7 +479,7 @@ impl<H, M: Hook> Router<H, M> {
         };
         Resolution {
             subject: Subject::Prompt(&prompt.name),
-            scope: entry.scope,
+            scope: entry.listing.scope,
             required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action,
         }
@@ -455,32 +493,38 @@ impl<H, M: Hook> Router<H, M> {
         let argument = &*params.argument.name;
         let (subject, scope, required_scopes, completions, known) = match &params.reference {
             CompletionReference::Prompt(prompt) => match self.prompts.find(&prompt.name) {
-                Some(entry) => {
+                Some(entry) if self.shows(call, entry.listing, entry.item.subject()) => {
                     let known = entry.item.arguments.iter().any(|a| a.name == argument);
                     (
                         Subject::Completion(&entry.item.name),
-                        entry.scope,
+                        entry.listing.scope,
                         &*entry.rules.required_scopes,
                         &**entry.extra,
                         known,
                     )
                 }
                 // COMP-007
-                None => return refuse_reference("prompt", &prompt.name),
+                _ => return refuse_reference("prompt", &prompt.name),
             },
             CompletionReference::Resource(family) => match self.templates.find(&family.uri) {
-                Some(entry) => {
+                Some(entry) if self.shows(call, entry.listing, entry.item.subject()) => {
                     let known = entry.extra.template.variables().any(|name| name == argument);
                     let subject = Subject::Completion(&entry.item.uri_template);
-                    (subject, entry.scope, &*entry.rules.required_scopes, &*entry.extra.completions, known)
+                    (
+                        subject,
+                        entry.listing.scope,
+                        &*entry.rules.required_scopes,
+                        &*entry.extra.completions,
+                        known,
+                    )
                 }
-                None if comparison_key(&family.uri, MAX_URI)
-                    .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
+                _ if comparison_key(&family.uri, MAX_URI)
+                    .is_ok_and(|uri| self.find_resource(call.caller(), &uri).is_some()) =>
                 {
                     // The resource exists and has no variables, so there are no suggestions.
                     (Subject::Unknown, ROOT_SCOPE, &[][..], &[][..], true)
                 }
-                None => return refuse_reference("resource template", &family.uri),
+                _ => return refuse_reference("resource template", &family.uri),
             },
             CompletionReference::Other(_) => {
                 return Resolution::refuse(RpcError::invalid_params("`params.ref.type` is not known"));
@@ -536,6 +580,10 @@ fn check_tool_call<'a, H>(call: &Call, action: RouteAction<'a, H>) -> RouteActio
         };
     }
     if matches!(decision, TaskDecision::Begin) { RouteAction::BeginTask } else { action }
+}
+
+fn restricted_hint(hint: Option<CacheHint>, is_restricted: bool) -> Option<CacheHint> {
+    hint.map(|hint| if is_restricted { hint.to_private() } else { hint })
 }
 
 fn refuse_reference<'a, H>(what: &str, name: &str) -> Resolution<'a, H> {

@@ -8,8 +8,10 @@ use core::fmt;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Entries;
+use super::folder_rules::FolderRules;
 use super::folder_scopes::FolderScopes;
 use super::hooks::Subject;
+use super::pending::Listed;
 use super::template::{MAX_URI, comparison_key};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -52,11 +54,16 @@ pub(super) struct SkillResolution<'a> {
 pub(super) type ResolveSkills<R> =
     for<'a> fn(&'a R, &'a Call) -> Option<Result<SkillResolution<'a>, RpcError>>;
 
+/// Skills by the comparison key of their URI.
+pub(super) type SkillEntries = Entries<ListedSkill, (), ()>;
+
 /// The skills of a router, by the comparison key of their URI.
 pub(super) struct SkillCatalog<R> {
-    pub(super) entries: Entries<ListedSkill, (), ()>,
+    pub(super) entries: SkillEntries,
     /// Scopes of the folders of skills. They stay when a skill is removed, because its files do.
     pub(super) folder_scopes: FolderScopes,
+    /// Visibility functions of these folders, which stay, too.
+    pub(super) folder_rules: FolderRules,
     /// A pointer, so that a program without skills contains none of this.
     pub(super) resolve: ResolveSkills<R>,
 }
@@ -67,11 +74,17 @@ pub(super) struct ListedSkill {
     pub(super) entry: RawJson,
 }
 
+impl Listed for ListedSkill {
+    fn subject(&self) -> Subject<'_> {
+        Subject::Skill(&self.uri)
+    }
+}
+
 // Not derived: the handlers need not be `Clone`.
 impl<R> Clone for SkillCatalog<R> {
     fn clone(&self) -> Self {
-        let folder_scopes = self.folder_scopes.clone();
-        Self { entries: self.entries.clone(), folder_scopes, resolve: self.resolve }
+        let (folder_scopes, folder_rules) = (self.folder_scopes.clone(), self.folder_rules.clone());
+        Self { entries: self.entries.clone(), folder_scopes, folder_rules, resolve: self.resolve }
     }
 }
 
@@ -83,11 +96,12 @@ impl<R> fmt::Debug for SkillCatalog<R> {
 
 impl<R> SkillCatalog<R> {
     pub(super) fn new(resolve: ResolveSkills<R>) -> Self {
-        Self { entries: Entries::default(), folder_scopes: FolderScopes::default(), resolve }
-    }
-
-    pub(super) const fn generation(&self) -> u64 {
-        self.entries.catalog.generation()
+        Self {
+            entries: Entries::default(),
+            folder_scopes: FolderScopes::default(),
+            folder_rules: FolderRules::default(),
+            resolve,
+        }
     }
 
     pub(super) fn contains(&self, key: &str) -> bool {

@@ -13,16 +13,18 @@ use serde::Serialize;
 use super::hooks::{Hook, ROOT_SCOPE, Subject};
 use super::page::CacheHint;
 use super::params::text_param;
+use super::pending::Listed as _;
 use super::registration::{ChangedLists, RegisterError};
 use super::registry::{Router, refuse_duplicate, unknown_item};
 use super::route::{invalid_uri, read_cursor};
 use super::skill_catalog::{ListedSkill, SkillAnswer, SkillCatalog, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
+use super::visibility::Listing;
 use crate::methods::{self, Capability, EntryKind};
 use crate::model::{Resource, Skill, encode_for};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
-use crate::server::Call;
+use crate::server::{Call, Caller};
 use crate::skills::{SKILL_FILE, file_name};
 
 impl<H, M: Hook> Router<H, M> {
@@ -68,8 +70,8 @@ impl<H, M: Hook> Router<H, M> {
         let Some(skills) = self.skills.as_mut().filter(|skills| skills.contains(&key)) else { return false };
         skills.folder_scopes.push(key.strip_suffix(SKILL_FILE).unwrap_or(&key), scope);
         // Clients see other lists now, and the scopes of subscriptions are published with this change.
-        skills.entries.mark_changed();
-        self.resources.mark_changed();
+        skills.entries.catalog.mark_changed();
+        self.resources.catalog.mark_changed();
         true
     }
 
@@ -106,36 +108,50 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Moves the skills of a nested router behind those of this one.
-    pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<Self>) {
+    pub(super) fn adopt_skills(&mut self, inner: SkillCatalog<Self>, base: usize) {
         let resolve = inner.resolve;
         let skills = self.skills.get_or_insert_with(|| Box::new(SkillCatalog::new(resolve)));
         skills.folder_scopes.append(inner.folder_scopes);
-        for (key, skill, shown, registration) in inner.entries.into_ordered() {
-            skills.entries.append(key, skill, shown, registration);
+        skills.folder_rules.append(inner.folder_rules);
+        for (key, skill, mut listing, registration) in inner.entries.into_ordered() {
+            listing.scope += base;
+            skills.entries.append(key, skill, listing, registration);
         }
     }
 
     /// Returns whether a resource or a template with this URI is registered, hidden or not.
     fn serves(&self, uri: &str) -> bool {
         let Ok(normal) = normalize(uri, MAX_URI) else { return false };
-        self.resources.contains(&lower_host(Cow::Borrowed(&*normal))) || self.scopes_to_read(uri).is_some()
+        self.resources.contains(&lower_host(Cow::Borrowed(&*normal)))
+            || self.scopes_to_read(uri, None).is_some()
     }
 
     /// Returns the scope of hooks and the scopes of tokens of what serves `resources/read` of this URI, or `None` if nothing
-    /// does.
-    fn scopes_to_read(&self, uri: &str) -> Option<(usize, Cow<'_, [Box<str>]>)> {
+    /// does that the caller sees. Without a caller everything is seen.
+    fn scopes_to_read(&self, uri: &str, caller: Option<&Caller>) -> Option<(usize, Cow<'_, [Box<str>]>)> {
         let normal = normalize(uri, MAX_URI).ok()?;
         let key = lower_host(Cow::Borrowed(&*normal));
-        if let Some(entry) = self.resources.find(&key) {
-            return Some((entry.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
+        let gate = self.gate();
+        if caller.is_some_and(|caller| !gate.shows_folder(caller, &key)) {
+            return None;
+        }
+        let shows = |listing: &Listing, subject: Subject<'_>| {
+            caller.is_none_or(|caller| gate.scopes.allow(caller, listing, subject))
+        };
+        if let Some(entry) = self.resources.find(&key).filter(|e| shows(e.listing, e.item.subject())) {
+            return Some((entry.listing.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
         }
         for number in self.prefixes.find(&normal) {
-            let Some(entry) = self.templates.find_by_number(number) else { continue };
+            let found = self.templates.find_by_number(number);
+            let Some(entry) = found.filter(|e| shows(e.listing, e.item.subject())) else { continue };
             match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
                 Err(TemplateMismatch::Different) => {}
                 Err(_) => return None,
                 Ok(_) => {
-                    return Some((entry.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
+                    return Some((
+                        entry.listing.scope,
+                        self.with_folder_scopes(&key, &entry.rules.required_scopes),
+                    ));
                 }
             }
         }
@@ -143,16 +159,18 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     fn may_read(&self, call: &Call, uri: &str) -> bool {
-        self.scopes_to_read(uri).is_some_and(|(_, scopes)| call.require_scopes(&scopes).is_ok())
+        self.scopes_to_read(uri, Some(call.caller()))
+            .is_some_and(|(_, scopes)| call.require_scopes(&scopes).is_ok())
     }
 
     /// Returns the hint of a result about skills, which only its user may keep if others could get another one (CACHE-012).
     fn skill_hint(&self, skills: &SkillCatalog<Self>) -> Option<CacheHint> {
         let hint = self.hints.get(EntryKind::Skill as usize).copied().flatten()?;
         let needs_scope = |(_, skill): (u64, &ListedSkill)| {
-            self.scopes_to_read(&skill.uri).is_some_and(|(_, scopes)| !scopes.is_empty())
+            self.scopes_to_read(&skill.uri, None).is_some_and(|(_, scopes)| !scopes.is_empty())
         };
-        let is_private = skills.entries.catalog.visible_after(0).any(needs_scope);
+        let is_private =
+            self.is_restricted(EntryKind::Skill) || skills.entries.catalog.enabled_after(0).any(needs_scope);
         Some(if is_private { hint.to_private() } else { hint })
     }
 }
@@ -179,7 +197,7 @@ fn list<'a, H, M: Hook>(
 ) -> Result<SkillResolution<'a>, RpcError> {
     let catalog = &skills.entries.catalog;
     let position = router.page_position(call, EntryKind::Skill, catalog.last_number())?;
-    let visible = catalog.visible_after(position.after);
+    let visible = catalog.enabled_after(position.after);
     let mut visible = visible.filter(|(_, skill)| router.may_read(call, &skill.uri));
     let (mut text, mut last) = (Vec::from(*b"["), None);
     for (number, skill) in visible.by_ref().take(position.size) {
@@ -209,7 +227,8 @@ fn get<'a, H, M: Hook>(
     let uri = text_param(call, "uri")?;
     let key = comparison_key(&uri, MAX_URI).map_err(|reason| invalid_uri(&uri, reason))?;
     let found = skills.entries.find(&key);
-    let found = found.and_then(|skill| Some((skill.item, router.scopes_to_read(&skill.item.uri)?)));
+    let found = found
+        .and_then(|skill| Some((skill.item, router.scopes_to_read(&skill.item.uri, Some(call.caller()))?)));
     let unknown = || RpcError::invalid_params(format!("no skill is served at {}", clip(&uri)));
     let (skill, (scope, required_scopes)) = found.ok_or_else(unknown)?;
     let mut members = Vec::from([("skill", skill.entry.clone())]);
@@ -249,17 +268,18 @@ fn read_directory<'a, H, M: Hook>(
 fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) -> Vec<Cow<'a, Resource>> {
     let mut children = Vec::new();
     let has_authority = key.split_once("://").is_some_and(|(_, path)| !path.is_empty());
-    let is_file = router.resources.find(key).is_some_and(|entry| !entry.item.is_directory());
+    let is_file = router.find_resource(call.caller(), key).is_some_and(|entry| !entry.item.is_directory());
     if !has_authority || is_file || key.ends_with('/') || key.contains(['?', '#']) {
         return children;
     }
-    let prefix = format!("{key}/");
+    let (prefix, gate) = (format!("{key}/"), router.gate());
     let mut from = prefix.clone();
     loop {
-        let mut rest = router.resources.visible_from(&from).take_while(|(name, _)| name.starts_with(&prefix));
+        let mut rest = router.resources.enabled_from(&from).take_while(|(name, _)| name.starts_with(&prefix));
         let next = rest.find(|(name, entry)| {
             let scopes = router.with_folder_scopes(name, &entry.rules.required_scopes);
-            call.require_scopes(&scopes).is_ok()
+            gate.shows(call.caller(), entry.listing, entry.item.subject())
+                && call.require_scopes(&scopes).is_ok()
         });
         let Some((name, entry)) = next else { return children };
         match name.get(prefix.len()..).unwrap_or_default().split_once('/') {
@@ -270,7 +290,7 @@ fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) ->
             Some((segment, _)) => {
                 let directory = format!("{prefix}{segment}");
                 // One that is registered is among the files.
-                if !segment.is_empty() && router.resources.find(&directory).is_none() {
+                if !segment.is_empty() && router.find_resource(call.caller(), &directory).is_none() {
                     let uri = ancestor(&entry.item.uri, &directory);
                     let name = file_name(&uri).into_owned();
                     children.push(Cow::Owned(Resource::new(uri, name).mime_type(Resource::DIRECTORY)));

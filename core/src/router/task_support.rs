@@ -37,8 +37,8 @@ impl ToolEntry<'_> {
     ///
     /// A tool that is registered again under its name keeps this.
     pub fn defer_task(mut self) -> Self {
-        if let Some((_, rules)) = &mut self.tool {
-            rules.defers_task = true;
+        if let Some(entry) = &mut self.tool {
+            entry.rules.defers_task = true;
         }
         self
     }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::tests::*;
 use super::*;
@@ -181,4 +182,14 @@ fn tool_that_is_registered_again_defers_tasks_as_before() {
     again.execution = Some(Box::new(crate::model::ToolExecution::new().task_support(TaskSupport::Optional)));
     router.replace_tool(again, target_text).expect("replaced");
     assert_eq!(call_modern(&router, "deferred", true).0, ["handled"]);
+}
+
+#[test]
+fn run_of_a_task_goes_on_after_the_right_has_ended() {
+    let (mut router, may) = (router(), AtomicBool::new(true));
+    router.tool_entry("required").visible_to(move |_| may.swap(false, Ordering::Relaxed));
+    let (routes, answer) = call_modern(&router, "required", true);
+    assert_eq!(routes, ["begun", "handled"], "{answer}");
+    let (routes, answer) = call_modern(&router, "required", true);
+    assert_eq!((&*routes.concat(), code(&answer)), ("refused", -32602), "the next call has no right");
 }

@@ -2,13 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use core::fmt;
 
-use super::entries::CallRules;
+use super::entries::EntryMut;
 use super::hooks::Hook;
 use super::registry::Router;
+use super::visibility::{VisibilityScopes, rule_of_entry};
 use crate::methods::EntryKind;
 use crate::model::{Icon, Tool, ToolAnnotations, UiToolMeta};
 use crate::raw::RawJson;
+use crate::server::Caller;
 
 /// A registered tool, for setting the members that describe it.
 ///
@@ -29,17 +32,24 @@ use crate::raw::RawJson;
 /// assert_eq!(router.tools().next().unwrap().title.as_deref(), Some("Time of day"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct ToolEntry<'r> {
     /// `None` if the tool is not registered.
-    pub(super) tool: Option<(&'r mut Tool, &'r mut CallRules)>,
+    pub(super) tool: Option<EntryMut<'r, Tool>>,
+    /// `None` if the tool is not registered.
+    visibility: Option<&'r mut VisibilityScopes>,
+}
+
+impl fmt::Debug for ToolEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ToolEntry").field(&self.tool.as_ref().map(|entry| &*entry.item)).finish()
+    }
 }
 
 impl ToolEntry<'_> {
     /// Returns an entry that stands for no tool. Setting its members has no effect.
     #[must_use]
     pub const fn none() -> Self {
-        Self { tool: None }
+        Self { tool: None, visibility: None }
     }
 
     /// Sets the name for display (since 2025-06-18; META-035).
@@ -97,15 +107,28 @@ impl ToolEntry<'_> {
     ///
     /// [`Call::require_scopes`]: crate::server::Call::require_scopes
     pub fn require_scope(mut self, scope: impl Into<Box<str>>) -> Self {
-        if let Some((_, rules)) = &mut self.tool {
-            rules.required_scopes.push(scope.into());
+        if let Some(entry) = &mut self.tool {
+            entry.rules.required_scopes.push(scope.into());
+        }
+        self
+    }
+
+    /// Adds a function that decides which callers see the tool. For all others it is as if it were not registered; see
+    /// [`Visibility`](super::Visibility).
+    ///
+    /// All functions have to agree, also those of the router. They are asked before scopes are checked. A tool that is
+    /// registered again under its name keeps them.
+    pub fn visible_to(mut self, is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        if let (Some(entry), Some(visibility)) = (&mut self.tool, &mut self.visibility) {
+            entry.add_rule(rule_of_entry(is_visible));
+            visibility.mark_entry_rule();
         }
         self
     }
 
     pub(super) fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
-        if let Some((tool, _)) = &mut self.tool {
-            change(tool);
+        if let Some(entry) = &mut self.tool {
+            change(entry.item);
         }
         self
     }
@@ -116,7 +139,7 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// If no tool has this name, setting the members has no effect.
     pub fn tool_entry(&mut self, name: &str) -> ToolEntry<'_> {
-        ToolEntry { tool: self.tools.item_mut(name) }
+        ToolEntry { tool: self.tools.entry_mut(name), visibility: Some(&mut self.visibility) }
     }
 
     /// Adds a scope that the token of each call of an entry needs; otherwise as [`ToolEntry::require_scope`].
@@ -130,10 +153,10 @@ impl<H, M: Hook> Router<H, M> {
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
         let scope = scope.into();
         let rules = match kind {
-            EntryKind::Tool => self.tools.item_mut(name).map(|(_, rules)| rules),
-            EntryKind::Resource => self.resources.item_mut(name).map(|(_, rules)| rules),
-            EntryKind::ResourceTemplate => self.templates.item_mut(name).map(|(_, rules)| rules),
-            EntryKind::Prompt => self.prompts.item_mut(name).map(|(_, rules)| rules),
+            EntryKind::Tool => self.tools.entry_mut(name).map(|entry| entry.rules),
+            EntryKind::Resource => self.resources.entry_mut(name).map(|entry| entry.rules),
+            EntryKind::ResourceTemplate => self.templates.entry_mut(name).map(|entry| entry.rules),
+            EntryKind::Prompt => self.prompts.entry_mut(name).map(|entry| entry.rules),
             EntryKind::Skill => return self.require_scope_of_skill(name, scope),
         };
         rules.map(|rules| rules.required_scopes.push(scope)).is_some()

@@ -5,13 +5,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::channel::{ServerEndpoint, authorization, is_exchange, mark_stream_finished};
+use super::audience::Announcement;
+use super::channel::{ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
 use super::event::Event;
 use super::subscriptions::{ChangeTarget, Interest, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
 use super::tasks::TaskContext;
 use crate::calls::endpoint::EndpointTimer;
-use crate::change::Change;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
 use crate::meta;
@@ -45,12 +45,27 @@ impl Changes {
 
     // ---- notifications -----------------------------------------------------------------------------------------
 
-    /// Publishes a change to all subscribers. Returns their number.
-    pub(super) fn publish(&mut self, endpoint: &mut ServerEndpoint, change: &Change) -> usize {
+    /// Publishes a change to its audience among all subscribers. Returns their number.
+    pub(super) fn publish(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        config: &Config,
+        announcement: &Announcement<'_>,
+    ) -> usize {
         let Some(table) = self.table.as_deref_mut() else { return 0 };
-        let Some(target) = table.find_target(change) else { return 0 };
-        let (mut count, mut message, mut audience) = (0, ChangeMessage::default(), table.audience(target));
-        while let Some(interest) = table.next(&mut audience) {
+        let Some(target) = table.find_target(announcement.change()) else { return 0 };
+        let (audience, of_resource) = (announcement.audience(), config.audience_of(announcement.change()));
+        let is_everyone = audience.is_everyone() && of_resource.is_everyone();
+        let (mut count, mut message, mut interests) = (0, ChangeMessage::default(), table.interests(target));
+        while let Some(interest) = table.next(&mut interests) {
+            if !is_everyone {
+                let Some((channel, _)) = table.receiver(interest) else { continue };
+                // As its requests are now: the party of a session can change.
+                let caller = caller(endpoint, channel);
+                if !audience.includes(&caller) || !of_resource.includes(&caller) {
+                    continue;
+                }
+            }
             notify(table, endpoint, target, interest, &mut message);
             count += 1;
         }
@@ -100,7 +115,7 @@ impl Changes {
         }
         let TaskContext { endpoint, config, .. } = cx;
         let uris = filter.resource_subscriptions.iter().flatten().map(|uri| &**uri);
-        config.check_subscription(authorization(endpoint, channel), uris)?; // AUTH-054
+        config.check_subscription(&caller(endpoint, channel), uris)?; // AUTH-054
         let limits = &endpoint.limits;
         let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
         if c.input_end.is_some() {
@@ -187,8 +202,8 @@ impl Changes {
             )));
         }
         if subscribe {
-            let party = authorization(endpoint, exchange);
-            config.check_subscription(party, core::iter::once(&*params.uri))?; // AUTH-054
+            let caller = caller(endpoint, exchange);
+            config.check_subscription(&caller, core::iter::once(&*params.uri))?; // AUTH-054
         }
         let declared = &config.settings.capabilities;
         let Some(key) = self.session_listener(endpoint, declared, channel) else { return Ok(None) };

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::authorization::Authorization;
 use super::backlog::WaitingRequests;
-use super::http_request::{CallOrigin, HttpRequest};
+use super::caller::Caller;
+use super::http_request::HttpRequest;
 use super::log::SessionLog;
 use super::stream::{ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
@@ -75,13 +76,14 @@ pub(super) fn authorization(endpoint: &ServerEndpoint, channel: Key) -> Option<&
 }
 
 /// Returns the origin of a request of a channel, or of a stream; the rest is that of its session.
-pub(super) fn origin(endpoint: &ServerEndpoint, channel: Key) -> CallOrigin {
-    let Some(own) = endpoint.channels.get(channel).map(|c| &c.role) else { return CallOrigin::default() };
+pub(super) fn caller(endpoint: &ServerEndpoint, channel: Key) -> Caller {
+    let Some(own) = endpoint.channels.get(channel).map(|c| &c.role) else { return Caller::default() };
     let session = own.parent().and_then(|parent| endpoint.channels.get(parent)).map(|c| &c.role);
-    CallOrigin {
+    Caller {
         authorization: own.authorization.as_ref().or_else(|| session?.authorization.as_ref()).cloned(),
         http: own.http.clone(),
         extensions: own.extensions.as_ref().or_else(|| session?.extensions.as_ref()).cloned(),
+        is_resumed: false,
     }
 }
 

@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::authorization::Authorization;
+use super::audience::Audience;
+use super::caller::Caller;
 use super::custom_method::CustomMethod;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::settings::Settings;
+use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
@@ -20,7 +22,9 @@ use crate::rpc::RpcError;
 use crate::version::{Version, VersionSet};
 
 /// Returns the scopes that the token of a subscription to a resource needs.
-type FindScopes = dyn Fn(&str) -> Vec<Box<str>> + Send + Sync;
+type FindScopes = dyn Fn(&Caller, &str) -> Vec<Box<str>> + Send + Sync;
+/// Returns the callers who see a resource or a tool.
+type FindAudience = dyn Fn(&str) -> Audience + Send + Sync;
 
 /// Finds the scopes that the token of a subscription to a resource needs.
 #[derive(Clone)]
@@ -29,6 +33,16 @@ pub(super) struct SubscriptionScopes(Arc<FindScopes>);
 impl fmt::Debug for SubscriptionScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SubscriptionScopes").finish_non_exhaustive()
+    }
+}
+
+/// Finds the callers who see a resource or a tool.
+#[derive(Clone)]
+struct EntryAudience(Arc<FindAudience>);
+
+impl fmt::Debug for EntryAudience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryAudience").finish_non_exhaustive()
     }
 }
 
@@ -50,6 +64,8 @@ pub struct Config {
     pub(crate) advertise_legacy: bool,
     pub(super) custom_methods: Vec<CustomMethod>,
     pub(super) subscription_scopes: Option<SubscriptionScopes>,
+    resource_audience: Option<EntryAudience>,
+    tool_audience: Option<EntryAudience>,
     /// Seals the state of calls that need input.
     #[cfg(feature = "crypto")]
     pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
@@ -75,6 +91,8 @@ impl Config {
             advertise_legacy: false,
             custom_methods: Vec::new(),
             subscription_scopes: None,
+            resource_audience: None,
+            tool_audience: None,
             #[cfg(feature = "crypto")]
             sealer: None,
             #[cfg(feature = "crypto")]
@@ -191,7 +209,8 @@ impl Config {
         self
     }
 
-    /// Sets which scopes the token of a subscription to a resource needs: `scopes` returns them for its URI (AUTH-054).
+    /// Sets which scopes the token of a subscription to a resource needs: `scopes` returns them for its caller
+    /// and URI (AUTH-054).
     ///
     /// A subscription without them is refused as a call is ([`Call::require_scopes`](super::Call::require_scopes)), and
     /// so is one to several resources if one of them needs others. By default it needs none. Without authorization there
@@ -199,24 +218,63 @@ impl Config {
     #[must_use]
     pub fn subscription_scopes(
         mut self,
-        scopes: impl Fn(&str) -> Vec<Box<str>> + Send + Sync + 'static,
+        scopes: impl Fn(&Caller, &str) -> Vec<Box<str>> + Send + Sync + 'static,
     ) -> Self {
         self.subscription_scopes = Some(SubscriptionScopes(Arc::new(scopes)));
         self
     }
 
-    /// Checks that a party may subscribe to these resources.
+    /// Sets who gets to know of changes of a resource: `audience` returns it for its URI.
+    ///
+    /// It is asked once for each [`Change::Resource`] that is published, and applies besides the audience of the
+    /// announcement. By default it is everyone who subscribed. A subscription of another caller is accepted, as one to a
+    /// resource that does not exist, and gets no notifications while the caller is not in the audience.
+    #[must_use]
+    pub fn resource_audience(mut self, audience: impl Fn(&str) -> Audience + Send + Sync + 'static) -> Self {
+        self.resource_audience = Some(EntryAudience(Arc::new(audience)));
+        self
+    }
+
+    /// Sets who sees a tool: `audience` returns it for its name.
+    ///
+    /// It is asked if the header fields of a call do not fit the schema of the tool (HTTP-029). For a caller who is not in the
+    /// audience the call is delivered, so that the application answers as for an unknown tool. By default it is everyone.
+    #[must_use]
+    pub fn tool_audience(mut self, audience: impl Fn(&str) -> Audience + Send + Sync + 'static) -> Self {
+        self.tool_audience = Some(EntryAudience(Arc::new(audience)));
+        self
+    }
+
+    /// Returns whether a caller must not know that there is a tool with this name.
+    pub(super) fn hides_tool(&self, name: &str, caller: impl FnOnce() -> Caller) -> bool {
+        let Some(audience) = self.tool_audience.as_ref().map(|audience| (audience.0)(name)) else {
+            return false;
+        };
+        !audience.is_everyone() && !audience.includes(&caller())
+    }
+
+    /// Returns who gets to know of a change because of its resource.
+    pub(super) fn audience_of(&self, change: &Change) -> Audience {
+        match (change, &self.resource_audience) {
+            (Change::Resource(uri), Some(audience)) => (audience.0)(uri),
+            _ => Audience::EVERYONE,
+        }
+    }
+
+    /// Checks that a caller may subscribe to these resources.
     ///
     /// # Errors
     ///
     /// The error response to send, which names the scopes that all of them need.
     pub(super) fn check_subscription<'u>(
         &self,
-        party: Option<&Authorization>,
+        caller: &Caller,
         uris: impl Iterator<Item = &'u str>,
     ) -> Result<(), RpcError> {
-        let (Some(party), Some(scopes)) = (party, &self.subscription_scopes) else { return Ok(()) };
-        party.require(&uris.flat_map(|uri| (scopes.0)(uri)).collect::<Vec<_>>())
+        let (Some(party), Some(scopes)) = (caller.authorization(), &self.subscription_scopes) else {
+            return Ok(());
+        };
+        party.require(&uris.flat_map(|uri| (scopes.0)(caller, uri)).collect::<Vec<_>>())
     }
 
     /// Accepts requests with any method that the protocol does not define. For proxies and bridges.

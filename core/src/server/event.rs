@@ -8,7 +8,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::authorization::Authorization;
-use super::http_request::{CallOrigin, HttpRequest};
+use super::caller::Caller;
+use super::http_request::HttpRequest;
 use super::retry::RetryContext;
 use super::tasks::offer::CallTask;
 use crate::calls::inbound::CallId;
@@ -116,7 +117,7 @@ pub struct Call {
     pub(super) params: ParamsSpans,
     /// State and input responses, if the call was delivered before.
     pub(super) retry: Option<Box<RetryContext>>,
-    pub(super) origin: CallOrigin,
+    pub(super) caller: Caller,
     pub(super) task: CallTask,
 }
 
@@ -133,13 +134,19 @@ impl Call {
         self.channel
     }
 
+    /// Returns the origin of the call: its party, its HTTP request, and what the application attached.
+    #[must_use]
+    pub const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Returns the party for which the call is made, if it is authenticated.
     ///
     /// It is that of the request, not of the session: the scopes of one session can differ between its requests. A call
     /// keeps it to its end, also if the token expires meanwhile.
     #[must_use]
     pub const fn authorization(&self) -> Option<&Authorization> {
-        self.origin.authorization.as_ref()
+        self.caller.authorization()
     }
 
     /// Checks that the token of the request has all these scopes, or broader ones (AUTH-056).
@@ -161,7 +168,7 @@ impl Call {
     /// wait for others.
     #[must_use]
     pub fn http(&self) -> Option<&HttpRequest> {
-        self.origin.http.as_deref()
+        self.caller.http()
     }
 
     /// Returns the value of a type that the application attached.
@@ -172,7 +179,7 @@ impl Call {
     /// a task has those of the token alone, and none of them after a restart of the server.
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.origin.extension()
+        self.caller.extension()
     }
 
     /// Returns the revision of the call. Applications rarely need it.

@@ -5,31 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::authorization::Authorization;
 use crate::ascii::AsciiCaseExt as _;
 use crate::extensions::Extensions;
 use crate::head::Fields;
-
-/// The origin of a call: the party for which it is made, its HTTP request, and the values of its session.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CallOrigin {
-    /// The party as it was when the request arrived; that of the channel may be another one by now.
-    pub(super) authorization: Option<Authorization>,
-    pub(super) http: Option<Arc<HttpRequest>>,
-    /// Those of the session or byte stream.
-    pub(super) extensions: Option<Arc<Extensions>>,
-}
-
-impl CallOrigin {
-    /// Returns the value of a type: of the request, of its token, of the session, or of the connection.
-    pub(super) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let connection = || self.http.as_ref()?.connection.as_ref()?.extensions.get();
-        let session = || self.extensions.as_ref()?.get();
-        let token = || self.authorization.as_ref()?.identity().extensions().get();
-        let own = self.http.as_ref().and_then(|http| http.extensions.get());
-        own.or_else(token).or_else(session).or_else(connection)
-    }
-}
 
 /// The HTTP request of a call, as handlers see it ([`Call::http`](super::Call::http)).
 ///

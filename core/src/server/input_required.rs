@@ -364,7 +364,7 @@ impl InputRequired {
             frame: call.frame.clone(),
             params: call.params,
             retry,
-            origin: call.origin.clone(),
+            caller: call.caller.clone(),
             task: call.task,
         };
         engine.tasks(now).begin(&call, options)

@@ -1,8 +1,10 @@
 //! The server engine: takes messages, delivers calls, sends answers. It performs no I/O.
 
 mod arguments;
+mod audience;
 mod authorization;
 mod backlog;
+mod caller;
 mod changes;
 mod channel;
 mod config;
@@ -48,9 +50,11 @@ mod tasks;
 
 pub use crate::scope::Scopes;
 pub(crate) use arguments::read_arguments;
+pub use audience::{Announcement, Audience};
 #[cfg(feature = "http")]
 pub(crate) use authorization::ScopePolicy;
 pub use authorization::{Authorization, Identity};
+pub use caller::Caller;
 pub use config::Config;
 pub use custom_method::CustomMethod;
 #[cfg(feature = "http")]

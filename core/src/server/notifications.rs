@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use super::audience::Announcement;
 use super::channel::{LegacySession, session};
 use super::config::Config;
 use super::engine::Engine;
@@ -11,7 +12,6 @@ use super::log::{self, LogOutcome, LogOutput, Threshold};
 use super::tasks::unlisten;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
-use crate::change::Change;
 use crate::error::UseError;
 use crate::json::write_str;
 use crate::methods::{self, Capability};
@@ -27,15 +27,19 @@ use crate::version::{Era, Version};
 const RETRY_DELAY: core::time::Duration = core::time::Duration::from_millis(50);
 
 impl Engine {
-    /// Publishes a change to all subscribers. Returns their number.
+    /// Publishes a change to its audience among all subscribers. Returns their number.
+    ///
+    /// A [`Change`](crate::Change) is for everyone, an [`Announcement`] has its audience. The [caller](super::Caller) of a
+    /// subscription is that of its `subscriptions/listen`, or of its session. Changes of a resource get to know only those
+    /// of its [audience](super::Config::resource_audience), too.
     ///
     /// Modern clients are notified on each `subscriptions/listen` whose filter matches (SUB-003, SUB-008). Legacy
     /// sessions are notified if the capability promises it (RES-012, PROMPT-009) or if they subscribed to the resource
     /// (RES-011, RES-028). Notifications are level-triggered: while one waits to be sent, an equal change adds none. A
     /// peer that does not read is notified when it does. URIs are compared literally.
-    pub fn publish(&mut self, now: Instant, change: &Change) -> usize {
+    pub fn publish<'a>(&mut self, now: Instant, change: impl Into<Announcement<'a>>) -> usize {
         self.endpoint.tick(now);
-        self.changes.publish(&mut self.endpoint, change)
+        self.changes.publish(&mut self.endpoint, &self.config, &change.into())
     }
 
     /// Returns the URIs of all resources that clients subscribe to, as the clients spelled them.

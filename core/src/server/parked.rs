@@ -10,9 +10,9 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::caller::Caller;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
-use super::http_request::CallOrigin;
 use super::input_tasks::{FollowedQuestionTable, QuestionTasks, cancel_question, may_be_task};
 use super::retry::{CarriedAnswer, RetryContext};
 use super::tasks::offer::{CallTask, TaskOffer};
@@ -145,7 +145,7 @@ struct ParkedCall {
     answers: Vec<(Box<str>, InputOutcome)>,
     /// Input requests, by the application's keys; the key of one with a response was moved to `answers`.
     requests: Box<[(Option<Box<str>>, Key)]>,
-    origin: CallOrigin,
+    caller: Caller,
     links: [TreeLinks; 2],
 }
 
@@ -290,7 +290,7 @@ impl ParkedCalls {
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
         endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { text, frame_len, attempt, answers, origin, .. } = parked;
+        let ParkedCall { text, frame_len, attempt, answers, caller, .. } = parked;
         let mut frame = text.into_vec();
         let state = frame.split_off(frame.len().min(frame_len as usize));
         let frame = Bytes::from(frame);
@@ -301,7 +301,7 @@ impl ParkedCalls {
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
         let task = CallTask::Offer(TaskOffer::None);
-        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, origin, task }))
+        Some(Event::Call(Call { id, channel, version, method, frame, params, retry, caller, task }))
     }
 
     fn find(&mut self, endpoint: &ServerEndpoint, call: Key) -> Option<Key> {
@@ -447,7 +447,7 @@ impl ParkedCallTable for ParkedCalls {
                 .map(|(key, answer)| ((*key).into(), answer.cloned().map_err(CallError::clone)))
                 .collect(),
             requests: pending.into(),
-            origin: call.origin.clone(),
+            caller: call.caller.to_resumed(),
             links: [TreeLinks::default(); 2],
         };
         let key = self.insert(endpoint, parked, queued_bytes);

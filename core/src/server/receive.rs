@@ -206,9 +206,9 @@ impl Engine {
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let origin = channel::origin(&self.endpoint, source.channel);
+        let caller = channel::caller(&self.endpoint, source.channel);
         let task = CallTask::Offer(TaskOffer::None);
-        let mut call = Call { id, channel, version, method, frame, params, retry: None, origin, task };
+        let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
         if let Some(tasks) = self.tasks.as_deref() {
             match tasks.offer(version, &call) {
                 Ok(offer) => call.task = CallTask::Offer(offer),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{LegacySession, ServerEndpoint, session};
+use super::channel::{LegacySession, ServerEndpoint, caller, session};
 use super::config::Config;
 use super::header_check::HeaderCheck;
 use super::log;
@@ -127,7 +127,13 @@ impl RequestCheck {
                 if let Some(check) = source.header_check {
                     let in_revision =
                         |error: RpcError| shape::error_in_revision(&error, version).into_owned();
-                    check.check_params(version, method, frame, params).map_err(in_revision)?;
+                    let checked = check.check_params(version, method, frame, params);
+                    if let Err(error) = checked.map_err(in_revision) {
+                        let tool = params.name.slice(frame).and_then(string).unwrap_or_default();
+                        if !config.hides_tool(&tool, || caller(endpoint, source.channel)) {
+                            return Err(error);
+                        }
+                    }
                 }
                 if rule.handled_by_engine {
                     return Ok(None);

@@ -211,7 +211,7 @@ pub(super) enum Interest {
 
 /// The interests in a target, one after the other; valid while no listener is opened or closed.
 #[derive(Debug)]
-pub(super) enum Audience {
+pub(super) enum Interests {
     /// Index of a list, a set of lists, and a position among its listeners.
     List(usize, usize, usize),
     /// The next subscription to a resource.
@@ -396,10 +396,10 @@ impl Subscriptions {
     }
 
     /// Returns the interests in a target, for [`next`](Self::next).
-    pub(super) fn audience(&self, target: ChangeTarget) -> Audience {
+    pub(super) fn interests(&self, target: ChangeTarget) -> Interests {
         match target {
-            ChangeTarget::List(list) => Audience::List(list, 0, 0),
-            ChangeTarget::Resource(key) => Audience::Resource(
+            ChangeTarget::List(list) => Interests::List(list, 0, 0),
+            ChangeTarget::Resource(key) => Interests::Resource(
                 self.resources.get(key).and_then(|resource| resource.subscribers.first(&self.subscriptions)),
             ),
         }
@@ -407,14 +407,14 @@ impl Subscriptions {
 
     /// Returns the next interest.
     #[inline]
-    pub(super) fn next(&self, audience: &mut Audience) -> Option<Interest> {
-        match audience {
-            Audience::Resource(next) => {
+    pub(super) fn next(&self, interests: &mut Interests) -> Option<Interest> {
+        match interests {
+            Interests::Resource(next) => {
                 let key = (*next)?;
                 *next = List::next(&self.subscriptions, key);
                 Some(Interest::Resource(key))
             }
-            Audience::List(list, set, at) => loop {
+            Interests::List(list, set, at) => loop {
                 let listeners = self.by_lists.get(*set)?;
                 match listeners.get(*at).filter(|_| *set & usize::from(kind(*list)) != 0) {
                     Some(slot) => {
@@ -552,7 +552,7 @@ mod tests {
     const CHANNEL: Key = Key { slot: 0, generation: 0 };
 
     fn audience(subs: &Subscriptions, change: &Change) -> Option<Vec<Key>> {
-        let mut audience = subs.audience(subs.find_target(change)?);
+        let mut audience = subs.interests(subs.find_target(change)?);
         let listener = |interest| match interest {
             Interest::List(key, _) => Some(key),
             Interest::Resource(key) => subs.listeners.key_at(subs.subscriptions.get(key)?.listener),
@@ -591,7 +591,7 @@ mod tests {
         subs.subscribe(&mut of, a, "x:1");
         for change in [Change::Tools, Change::Resource("x:1".into())] {
             let target = subs.find_target(&change).expect("a target");
-            let interest = subs.next(&mut subs.audience(target)).expect("an interest");
+            let interest = subs.next(&mut subs.interests(target)).expect("an interest");
             assert!(!subs.was_notified(interest, 1));
             subs.mark_notified(interest, 1);
             assert!(subs.was_notified(interest, 1) && !subs.was_notified(interest, 2));

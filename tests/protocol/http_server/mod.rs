@@ -19,6 +19,7 @@ mod sessions;
 mod sse_2024;
 mod tokens;
 mod transcripts;
+mod visibility;
 
 use mcp_proto::http::server::Config;
 use mcp_proto::model::CallToolResult;

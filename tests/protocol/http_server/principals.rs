@@ -3,7 +3,7 @@
 use mcp_proto::http::server::Config;
 use mcp_proto::model::{Resource, ResourceTemplate, Skill, SkillResource, SkillResources};
 use mcp_proto::router::{Route, Router};
-use mcp_proto::server::Identity;
+use mcp_proto::server::{Caller, Identity};
 use mcp_proto::{DeprecatedFeature, EntryKind, RawJson};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ fn scope_of_skill_guards_all_that_is_served_in_its_folder() {
         let expected = if is_guarded { 403 } else { 200 };
         assert_eq!(ask("", "resources/read", uri).0, expected, "{uri}");
         assert_eq!(ask("files", "resources/read", uri).0, 200, "{uri}");
-        let needed = router.resource_scopes().required_for(uri);
+        let needed = router.access_rules().required_for(&Caller::default(), uri);
         assert_eq!(needed.iter().any(|scope| &**scope == "files"), is_guarded, "a subscription to {uri}");
     }
     assert_eq!(uris(&ask("", "skills/list", "").1, "skills"), ["skill://open/SKILL.md"]);
@@ -127,7 +127,11 @@ fn scope_of_skill_outlasts_the_skill_and_counts_as_a_change() {
     assert!(router.require_scope(EntryKind::Skill, &uri, "files"));
     assert!(router.take_changes().any(|change| change == mcp_proto::Change::Resources));
     assert!(!router.remove(EntryKind::Skill, &uri).is_empty());
-    assert_eq!(router.resource_scopes().required_for(&uri).join(" "), "files", "its files are still there");
+    assert_eq!(
+        router.access_rules().required_for(&Caller::default(), &uri).join(" "),
+        "files",
+        "its files are still there"
+    );
 }
 
 // covers: LOG-015

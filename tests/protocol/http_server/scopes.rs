@@ -5,7 +5,7 @@ use core::time::Duration;
 use mcp_proto::http::server::{Config, Event, ExchangeId};
 use mcp_proto::model::{InputRequest, InputRequests, Resource, ResourceTemplate};
 use mcp_proto::router::Router;
-use mcp_proto::server::{Call, Event as EngineEvent, Identity};
+use mcp_proto::server::{Call, Caller, Event as EngineEvent, Identity};
 use mcp_proto::{Capability, Change, EntryKind, Progress, Version};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
@@ -358,7 +358,7 @@ fn subscription_needs_the_scopes_of_its_resource() {
     }
     assert!(router.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
     assert!(router.require_scope(EntryKind::ResourceTemplate, "vault://{name}", "vault"));
-    let scopes = router.resource_scopes();
+    let access = router.access_rules();
     for (uri, expected) in [
         ("file:///open", &[][..]),
         ("file:///Mine", &["files:read"]),
@@ -369,7 +369,7 @@ fn subscription_needs_the_scopes_of_its_resource() {
         ("other://x", &[]),
         ("no URI", &[]),
     ] {
-        let found = scopes.required_for(uri);
+        let found = access.required_for(&Caller::default(), uri);
         assert_eq!(found.iter().map(|scope| &**scope).collect::<Vec<_>>(), expected, "{uri}");
     }
     // A read passes over a disabled entry, and finds it again when it is enabled.
@@ -380,7 +380,9 @@ fn subscription_needs_the_scopes_of_its_resource() {
     assert!(changed.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
     changed.resource_template(ResourceTemplate::new("file:///{name}", "any"), ()).expect("valid");
     assert!(changed.require_scope(EntryKind::ResourceTemplate, "file:///{name}", "any"));
-    let needed = |router: &Router<()>, uri: &str| router.resource_scopes().required_for(uri).join(" ");
+    let needed = |router: &Router<()>, uri: &str| {
+        router.access_rules().required_for(&Caller::default(), uri).join(" ")
+    };
     assert_eq!(
         (needed(&changed, "file:///open"), needed(&changed, "file:///Mine")),
         ("".into(), "files:read".into())

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
-use mcp_proto::server::{Engine, Event, TaskTable};
+use mcp_proto::server::{Announcement, Engine, Event, TaskTable};
 use mcp_proto::{CallId, Change, Instant};
 use mcp_std::adapter::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
 use mcp_std::{Error, catch};
@@ -69,9 +69,11 @@ impl Host {
         } else {
             Vec::new()
         };
-        for change in changes.iter().chain(&resources) {
-            self.tools_changed |= *change == Change::Tools;
-            self.server.engine().publish(self.now, change);
+        let resources = resources.iter().map(Announcement::from);
+        for announcement in changes.iter().chain(resources) {
+            self.tools_changed |= announcement == Change::Tools;
+            // A condition of the application may panic.
+            let _ = catch(|| self.server.engine().publish(self.now, &announcement));
         }
     }
 
@@ -120,9 +122,9 @@ impl ServerLoop for Host {
         self.now
     }
 
-    fn publish(&mut self, change: &Change) {
+    fn publish(&mut self, announcement: &Announcement<'_>) {
         self.tick();
-        let changes = ChangeSet::from(change.clone());
+        let changes = ChangeSet::from(announcement);
         self.share(&changes);
         self.publish_here(&changes);
     }

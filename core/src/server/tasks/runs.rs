@@ -18,9 +18,9 @@ use crate::json::{Serializer, object_members, write_str};
 use crate::methods::{self, Capability};
 use crate::model::InputRequests;
 use crate::rpc::{RequestId, RpcError, encode, envelope};
+use crate::server::caller::Caller;
 use crate::server::channel::ServerEndpoint;
 use crate::server::event::{Call, Event};
-use crate::server::http_request::CallOrigin;
 use crate::server::log;
 use crate::server::parked::encode_requests;
 use crate::server::retry::{CarriedAnswer, RetryContext};
@@ -107,7 +107,7 @@ impl ServerTasks {
                 call.frame.clone(),
                 params,
                 call.retry.clone(),
-                call.origin.authorization.clone(),
+                call.caller.authorization.clone(),
             );
         } else {
             self.run_next(cx);
@@ -193,7 +193,7 @@ impl ServerTasks {
             frame,
             params,
             retry,
-            origin: CallOrigin { authorization, ..CallOrigin::default() },
+            caller: Caller { authorization, is_resumed: true, ..Caller::default() },
             task: CallTask::Run(id),
         }));
     }
@@ -361,7 +361,7 @@ impl ServerTasks {
 fn keep(call: &Call) -> Box<TaskRequest> {
     let whole = call.params.whole.slice(&call.frame).unwrap_or(b"{}");
     let mut request =
-        TaskRequest { authorization: call.origin.authorization.clone(), ..TaskRequest::default() };
+        TaskRequest { authorization: call.caller.authorization.clone(), ..TaskRequest::default() };
     let at = call.params.meta.whole.start.wrapping_sub(call.params.whole.start);
     match call.params.meta.whole.slice(&call.frame) {
         Some(meta) => {

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use mcp_proto::server::{Call, CancelReason, Event};
-use mcp_proto::{CallId, Change, Instant, Limits};
+use mcp_proto::server::{Announcement, Call, CancelReason, Event};
+use mcp_proto::{CallId, Instant, Limits};
 
 use super::handler::HandlerFailure;
 use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
@@ -233,7 +233,8 @@ impl Dispatcher {
                     apply_outcome(server_loop, running.call(), outcome, on_failure);
                 }
                 LoopMessage::Released(running) => self.free_slot(&running),
-                LoopMessage::Changed(changes) => changes.publish(server_loop),
+                // A condition of the application may panic.
+                LoopMessage::Changed(changes) => _ = catch(|| changes.publish(server_loop)),
                 // The panic hook has reported the panic.
                 LoopMessage::Run(command) => _ = catch(|| command(server_loop)),
             }
@@ -295,13 +296,13 @@ impl CommandSender {
             .map_err(|refused| discard_item(&refused))
     }
 
-    /// Publishes a change to all subscribers. The bound on waiting commands does not apply.
+    /// Publishes a change to its audience. The bound on waiting commands does not apply.
     ///
     /// # Errors
     ///
     /// [`SendError::Closed`] if the loop has stopped.
-    pub fn publish(&self, change: Change) -> Result<(), SendError<()>> {
-        let report = LoopMessage::Changed(change.into());
+    pub fn publish<'c>(&self, change: impl Into<Announcement<'c>>) -> Result<(), SendError<()>> {
+        let report = LoopMessage::Changed(change.into().into());
         self.0.send_or_merge(report, LoopMessage::merge).map_err(|refused| discard_item(&refused))
     }
 

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use mcp_proto::server::Engine;
-use mcp_proto::{Change, Instant, Limit, UseError};
+use mcp_proto::server::{Announcement, Engine};
+use mcp_proto::{Instant, Limit, UseError};
 
 use super::dispatcher::CommandSender;
 use crate::adapter::sync::SendError;
@@ -27,7 +27,7 @@ impl Handle {
         let _ = self.0.send_unbounded(move |server_loop| server_loop.shutdown(grace));
     }
 
-    /// Publishes a change to all subscribers.
+    /// Publishes a change to all subscribers, or an [`Announcement`] to its audience.
     ///
     /// The bound on waiting commands does not apply; several changes of one list or resource are published as one. If
     /// very many resources have changed, all subscribers of resources are notified.
@@ -35,8 +35,8 @@ impl Handle {
     /// # Errors
     ///
     /// [`UseError::Closed`] if the server has stopped.
-    pub fn publish(&self, change: &Change) -> Result<(), UseError> {
-        self.0.publish(change.clone()).map_err(refusal)
+    pub fn publish<'c>(&self, change: impl Into<Announcement<'c>>) -> Result<(), UseError> {
+        self.0.publish(change).map_err(refusal)
     }
 
     /// Runs a command of the engine on the event loop, for example to send a notification.

@@ -16,10 +16,10 @@ use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
 
+use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
-use mcp_proto::server::{Config, ConnectionInfo, Engine};
-use mcp_proto::{Change, Instant};
+use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
 use super::connection::OnConnect;
@@ -281,9 +281,9 @@ impl<H: Handler> HttpServer<H> {
         self.inner.state.server.engine()
     }
 
-    /// Publishes a change to all subscribers. Returns their number in this shard.
-    pub fn publish(&mut self, change: &Change) -> usize {
-        self.inner.state.publish_to_all(change)
+    /// Publishes a change to all subscribers, or an [`Announcement`] to its audience. Returns their number in this shard.
+    pub fn publish<'c>(&mut self, change: impl Into<Announcement<'c>>) -> usize {
+        self.inner.state.publish_to_all(&change.into())
     }
 
     /// Reads the clock, for commands of the engine.

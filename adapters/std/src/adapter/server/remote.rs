@@ -9,8 +9,8 @@ use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::server::{Call, CancelReason, InputRequired, Peer, PreparedResult};
-use mcp_proto::{Change, Instant, Progress, RawJson, RpcError};
+use mcp_proto::server::{Announcement, Call, CancelReason, InputRequired, Peer, PreparedResult};
+use mcp_proto::{Instant, Progress, RawJson, RpcError};
 
 use super::change_set::ChangeSet;
 use super::cx::{Answered, Backend, CallState, Cx};
@@ -260,9 +260,9 @@ impl RemoteCall {
         }
     }
 
-    /// Publishes a change to all subscribers, unless the loop has stopped.
-    pub(super) fn publish(&self, change: &Change) {
-        let _ = self.sender.send_or_merge(LoopMessage::Changed(change.clone().into()), LoopMessage::merge);
+    /// Publishes a change to its audience, unless the loop has stopped.
+    pub(super) fn publish(&self, announcement: &Announcement<'_>) {
+        let _ = self.sender.send_or_merge(LoopMessage::Changed(announcement.into()), LoopMessage::merge);
     }
 
     /// Sends a command to the loop. Returns `false` if too many commands wait or the loop has stopped.

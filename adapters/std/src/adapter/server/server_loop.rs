@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::catch;
-use mcp_proto::server::{Call, Engine, Event, InputRequired};
+use mcp_proto::server::{Announcement, Call, Engine, Event, InputRequired};
 #[cfg(feature = "crypto")]
 use mcp_proto::server::{TaskOptions, TaskTable};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
@@ -41,15 +41,15 @@ pub trait ServerLoop {
     /// Waits for input, room to write or a deadline, until `until` at most.
     fn wait(&mut self, until: Instant);
 
-    /// Publishes a change to all subscribers.
-    fn publish(&mut self, change: &Change) {
+    /// Publishes a change to its audience.
+    fn publish(&mut self, announcement: &Announcement<'_>) {
         let now = self.tick();
-        self.engine().publish(now, change);
+        self.engine().publish(now, announcement);
     }
 
     /// Publishes a change of every subscribed resource.
     fn publish_resources(&mut self) {
-        subscribed_resource_changes(self.engine()).iter().for_each(|change| self.publish(change));
+        subscribed_resource_changes(self.engine()).iter().for_each(|change| self.publish(&change.into()));
     }
 
     /// Lets the client of a call poll for the answer, and returns whether this is supported for the call.

@@ -13,12 +13,10 @@ use core::time::Duration;
 
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::server::{
-    Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer, PreparedResult,
-    Scopes,
+    Announcement, Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer,
+    PreparedResult, Scopes,
 };
-use mcp_proto::{
-    CallId, Change, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError,
-};
+use mcp_proto::{CallId, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError};
 use serde::Serialize;
 
 pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
@@ -260,15 +258,16 @@ impl<B: RunningCall> CallCx<B> {
         }
     }
 
-    /// Publishes a change to all subscribers.
+    /// Publishes a change to all subscribers, or an [`Announcement`] to its audience.
     ///
     /// A router publishes changes of its lists itself. The bound on commands that wait for the event loop does not
     /// apply; several changes of one list or resource are published as one. If very many resources have changed, all
     /// subscribers of resources are notified.
-    pub fn publish(&mut self, change: &Change) {
+    pub fn publish<'c>(&mut self, change: impl Into<Announcement<'c>>) {
+        let announcement = change.into();
         match self.0.parts().backend {
-            Backend::Local(server_loop, _) => server_loop.publish(change),
-            Backend::Remote(remote) => remote.publish(change),
+            Backend::Local(server_loop, _) => server_loop.publish(&announcement),
+            Backend::Remote(remote) => remote.publish(&announcement),
         }
     }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use mcp_proto::http::server::ExchangeId;
+use mcp_proto::server::Announcement;
 use mcp_proto::{Change, Entropy};
 
 use super::HttpServer;
@@ -20,7 +21,7 @@ use crate::adapter::server::server_loop;
 use crate::adapter::sync::ErasedBox;
 use crate::adapter::sync::Sender;
 use crate::task_store::TasksError;
-use crate::{Error, entropy};
+use crate::{Error, catch, entropy};
 
 /// A message from one shard to another.
 #[derive(Debug)]
@@ -151,7 +152,8 @@ impl State {
         for message in messages.drain(..) {
             match message {
                 ShardMessage::Connection(connection) => self.connections.adopt(&mut self.server, connection),
-                ShardMessage::Changed(changes) => self.publish_changes(&changes),
+                // A condition of the application may panic.
+                ShardMessage::Changed(changes) => _ = catch(|| self.publish_changes(&changes)),
                 ShardMessage::Shutdown(grace) => self.begin_shutdown(grace),
                 ShardMessage::Token(exchange, outcome) => self.apply_token_outcome(exchange, outcome),
                 ShardMessage::EvictOne => self.connections.evict_for_first_shard(&mut self.server),
@@ -183,10 +185,10 @@ impl State {
         self.shard_senders.iter().filter(|other| !other.is_sender_of(&self.shard_inbox))
     }
 
-    /// Publishes a change to the subscribers of all shards. Returns their number in this shard.
-    pub(super) fn publish_to_all(&mut self, change: &Change) -> usize {
-        self.forward_changes(|| change.clone().into());
-        self.publish_locally(change)
+    /// Publishes a change to its audience in all shards. Returns the number of subscribers in this shard.
+    pub(super) fn publish_to_all(&mut self, announcement: &Announcement<'_>) -> usize {
+        self.forward_changes(|| announcement.into());
+        self.publish_locally(announcement)
     }
 
     /// Sends changes to all other shards. A full inbox merges them instead of dropping them.
@@ -203,13 +205,14 @@ impl State {
         } else {
             Vec::new()
         };
-        changes.iter().chain(&resources).for_each(|change| _ = self.publish_locally(change));
+        changes.iter().for_each(|announcement| _ = self.publish_locally(&announcement));
+        resources.iter().for_each(|change| _ = self.publish_locally(&change.into()));
     }
 
-    fn publish_locally(&mut self, change: &Change) -> usize {
-        self.tools_changed |= *change == Change::Tools;
+    fn publish_locally(&mut self, announcement: &Announcement<'_>) -> usize {
+        self.tools_changed |= *announcement == Change::Tools;
         let now = self.connections.tick();
-        self.server.engine().publish(now, change)
+        self.server.engine().publish(now, announcement)
     }
 }
 

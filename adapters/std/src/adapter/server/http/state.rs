@@ -9,8 +9,8 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
-use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{CallId, Change, Entropy, Instant};
+use mcp_proto::server::{Announcement, Config, Engine, Event};
+use mcp_proto::{CallId, Entropy, Instant};
 
 use super::shards::{MAX_SHARD_MESSAGES, ShardMessage};
 use super::token_workers::TokenOutcome;
@@ -202,8 +202,8 @@ impl ServerLoop for State {
         self.process_shard_messages();
     }
 
-    fn publish(&mut self, change: &Change) {
-        self.publish_to_all(change);
+    fn publish(&mut self, announcement: &Announcement<'_>) {
+        self.publish_to_all(announcement);
     }
 
     fn publish_resources(&mut self) {

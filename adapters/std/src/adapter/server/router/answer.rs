@@ -5,7 +5,8 @@ use alloc::format;
 use mcp_proto::RpcError;
 use mcp_proto::model::{CallToolResult, ReadResourceResult};
 use mcp_proto::router::{
-    self, CallTarget, HandlerError, Hook, HookContext, HookOutcome, ResourceTarget, Route, ToolTarget,
+    self, CallTarget, HandlerError, Hook, HookContext, HookOutcome, PageCache, ResourceTarget, Route,
+    ToolTarget,
 };
 use mcp_proto::server::Call;
 use serde::Serialize;
@@ -38,7 +39,13 @@ impl<F: Flavor> Router<F> {
         match state.core.route(call) {
             // Pages are encoded once per revision until something changes.
             Route::Answer(answer) => {
-                let page = lock(&self.cache).page(call.version(), &answer).cloned();
+                let known = lock(&self.cache).find(call.version(), &answer).cloned();
+                // Without the lock, because visibility functions may run.
+                let page = known.or_else(|| {
+                    let page = PageCache::prepare(call.version(), &answer)?;
+                    lock(&self.cache).insert(call.version(), &answer, page.clone());
+                    Some(page)
+                });
                 Step::Answered(match page {
                     Some(page) => cx.complete_prepared(&page),
                     None => cx.complete(&answer),
@@ -195,6 +202,7 @@ pub(super) fn complete_read<B: RunningCall>(
             result.ttl_ms = Some(hint.ttl_ms());
             result.cache_scope = Some(hint.scope());
         }
+        target.limit_sharing(&mut result);
         result
     });
     complete(cx, result)

@@ -29,7 +29,7 @@ impl<F: Flavor> Router<F> {
         let changes = next.apply_updates(self.updates.0.take(), cx.running_call());
         self.state.store(next.state.load());
         for change in changes {
-            cx.publish(&change);
+            cx.publish(change);
         }
     }
 
@@ -82,7 +82,7 @@ impl<R: 'static> Handler for Router<Functions<R>> {
         drop(state);
         let changes = self.updates.0.take();
         for change in self.apply_updates(changes, call) {
-            cx.publish(&change);
+            cx.publish(change);
         }
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }

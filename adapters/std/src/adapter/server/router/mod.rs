@@ -15,11 +15,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use mcp_proto::Change;
+use mcp_proto::EntryKind;
 use mcp_proto::router::{
-    self, Hook, PageCache, RegisterError, RegisterErrors, ResourceScopes, SchemaValidator,
+    self, AccessRules, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator, Visibility,
 };
-use mcp_proto::server::Call;
+use mcp_proto::server::{Announcement, Call, Caller};
 
 pub use answer::HandlerResult;
 pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
@@ -85,6 +85,25 @@ use updates::{ChangeQueue, Snapshot};
 /// [`with_state`](Self::with_state) gives handlers a shared value as their first argument, so that no closure has to own
 /// a clone.
 ///
+/// # Lists for each principal
+///
+/// [`visibility`](Self::visibility) and [`visible_to`](Self::visible_to) decide which entries a caller sees: to all others,
+/// an entry is as if it were not registered. They hide what a caller has no right to know; a scope that a caller may ask for is
+/// [required](router::Router::require_scope) instead.
+///
+/// ```
+/// # #[cfg(feature = "schemars")] {
+/// # use mcp_std::adapter::server::router::{Functions, Router};
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// router.tool("tide", |_, (): ()| "high").description("Returns the state of the tide");
+/// router
+///     .tool("close", |_, (): ()| "closed")
+///     .description("Closes the harbour")
+///     .visible_to(|caller| caller.principal() == Some("harbour master"));
+/// router.check().unwrap();
+/// # }
+/// ```
+///
 /// # Entries for every adapter
 ///
 /// [`RegisterFunctions`] and [`RegisterFutures`] are implemented by routers of several flavours. A function over one of
@@ -142,8 +161,8 @@ struct RouterState<F: Flavor> {
     tasks: Option<TaskSource>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
-    /// The scopes of resources, which engines look up; clones share them.
-    resource_scopes: Arc<RwLock<ResourceScopes>>,
+    /// The rights to see and use entries, which engines look up; clones share them.
+    access_rules: Arc<RwLock<AccessRules>>,
 }
 
 // Not derived: the flavour itself need not be `Clone`.
@@ -157,16 +176,25 @@ impl<F: Flavor> Clone for RouterState<F> {
             on_failure: self.on_failure.clone(),
             tasks: self.tasks.clone(),
             is_serving: self.is_serving,
-            resource_scopes: self.resource_scopes.clone(),
+            access_rules: self.access_rules.clone(),
         }
     }
 }
 
 impl<F: Flavor> RouterState<F> {
-    /// Shows engines the scopes that resources need now.
-    fn publish_resource_scopes(&self) {
-        let next = self.core.resource_scopes();
-        *self.resource_scopes.write().unwrap_or_else(PoisonError::into_inner) = next;
+    /// Shows engines the rights to see and use entries as they are now.
+    fn publish_access_rules(&self) {
+        let next = self.core.access_rules();
+        *self.access_rules.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// Returns the changes since the last call, and shows engines who may see and use entries since then.
+    fn take_changes(&mut self) -> Vec<Announcement<'static>> {
+        let all = [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Skill];
+        if all.into_iter().any(|kind| self.core.has_changed(kind)) {
+            self.publish_access_rules();
+        }
+        self.core.take_changes().collect()
     }
 
     fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
@@ -184,8 +212,8 @@ impl<F: Flavor> Router<F> {
     /// `JsonSchemaValidator` ([`validator`](Self::validator), [`clear_validator`](Self::clear_validator)).
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        #[cfg_attr(not(feature = "validate"), expect(unused_mut, reason = "nothing to add"))]
         let mut core = router::Router::new(name, version);
+        core.guard_visibility(|function| catch(function).unwrap_or(false));
         #[cfg(feature = "validate")]
         let _: Result<_, RegisterError> = core.validator(crate::schema::JsonSchemaValidator::new());
         let state = RouterState {
@@ -196,7 +224,7 @@ impl<F: Flavor> Router<F> {
             on_failure: None,
             tasks: None,
             is_serving: false,
-            resource_scopes: Arc::default(),
+            access_rules: Arc::default(),
         };
         Self::from_state(Arc::new(state), ChangeQueue::default())
     }
@@ -296,12 +324,39 @@ impl<F: Flavor> Router<F> {
     pub fn config(&self) -> Result<mcp_proto::server::Config, RegisterErrors> {
         self.check()?;
         let state = self.state.load();
-        state.publish_resource_scopes();
-        let scopes = state.resource_scopes.clone();
-        Ok(state.core.config().subscription_scopes(move |uri| {
-            let scopes = scopes.read().unwrap_or_else(PoisonError::into_inner);
-            scopes.required_for(uri)
+        state.publish_access_rules();
+        let [scopes, resources, tools] = [(); 3].map(|()| state.access_rules.clone());
+        let config = state.core.config().subscription_scopes(move |caller, uri| {
+            scopes.read().unwrap_or_else(PoisonError::into_inner).required_for(caller, uri)
+        });
+        let config = config.resource_audience(move |uri| {
+            resources.read().unwrap_or_else(PoisonError::into_inner).resource_audience(uri)
+        });
+        Ok(config.tool_audience(move |name| {
+            tools.read().unwrap_or_else(PoisonError::into_inner).tool_audience(name)
         }))
+    }
+
+    /// Adds a function that decides which entries a caller sees; see [`router::Router::visibility`].
+    ///
+    /// An entry whose function panics is hidden. That of a tool is added by
+    /// [`ToolEntry::visible_to`](mcp_proto::router::ToolEntry::visible_to).
+    pub fn visibility(&mut self, visibility: impl Visibility + 'static) -> &mut Self {
+        self.state_mut().core.visibility(visibility);
+        self
+    }
+
+    /// Adds a function that decides which callers see an entry; see [`router::Router::visible_to`].
+    ///
+    /// [`check`](Self::check) reports that there is no such entry.
+    pub fn visible_to(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+    ) -> &mut Self {
+        let added = self.state_mut().core.visible_to(kind, name, is_visible).map(drop);
+        self.record(added)
     }
 
     fn record(&mut self, added: Result<(), RegisterError>) -> &mut Self {
@@ -318,27 +373,20 @@ impl<F: Flavor> Router<F> {
     /// Drops the changes of registrations before the server runs.
     fn start_serving(&mut self) {
         let state = self.state_mut();
-        if !core::mem::replace(&mut state.is_serving, true)
-            && state.core.take_changes().any(|change| change == Change::Resources)
-        {
-            state.publish_resource_scopes();
+        if !core::mem::replace(&mut state.is_serving, true) {
+            drop(state.take_changes());
         }
     }
 
     /// Applies updates. Returns the changes to publish, including those made between calls.
-    fn apply_updates(&mut self, updates: Vec<F::Update>, call: &Call) -> Vec<Change> {
+    fn apply_updates(&mut self, updates: Vec<F::Update>, call: &Call) -> Vec<Announcement<'static>> {
         self.start_serving();
         for update in updates {
             if let Err(panic) = catch(|| update(self)) {
                 let _ = catch(|| self.state_mut().report_failure(call, &HandlerFailure::Panicked(panic)));
             }
         }
-        let state = self.state_mut();
-        let changes: Vec<Change> = state.core.take_changes().collect();
-        if changes.contains(&Change::Resources) {
-            state.publish_resource_scopes();
-        }
-        changes
+        self.state_mut().take_changes()
     }
 }
 

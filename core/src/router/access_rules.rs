@@ -1,0 +1,197 @@
+//! Rights to see and use entries, apart from their router: for what the engine answers, subscriptions and refused headers.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::entries::EntryAccess;
+use super::folder_rules::FolderRules;
+use super::folder_scopes::FolderScopes;
+use super::gate::Folders;
+use super::hooks::Hook;
+use super::pending::Listed;
+use super::registry::Router;
+use super::skill_catalog::SkillEntries;
+use super::template::{
+    MAX_URI, PrefixIndex, Template, TemplateMismatch, VariablePolicy, lower_host, normalize,
+};
+use super::visibility::{BoundRules, OwnedSubject, VisibilityScopes};
+use crate::methods::EntryKind;
+use crate::server::{Audience, Caller, Config};
+
+/// The scopes that the resources and resource templates of a [`Router`] need, and who sees them and its tools.
+///
+/// It is a copy: see [`Router::access_rules`].
+#[derive(Clone, Debug, Default)]
+pub struct AccessRules {
+    /// Empty if no entry is restricted.
+    resources: BTreeMap<Box<str>, Access>,
+    templates: BTreeMap<u64, (Template, VariablePolicy, Access)>,
+    prefixes: PrefixIndex,
+    folder_scopes: FolderScopes,
+    visibility: VisibilityScopes,
+    folder_rules: FolderRules,
+    /// Empty unless functions are asked about them.
+    skills: SkillEntries,
+    /// Tools with functions, by name.
+    tools: BTreeMap<Box<str>, BoundRules>,
+}
+
+#[derive(Clone, Debug)]
+struct Access {
+    scopes: Vec<Box<str>>,
+    rules: BoundRules,
+    is_enabled: bool,
+}
+
+impl AccessRules {
+    /// Gives a configuration the rules.
+    #[must_use]
+    pub fn configure(self, config: Config) -> Config {
+        let access = Arc::new(self);
+        let (resources, tools) = (Arc::clone(&access), Arc::clone(&access));
+        config
+            .subscription_scopes(move |caller, uri| access.required_for(caller, uri))
+            .resource_audience(move |uri| resources.resource_audience(uri))
+            .tool_audience(move |name| tools.tool_audience(name))
+    }
+
+    /// Returns the scopes that the token of a caller needs to read the resource with this URI, or to subscribe to it.
+    ///
+    /// They are those of the entry that a read finds, and of disabled entries before it, which it would find if they were
+    /// enabled: a subscription outlasts that. Scopes of a skill are those of every URI in its folder. An entry that the
+    /// caller does not see needs none, as an unknown one.
+    #[must_use]
+    pub fn required_for(&self, caller: &Caller, uri: &str) -> Vec<Box<str>> {
+        let mut scopes = Vec::new();
+        let Some((key, folder, found)) = self.find(uri) else { return scopes };
+        if !folder.allow(caller) {
+            return scopes;
+        }
+        scopes.extend(self.folder_scopes.required_for(&key).cloned());
+        for access in found.into_iter().filter(|access| access.rules.allow(caller)) {
+            scopes.extend_from_slice(&access.scopes);
+            if access.is_enabled {
+                break;
+            }
+        }
+        scopes
+    }
+
+    /// Returns the callers who see a resource with this URI, and get to know of changes of its content.
+    ///
+    /// They see its folder and one of the entries that could serve it. Everyone sees a URI that no entry serves: whoever
+    /// publishes its changes decides about it.
+    #[must_use]
+    pub fn resource_audience(&self, uri: &str) -> Audience {
+        let Some((_, folder, found)) = self.find(uri) else { return Audience::EVERYONE };
+        if found.is_empty() {
+            return folder.into_audience();
+        }
+        let mut audience = Audience::NOBODY;
+        for access in found {
+            let mut rules = folder.clone();
+            rules.append(&access.rules);
+            audience.merge(&rules.into_audience());
+        }
+        audience
+    }
+
+    /// Returns the callers who see a tool; everyone, if it is not registered.
+    #[must_use]
+    pub fn tool_audience(&self, name: &str) -> Audience {
+        self.tools.get(name).map_or(Audience::EVERYONE, |rules| rules.clone().into_audience())
+    }
+
+    /// Returns the comparison key of a URI, the functions of its folder, and the entries that could serve it, in the order
+    /// of a read; `None` if nothing is restricted.
+    fn find(&self, uri: &str) -> Option<(Box<str>, BoundRules, Vec<&Access>)> {
+        // Without scopes and functions nothing is kept.
+        if self.resources.is_empty()
+            && self.templates.is_empty()
+            && self.folder_scopes.is_empty()
+            && self.folder_rules.is_empty()
+        {
+            return None;
+        }
+        let normal = normalize(uri, MAX_URI).ok()?;
+        let key = lower_host(Cow::Borrowed(&*normal));
+        let mut folder = BoundRules::new(self.visibility.guard);
+        Folders { rules: &self.folder_rules, skills: &self.skills }.bind(&self.visibility, &key, &mut folder);
+        let resource = self.resources.get(&*key);
+        let templates = self.prefixes.find(&normal).into_iter().filter_map(|number| {
+            let (template, policy, access) = self.templates.get(&number)?;
+            let is_other =
+                matches!(template.match_normalized(&normal, *policy), Err(TemplateMismatch::Different));
+            (!is_other).then_some(access)
+        });
+        let found = resource.into_iter().chain(templates).collect();
+        Some((key.as_ref().into(), folder, found))
+    }
+}
+
+impl<H, M: Hook> Router<H, M> {
+    /// Returns who may see tools, resources and resource templates now, and subscribe to resources
+    /// ([`require_scope`](Self::require_scope), [`visible_to`](Self::visible_to)).
+    ///
+    /// [`config`](Self::config) takes those of the moment. If entries change while a server runs, give the engine
+    /// functions that look them up in a copy which is replaced
+    /// ([`Config::subscription_scopes`], [`Config::resource_audience`], [`Config::tool_audience`]); routers of the adapters
+    /// do so.
+    #[must_use]
+    pub fn access_rules(&self) -> AccessRules {
+        let mut access = AccessRules { visibility: self.visibility.clone(), ..AccessRules::default() };
+        if self.is_restricted(EntryKind::Tool) {
+            let tools = self.tools.access().map(|(name, tool)| (name.into(), self.access_of(&tool).rules));
+            access.tools = tools.filter(|(_, rules)| !rules.is_empty()).collect();
+        }
+        if let Some(skills) = &self.skills {
+            access.folder_scopes.clone_from(&skills.folder_scopes);
+            access.folder_rules.clone_from(&skills.folder_rules);
+            if self.visibility.has_rules() {
+                access.skills.clone_from(&skills.entries);
+            }
+        }
+        let is_free = !self.visibility.has_rules()
+            && self.resources.access().all(|(_, entry)| is_free(&entry))
+            && self.templates.access().all(|(_, entry)| is_free(&entry));
+        if is_free {
+            return access;
+        }
+        let resources = self.resources.access();
+        access.resources = resources.map(|(key, entry)| (key.into(), self.access_of(&entry))).collect();
+        let templates = self.templates.access().filter_map(|(name, entry)| {
+            let family = self.templates.extra(name)?;
+            Some((entry.number, (family.template.clone(), family.policy, self.access_of(&entry))))
+        });
+        access.templates = templates.collect();
+        access.prefixes = self.prefixes.clone();
+        access
+    }
+
+    fn access_of<T: Listed>(&self, entry: &EntryAccess<'_, T>) -> Access {
+        let subject = OwnedSubject::new(entry.item.subject());
+        let rules = subject.map(|subject| self.visibility.bind(entry.listing, &subject));
+        Access {
+            scopes: entry.required_scopes.into(),
+            rules: rules.unwrap_or_else(|| BoundRules::new(self.visibility.guard)),
+            is_enabled: entry.listing.is_enabled,
+        }
+    }
+
+    /// Adds the scopes of the folders of skills to the scopes of the entry that serves a resource with this comparison key.
+    pub(super) fn with_folder_scopes<'a>(&'a self, key: &str, own: &'a [Box<str>]) -> Cow<'a, [Box<str>]> {
+        let folders = self.skills.as_ref().map(|skills| &skills.folder_scopes);
+        let mut more = folders.into_iter().flat_map(|folders| folders.required_for(key)).peekable();
+        if more.peek().is_none() {
+            return Cow::Borrowed(own);
+        }
+        Cow::Owned(own.iter().chain(more).cloned().collect())
+    }
+}
+
+fn is_free<T>(entry: &EntryAccess<'_, T>) -> bool {
+    entry.required_scopes.is_empty() && entry.listing.visible_to.is_empty()
+}

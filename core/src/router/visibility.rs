@@ -1,0 +1,300 @@
+//! Functions that decide which entries a caller sees.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::{self, Write as _};
+
+use super::hooks::{ROOT_SCOPE, Subject};
+use crate::methods::EntryKind;
+use crate::server::{Audience, Caller};
+
+/// Decides which entries of a router a caller sees ([`Router::visibility`](super::Router::visibility)).
+///
+/// An entry that a caller does not see is, for this caller, as if it were not registered: it is in no list, a call gets the
+/// error of an unknown name, and its changes are not announced. Hide what a caller has no *right* to know. For what a
+/// caller may know and use with a broader token, require a scope instead
+/// ([`require_scope`](super::Router::require_scope)): such an entry is listed, and a call is challenged.
+///
+/// Closures of a caller and a subject implement it. A function runs for every entry of each list that is requested, and
+/// once per call of an entry, so it must be quick. It may change its mind at any time: each page is right on its own, and
+/// a call that was begun goes on.
+///
+/// # Views
+///
+/// With a [`view`](Self::view) a [`PageCache`](super::PageCache) remembers the pages of lists, so that the functions do
+/// not run for callers whose view is known. A view names all callers that see the same entries: a principal, a tenant, a
+/// role. Callers with equal views get the same pages until entries change, the view gets another name, or
+/// [`Router::visibility_changed`](super::Router::visibility_changed) is called. A view also speaks for the
+/// functions of single entries of the same router ([`Router::visible_to`](super::Router::visible_to)). A nested router
+/// with functions needs views of its own: if one is missing, nothing is remembered.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use mcp_proto::RawJson;
+/// use mcp_proto::model::Tool;
+/// use mcp_proto::router::{Router, Subject, Visibility};
+/// use mcp_proto::server::Caller;
+///
+/// /// Principals are `tenant/user`; a tenant sees the tools whose names begin with its own.
+/// struct ByTenant;
+///
+/// impl ByTenant {
+///     fn tenant(caller: &Caller) -> Option<&str> {
+///         caller.principal()?.split('/').next()
+///     }
+/// }
+///
+/// impl Visibility for ByTenant {
+///     fn is_visible(&self, caller: &Caller, entry: Subject<'_>) -> bool {
+///         let (Some(tenant), Subject::Tool(name)) = (Self::tenant(caller), entry) else { return false };
+///         name.split('.').next() == Some(tenant)
+///     }
+///
+///     fn view<'c>(&self, caller: &'c Caller) -> Option<Cow<'c, str>> {
+///         Some(Self::tenant(caller).unwrap_or_default().into())
+///     }
+/// }
+///
+/// let mut router = Router::<fn() -> String>::new("reports", "1.0.0");
+/// let schema = RawJson::new(r#"{"type":"object"}"#)?;
+/// router.visibility(ByTenant);
+/// router.tool(Tool::new("acme.sales", schema.clone()), || "12".into())?;
+/// router.tool(Tool::new("globex.sales", schema), || "7".into())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Visibility: Send + Sync {
+    /// Returns whether a caller sees an entry: a tool, a resource, a template, a prompt or a skill.
+    ///
+    /// Names are registered names, with the prefix of a nested router. A caller who does not see a skill sees nothing in
+    /// its folder.
+    fn is_visible(&self, caller: &Caller, entry: Subject<'_>) -> bool;
+
+    /// Returns the name of the group of callers that see the same entries; `None` if pages must not be remembered.
+    fn view<'c>(&self, caller: &'c Caller) -> Option<Cow<'c, str>> {
+        let _ = caller;
+        None
+    }
+}
+
+impl<F: Fn(&Caller, Subject<'_>) -> bool + Send + Sync> Visibility for F {
+    fn is_visible(&self, caller: &Caller, entry: Subject<'_>) -> bool {
+        self(caller, entry)
+    }
+}
+
+/// A function of one entry.
+struct OfEntry<F>(F);
+
+impl<F: Fn(&Caller) -> bool + Send + Sync> Visibility for OfEntry<F> {
+    fn is_visible(&self, caller: &Caller, _: Subject<'_>) -> bool {
+        self.0(caller)
+    }
+}
+
+/// Runs a visibility function; see [`Router::guard_visibility`](super::Router::guard_visibility).
+pub type VisibilityGuard = fn(&mut dyn FnMut() -> bool) -> bool;
+
+/// A visibility function.
+pub(super) type Rule = Arc<dyn Visibility>;
+
+pub(super) fn rule_of_entry(function: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Rule {
+    Arc::new(OfEntry(function))
+}
+
+/// The place of an entry in its list, and who sees it.
+#[derive(Clone)]
+pub(super) struct Listing {
+    pub(super) is_enabled: bool,
+    /// Scope of the hooks and visibility functions that apply to the entry.
+    pub(super) scope: usize,
+    /// The functions of the entry itself; all have to agree.
+    pub(super) visible_to: Vec<Rule>,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self { is_enabled: true, scope: ROOT_SCOPE, visible_to: Vec::new() }
+    }
+}
+
+/// The name of an entry, owned.
+#[derive(Clone, Debug)]
+pub(super) struct OwnedSubject(EntryKind, Box<str>);
+
+impl OwnedSubject {
+    /// Copies the subject of an entry; `None` for all others.
+    pub(super) fn new(subject: Subject<'_>) -> Option<Self> {
+        let (kind, name) = match subject {
+            Subject::Tool(name) => (EntryKind::Tool, name),
+            Subject::Resource(uri) => (EntryKind::Resource, uri),
+            Subject::ResourceTemplate(template) => (EntryKind::ResourceTemplate, template),
+            Subject::Prompt(name) => (EntryKind::Prompt, name),
+            Subject::Skill(uri) => (EntryKind::Skill, uri),
+            _ => return None,
+        };
+        Some(Self(kind, name.into()))
+    }
+
+    pub(super) fn as_subject(&self) -> Subject<'_> {
+        let name = &*self.1;
+        match self.0 {
+            EntryKind::Tool => Subject::Tool(name),
+            EntryKind::Resource => Subject::Resource(name),
+            EntryKind::ResourceTemplate => Subject::ResourceTemplate(name),
+            EntryKind::Prompt => Subject::Prompt(name),
+            EntryKind::Skill => Subject::Skill(name),
+        }
+    }
+}
+
+/// The functions that all have to agree that a caller sees an entry, each with its subject; apart from the router.
+#[derive(Clone)]
+pub(super) struct BoundRules {
+    rules: Vec<(Rule, OwnedSubject)>,
+    guard: VisibilityGuard,
+}
+
+impl BoundRules {
+    pub(super) const fn new(guard: VisibilityGuard) -> Self {
+        Self { rules: Vec::new(), guard }
+    }
+
+    pub(super) fn push(&mut self, rule: &Rule, subject: &OwnedSubject) {
+        self.rules.push((Arc::clone(rule), subject.clone()));
+    }
+
+    pub(super) fn append(&mut self, other: &Self) {
+        self.rules.extend_from_slice(&other.rules);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(super) fn allow(&self, caller: &Caller) -> bool {
+        self.rules
+            .iter()
+            .all(|(rule, subject)| (self.guard)(&mut || rule.is_visible(caller, subject.as_subject())))
+    }
+
+    /// Returns the callers who see the entry.
+    pub(super) fn into_audience(self) -> Audience {
+        if self.is_empty() {
+            return Audience::EVERYONE;
+        }
+        Audience::matching(move |caller| self.allow(caller))
+    }
+}
+
+impl fmt::Debug for BoundRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BoundRules").field(&self.rules.len()).finish()
+    }
+}
+
+/// The visibility functions of a router and of its nested routers.
+#[derive(Clone)]
+pub(super) struct VisibilityScopes {
+    /// By the numbers of [`HookScopes`](super::hooks::HookScopes).
+    scopes: Vec<ScopeRules>,
+    pub(super) guard: VisibilityGuard,
+}
+
+#[derive(Clone)]
+struct ScopeRules {
+    /// The enclosing scopes from the outermost to this one.
+    path: Vec<usize>,
+    rules: Vec<Rule>,
+    /// Whether this router has given functions to single entries.
+    has_entry_rules: bool,
+}
+
+impl Default for VisibilityScopes {
+    fn default() -> Self {
+        let root = ScopeRules { path: vec![ROOT_SCOPE], rules: Vec::new(), has_entry_rules: false };
+        Self { scopes: vec![root], guard: |function| function() }
+    }
+}
+
+impl fmt::Debug for VisibilityScopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.scopes.iter().map(|scope| scope.rules.len())).finish()
+    }
+}
+
+impl VisibilityScopes {
+    /// Adds a function for all entries.
+    pub(super) fn add(&mut self, rule: Rule) {
+        if let Some(root) = self.scopes.get_mut(ROOT_SCOPE) {
+            root.rules.push(rule);
+        }
+    }
+
+    /// Records that an entry gets a function of its own.
+    pub(super) fn mark_entry_rule(&mut self) {
+        if let Some(root) = self.scopes.get_mut(ROOT_SCOPE) {
+            root.has_entry_rules = true;
+        }
+    }
+
+    /// Adds the scopes of a nested router, whose numbers get an offset.
+    pub(super) fn nest(&mut self, inner: Self) {
+        let base = self.scopes.len();
+        for mut scope in inner.scopes {
+            scope.path.iter_mut().for_each(|outer| *outer += base);
+            scope.path.insert(0, ROOT_SCOPE);
+            self.scopes.push(scope);
+        }
+    }
+
+    /// Returns whether there are functions for all entries of a router.
+    pub(super) fn has_rules(&self) -> bool {
+        self.scopes.iter().any(|scope| !scope.rules.is_empty())
+    }
+
+    /// Returns the functions for all entries that apply in a scope.
+    fn of_scope(&self, scope: usize) -> impl Iterator<Item = &Rule> {
+        let path = self.scopes.get(scope).map_or(&[][..], |scope| &scope.path);
+        path.iter().filter_map(|scope| self.scopes.get(*scope)).flat_map(|scope| &scope.rules)
+    }
+
+    /// Returns the functions that apply to an entry.
+    pub(super) fn of_listing<'a>(&'a self, listing: &'a Listing) -> impl Iterator<Item = &'a Rule> {
+        self.of_scope(listing.scope).chain(&listing.visible_to)
+    }
+
+    pub(super) fn allow(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
+        self.of_listing(listing).all(|rule| self.asks(rule, caller, subject))
+    }
+
+    pub(super) fn asks(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> bool {
+        (self.guard)(&mut || rule.is_visible(caller, subject))
+    }
+
+    /// Returns the functions for an entry, apart from the router.
+    pub(super) fn bind(&self, listing: &Listing, subject: &OwnedSubject) -> BoundRules {
+        let mut bound = BoundRules::new(self.guard);
+        self.of_listing(listing).for_each(|rule| bound.push(rule, subject));
+        bound
+    }
+
+    /// Returns the name of the view of a caller, or `None` if a function has none.
+    pub(super) fn view(&self, caller: &Caller) -> Option<Box<str>> {
+        let mut name = String::new();
+        for scope in &self.scopes {
+            if scope.has_entry_rules && scope.rules.is_empty() {
+                return None;
+            }
+            for rule in &scope.rules {
+                let view = rule.view(caller)?;
+                // With its length, so that no two sequences of views have the same name.
+                let _ = write!(name, "{}:{view}", view.len());
+            }
+        }
+        Some(name.into())
+    }
+}
