@@ -3,22 +3,15 @@
 use alloc::format;
 
 use mcp_proto::RpcError;
-use mcp_proto::model::{CallToolResult, ReadResourceResult};
-use mcp_proto::router::{
-    self, CallTarget, HandlerError, Hook, HookContext, HookOutcome, ResourceTarget, Route, ToolTarget,
-};
+use mcp_proto::router::{self, CallTarget, Hook, HookContext, HookOutcome, Route};
 use mcp_proto::server::Call;
-use serde::Serialize;
 
+use super::entry_result::{HandlerResult, complete};
 use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
 use super::updates::lock;
 use super::{Router, RouterState};
 use crate::adapter::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
-use crate::adapter::server::handler::HandlerFailure;
 use crate::catch;
-
-/// Outcome of a handler: the answer and whether it reports a tool failure.
-pub type HandlerResult = Result<(Answered, bool), RpcError>;
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
@@ -69,8 +62,8 @@ impl<F: FunctionFlavor> Router<F> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
             Step::Run(handler, target, guard) => {
-                let result = handler(cx, target);
-                guard.finish(cx, result)
+                let result = handler(cx, &target);
+                guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => fallback(cx, call),
         }
@@ -88,8 +81,8 @@ impl<F: FutureFlavor> Router<F> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
             Step::Run(handler, target, guard) => {
-                let result = F::start(handler, cx, target).await;
-                guard.finish(cx, result)
+                let result = F::start(handler, cx, &target).await;
+                guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => F::start_fallback(fallback, cx, call).await,
         }
@@ -106,12 +99,18 @@ impl<'a, H, M: Hook> HookGuard<'a, H, M> {
         Self(router, Some(context))
     }
 
-    /// Reports the outcome to the hooks and returns the answer.
+    /// Completes the call with the result of its handler, reports the outcome to the hooks, and returns the answer.
     ///
     /// # Errors
     ///
-    /// The error of the handler.
-    fn finish<B: RunningCall>(mut self, cx: &CallCx<B>, result: HandlerResult) -> Result<Answered, RpcError> {
+    /// The error for the client.
+    fn finish<B: RunningCall>(
+        mut self,
+        cx: &mut CallCx<B>,
+        target: &CallTarget<'_>,
+        result: HandlerResult,
+    ) -> Result<Answered, RpcError> {
+        let result = complete(cx, target, result);
         if let Some(context) = self.1.take() {
             self.0.finish(
                 context,
@@ -148,83 +147,4 @@ impl<H, M: Hook> Drop for HookGuard<'_, H, M> {
 /// Returns the error for a call that reached a handler of another kind.
 pub(super) fn misrouted_error() -> RpcError {
     RpcError::internal("this handler is for something else")
-}
-
-/// Answers with the result of a tool, after checking it against the output schema.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, the result violates the schema, or it cannot be sent.
-pub(super) fn complete_tool<B: RunningCall>(
-    cx: &mut CallCx<B>,
-    target: &ToolTarget<'_>,
-    result: Result<CallToolResult<'static>, HandlerError>,
-) -> HandlerResult {
-    let result = match result {
-        Ok(result) => {
-            if let Err(violation) = target.check(&result) {
-                let error = violation.to_rpc_error();
-                cx.record_failure(HandlerFailure::InvalidToolOutput(violation));
-                return Err(error);
-            }
-            result
-        }
-        Err(error) => {
-            record_error(cx, &error);
-            error.into_result()?
-        }
-    };
-    let answered = cx.complete(&result)?;
-    Ok((answered, result.is_failure()))
-}
-
-/// Answers with the contents of a resource. Adds the cache hint of the resource and the metadata of a page if the result
-/// has none.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, or the result cannot be sent.
-pub(super) fn complete_read<B: RunningCall>(
-    cx: &mut CallCx<B>,
-    target: &ResourceTarget<'_>,
-    result: Result<ReadResourceResult<'_>, HandlerError>,
-) -> HandlerResult {
-    let result = result.map(|mut result| {
-        target.complete_page(&mut result);
-        if let Some(hint) = target.cache.filter(|_| result.ttl_ms.is_none() && result.cache_scope.is_none()) {
-            result.ttl_ms = Some(hint.ttl_ms());
-            result.cache_scope = Some(hint.scope());
-        }
-        result
-    });
-    complete(cx, result)
-}
-
-/// Answers with the result of a handler.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, or the result cannot be sent.
-pub(super) fn complete<B: RunningCall, T: Serialize>(
-    cx: &mut CallCx<B>,
-    result: Result<T, HandlerError>,
-) -> HandlerResult {
-    match result {
-        Ok(result) => cx.complete(&result).map(|answered| (answered, false)),
-        Err(error) => {
-            record_error(cx, &error);
-            Err(error.into_rpc_error())
-        }
-    }
-}
-
-/// Records what the client is not told about an error.
-fn record_error<B: RunningCall>(cx: &mut CallCx<B>, error: &HandlerError) {
-    match error {
-        HandlerError::Encode(error) => cx.record_failure(HandlerFailure::Encode(error.clone())),
-        HandlerError::Failed(failure) if failure.has_causes() => {
-            cx.record_failure(HandlerFailure::Failed(failure.clone()));
-        }
-        _ => {}
-    }
 }

@@ -12,7 +12,7 @@ use mcp_proto::router::{CallTarget, Hook};
 use mcp_proto::server::Call;
 
 use super::Router;
-use super::answer::HandlerResult;
+use super::entry_result::HandlerResult;
 use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
 use crate::adapter::server::handler::HandlerFailure;
 
@@ -45,7 +45,7 @@ pub trait Flavor: Sized + 'static {
 /// A flavour whose handlers are functions.
 pub trait FunctionFlavor:
     Flavor<
-        Handler: Deref<Target: Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>,
+        Handler: Deref<Target: Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult>,
         Fallback: Deref<Target: Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>,
     >
 {
@@ -60,7 +60,7 @@ pub trait FutureFlavor: Flavor {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
     ) -> Self::Future<'a, HandlerResult>;
 
     /// Starts the handler of requests that no entry takes.
@@ -90,10 +90,10 @@ pub struct LocalFutures<R>(PhantomData<R>);
 pub struct SendFutures<R>(PhantomData<R>);
 
 /// Stored handler of an entry of [`SharedFunctions`].
-pub type SharedFunction = Arc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult + Send + Sync>;
+pub type SharedFunction = Arc<dyn Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult + Send + Sync>;
 /// Stored handler of an entry of [`SendFutures`].
 pub type SendFutureHandler =
-    Arc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> SendFuture<'a, HandlerResult> + Send + Sync>;
+    Arc<dyn for<'a> Fn(&'a mut AsyncCx, &'a CallTarget<'a>) -> SendFuture<'a, HandlerResult> + Send + Sync>;
 
 /// Future of a running handler.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -102,7 +102,7 @@ pub type SendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl<R: 'static> Flavor for Functions<R> {
     type Adapter = R;
-    type Handler = Rc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>;
+    type Handler = Rc<dyn Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult>;
     type Fallback = Rc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
     type Hook = Rc<dyn Hook>;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
@@ -138,7 +138,7 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
 
 impl<R: 'static> Flavor for LocalFutures<R> {
     type Adapter = R;
-    type Handler = Rc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> LocalFuture<'a, HandlerResult>>;
+    type Handler = Rc<dyn for<'a> Fn(&'a mut AsyncCx, &'a CallTarget<'a>) -> LocalFuture<'a, HandlerResult>>;
     type Fallback =
         Rc<dyn for<'a> Fn(&'a mut AsyncCx, &'a Call) -> LocalFuture<'a, Result<Answered, RpcError>>>;
     type Hook = Rc<dyn Hook>;
@@ -191,7 +191,7 @@ impl<R: 'static> FutureFlavor for LocalFutures<R> {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         handler(cx, target)
     }
@@ -215,7 +215,7 @@ impl<R: 'static> FutureFlavor for SendFutures<R> {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         handler(cx, target)
     }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod entries;
+mod entry_result;
 mod flavor;
 mod handler;
 mod serve;
@@ -21,8 +22,8 @@ use mcp_proto::router::{
 };
 use mcp_proto::server::Call;
 
-pub use answer::HandlerResult;
 pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
+pub use entry_result::{EntryResult, HandlerResult};
 pub use flavor::{
     Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,

@@ -24,13 +24,13 @@ macro_rules! handlers {
             A: DeserializeOwned + 'static $($data)*,
             T: IntoToolResult + 'static,
         {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Tool(target) = target else { return Err(misrouted_error()) };
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Tool(target) = target else { return Err(misrouted_error().into()) };
                 let result = match target.parse::<A>() {
                     Ok(arguments) => $invoke!(handler, cx, arguments).into_tool_result(),
                     Err(invalid) => invalid.into_result(),
                 };
-                complete_tool(cx, &target, result)
+                result.map(EntryResult::Tool)
             })
         }
 
@@ -38,11 +38,10 @@ macro_rules! handlers {
         pub(in super::super) fn resource<T: IntoReadResult + 'static>(
             handler: impl $Fn($Cx, &ResourceTarget<'_>) -> T + 'static $($resource)*,
         ) -> <$flavor<()> as Flavor>::Handler {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Resource(target) = target else { return Err(misrouted_error()) };
-                let read = $invoke!(handler, cx, &target);
-                let result = read.into_read_result(&target.uri, target.mime_type);
-                complete_read(cx, &target, result)
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
+                let read = $invoke!(handler, cx, target);
+                read.into_read_result(&target.uri, target.mime_type).map(EntryResult::Resource)
             })
         }
 
@@ -54,11 +53,10 @@ macro_rules! handlers {
             A: DeserializeOwned + 'static $($data)*,
             T: IntoPromptResult + 'static,
         {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Prompt(target) = target else { return Err(misrouted_error()) };
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Prompt(target) = target else { return Err(misrouted_error().into()) };
                 let arguments = target.parse::<A>()?;
-                let result = $invoke!(handler, cx, arguments).into_prompt_result();
-                complete(cx, result)
+                $invoke!(handler, cx, arguments).into_prompt_result().map(EntryResult::Prompt)
             })
         }
 
@@ -66,10 +64,9 @@ macro_rules! handlers {
         pub(in super::super) fn completion<T: IntoCompletion + 'static>(
             handler: impl $Fn($Cx, &CompletionTarget<'_>) -> T + 'static $($completion)*,
         ) -> <$flavor<()> as Flavor>::Handler {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Completion(target) = target else { return Err(misrouted_error()) };
-                let result = $invoke!(handler, cx, &target).into_completion();
-                complete(cx, result)
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Completion(target) = target else { return Err(misrouted_error().into()) };
+                $invoke!(handler, cx, target).into_completion().map(EntryResult::Completion)
             })
         }
 
@@ -94,9 +91,8 @@ macro_rules! imports {
         use serde::de::DeserializeOwned;
 
         use crate::adapter::server::cx::Answered;
-        use crate::adapter::server::router::answer::{
-            complete, complete_read, complete_tool, misrouted_error,
-        };
+        use crate::adapter::server::router::answer::misrouted_error;
+        use crate::adapter::server::router::entry_result::EntryResult;
         use crate::adapter::server::router::flavor::Flavor;
     };
 }
