@@ -130,6 +130,7 @@ pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::Error;
 #[doc(inline)]
 pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::layers;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, HandlerFailure};
 #[cfg(feature = "validate")]

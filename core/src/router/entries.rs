@@ -221,6 +221,12 @@ impl<T, H, X> Entries<T, H, X> {
         Some((&mut item.item, &mut registration.rules))
     }
 
+    /// Returns the scope of the hooks of the entry with this name, hidden or not.
+    pub(super) fn scope_mut(&mut self, name: &str) -> Option<&mut usize> {
+        let key = *self.keys.get(name)?;
+        Some(&mut self.registrations.get_mut(key.slot as usize)?.as_mut()?.scope)
+    }
+
     /// Counts a change of what the list shows to some clients.
     pub(super) const fn mark_changed(&mut self) {
         self.catalog.generation += 1;

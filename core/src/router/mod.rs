@@ -52,6 +52,7 @@ mod cache;
 #[cfg(test)]
 mod calls_tests;
 mod entries;
+mod entry_hooks;
 mod folder_scopes;
 mod hooks;
 #[cfg(test)]
@@ -86,7 +87,7 @@ mod tool_checks;
 mod tool_entry;
 
 pub use cache::PageCache;
-pub use hooks::{Hook, HookContext, HookOutcome, Subject};
+pub use hooks::{EnclosingHooks, Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
 pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;

@@ -5,7 +5,9 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, Serializer};
 
@@ -13,7 +15,7 @@ use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
 use super::pages::page_meta;
-use super::params::{completion_params, param, prompt_arguments, text_param};
+use super::params::{check_required_arguments, completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
 use super::skill_catalog::{SkillAnswer, SkillResolution};
 use super::task_support::{TaskDecision, decide};
@@ -103,6 +105,31 @@ impl<'a> ToolTarget<'a> {
         read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, self.version, &e))
     }
 
+    /// Returns the arguments as JSON.
+    #[must_use]
+    pub fn raw_arguments(&self) -> RawJson {
+        RawJson::trusted(Bytes::copy_from_slice(self.arguments))
+    }
+
+    /// Returns the call with other arguments, which were checked against the schema of the tool.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArguments`]: `arguments` is not an object, or violates the schema.
+    pub fn with_arguments<'b>(&self, arguments: &'b RawJson) -> Result<ToolTarget<'b>, InvalidArguments>
+    where
+        'a: 'b,
+    {
+        let invalid = |what: &dyn fmt::Display| InvalidArguments::new(&self.tool.name, self.version, what);
+        if !arguments.is_object() {
+            return Err(invalid(&"they are not an object"));
+        }
+        let arguments = arguments.as_bytes();
+        let checked = self.checks.input.as_ref().map_or(Ok(()), |input| input.validate(arguments));
+        checked.map_err(|violations| invalid(&violations))?;
+        Ok(ToolTarget { arguments, ..*self })
+    }
+
     /// Checks a result against the output schema of the tool (TOOL-015).
     ///
     /// # Errors
@@ -140,6 +167,16 @@ pub struct PromptTarget<'a> {
 }
 
 impl PromptTarget<'_> {
+    /// Returns the request with other arguments.
+    ///
+    /// # Errors
+    ///
+    /// The [`RpcError`] for a client, if a required argument is missing (PROMPT-010).
+    pub fn with_arguments(&self, arguments: Map<String>) -> Result<Self, RpcError> {
+        check_required_arguments(self.prompt, &arguments)?;
+        Ok(Self { prompt: self.prompt, arguments })
+    }
+
     /// Decodes the arguments.
     ///
     /// # Errors

@@ -6,8 +6,10 @@ use mcp_proto::RpcError;
 use mcp_proto::router::{self, CallTarget, Hook, HookContext, HookOutcome, Route};
 use mcp_proto::server::Call;
 
-use super::entry_result::{HandlerResult, complete};
+use super::entry_request::EntryRequest;
+use super::entry_result::{HandlerResult, complete, misrouted_error};
 use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
+use super::layer::{Middleware, Next};
 use super::updates::lock;
 use super::{Router, RouterState};
 use crate::adapter::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
@@ -17,7 +19,7 @@ use crate::catch;
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Step<'a, F: Flavor> {
     Answered(Result<Answered, RpcError>),
-    Run(&'a F::Handler, CallTarget<'a>, HookGuard<'a, F::Handler, F::Hook>),
+    Run(Next<'a, F>, CallTarget<'a>, HookGuard<'a, F::Handler, Middleware<F>>),
     Fallback(&'a F::Fallback),
 }
 
@@ -38,8 +40,9 @@ impl<F: Flavor> Router<F> {
                 })
             }
             Route::Handle(work) => {
-                let guard = HookGuard::new(&state.core, work.context());
-                Step::Run(work.handler, work.target, guard)
+                let context = work.context();
+                let next = Next::new(state.core.enclosing_hooks(&context), work.handler);
+                Step::Run(next, work.target, HookGuard::new(&state.core, context))
             }
             Route::BeginTask => Step::Answered(cx.begin_task().map_or_else(Err, |()| Err(misrouted_error()))),
             Route::Refuse(error) => Step::Answered(Err(error)),
@@ -61,8 +64,8 @@ impl<F: FunctionFlavor> Router<F> {
     ) -> Result<Answered, RpcError> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
-            Step::Run(handler, target, guard) => {
-                let result = handler(cx, &target);
+            Step::Run(next, target, guard) => {
+                let result = next.run_function(cx, EntryRequest::new(guard.context, &target));
                 guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => fallback(cx, call),
@@ -80,8 +83,8 @@ impl<F: FutureFlavor> Router<F> {
     ) -> Result<Answered, RpcError> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
-            Step::Run(handler, target, guard) => {
-                let result = F::start(handler, cx, &target).await;
+            Step::Run(next, target, guard) => {
+                let result = next.start(cx, EntryRequest::new(guard.context, &target)).await;
                 guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => F::start_fallback(fallback, cx, call).await,
@@ -91,12 +94,16 @@ impl<F: FutureFlavor> Router<F> {
 
 /// Reports the outcome of a call to the hooks, even if its handler panics or is dropped.
 #[derive(Debug)]
-struct HookGuard<'a, H, M: Hook>(&'a router::Router<H, M>, Option<HookContext<'a>>);
+struct HookGuard<'a, H, M: Hook> {
+    router: &'a router::Router<H, M>,
+    context: HookContext<'a>,
+    is_finished: bool,
+}
 
 impl<'a, H, M: Hook> HookGuard<'a, H, M> {
     /// Creates the guard before the handler runs.
     const fn new(router: &'a router::Router<H, M>, context: HookContext<'a>) -> Self {
-        Self(router, Some(context))
+        Self { router, context, is_finished: false }
     }
 
     /// Completes the call with the result of its handler, reports the outcome to the hooks, and returns the answer.
@@ -111,40 +118,32 @@ impl<'a, H, M: Hook> HookGuard<'a, H, M> {
         result: HandlerResult,
     ) -> Result<Answered, RpcError> {
         let result = complete(cx, target, result);
-        if let Some(context) = self.1.take() {
-            self.0.finish(
-                context,
-                match &result {
-                    _ if cx.is_cancelled() => HookOutcome::Cancelled,
-                    _ if cx.is_awaiting_input() => HookOutcome::InputRequired,
-                    _ if cx.is_becoming_task() => HookOutcome::TaskBegun,
-                    Ok((_, true)) => HookOutcome::ToolFailed,
-                    Ok((_, false)) => HookOutcome::Completed,
-                    Err(error) => HookOutcome::Failed(error),
-                },
-            );
-        }
+        self.is_finished = true;
+        self.router.finish(
+            self.context,
+            match &result {
+                _ if cx.is_cancelled() => HookOutcome::Cancelled,
+                _ if cx.is_awaiting_input() => HookOutcome::InputRequired,
+                _ if cx.is_becoming_task() => HookOutcome::TaskBegun,
+                Ok((_, true)) => HookOutcome::ToolFailed,
+                Ok((_, false)) => HookOutcome::Completed,
+                Err(error) => HookOutcome::Failed(error),
+            },
+        );
         result.map(|(answered, _)| answered)
     }
 }
 
 impl<H, M: Hook> Drop for HookGuard<'_, H, M> {
     fn drop(&mut self) {
-        if let Some(context) = self.1.take() {
-            let panicked =
-                RpcError::internal(format!("the handler of {} panicked", context.call().describe_target()));
-            let outcome = if std::thread::panicking() {
-                HookOutcome::Failed(&panicked)
-            } else {
-                HookOutcome::Cancelled
-            };
-            // A hook that panics during a panic would abort the process.
-            let _ = catch(|| self.0.finish(context, outcome));
+        if self.is_finished {
+            return;
         }
+        let target = self.context.call().describe_target();
+        let panicked = RpcError::internal(format!("the handler of {target} panicked"));
+        let outcome =
+            if std::thread::panicking() { HookOutcome::Failed(&panicked) } else { HookOutcome::Cancelled };
+        // A hook that panics during a panic would abort the process.
+        let _ = catch(|| self.router.finish(self.context, outcome));
     }
-}
-
-/// Returns the error for a call that reached a handler of another kind.
-pub(super) fn misrouted_error() -> RpcError {
-    RpcError::internal("this handler is for something else")
 }

@@ -1,10 +1,9 @@
 //! Results of handlers, and how calls are completed with them.
 
-use mcp_proto::RpcError;
 use mcp_proto::model::{CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult};
 use mcp_proto::router::{CallTarget, HandlerError, ResourceTarget};
+use mcp_proto::{EncodeError, RawJson, RpcError};
 
-use super::answer::misrouted_error;
 use crate::adapter::server::cx::{Answered, CallCx, RunningCall};
 use crate::adapter::server::handler::HandlerFailure;
 
@@ -20,6 +19,27 @@ pub enum EntryResult {
     Prompt(GetPromptResult<'static>),
     /// Suggestions for an argument or a variable.
     Completion(CompleteResult),
+}
+
+impl EntryResult {
+    /// Returns the result as JSON, in the form of the newest revision.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] if a part of it cannot be expressed as JSON.
+    pub fn encode(&self) -> Result<RawJson, EncodeError> {
+        match self {
+            Self::Tool(result) => RawJson::encode(result),
+            Self::Resource(result) => RawJson::encode(result),
+            Self::Prompt(result) => RawJson::encode(result),
+            Self::Completion(result) => RawJson::encode(result),
+        }
+    }
+
+    /// Returns the size as JSON in bytes, if it can be expressed as JSON.
+    pub(in crate::adapter::server) fn encoded_len(&self) -> Option<usize> {
+        self.encode().ok().map(|json| json.as_bytes().len())
+    }
 }
 
 /// Outcome of the handler of an entry.
@@ -81,4 +101,9 @@ fn record_error<B: RunningCall>(cx: &mut CallCx<B>, error: &HandlerError) {
         }
         _ => {}
     }
+}
+
+/// Returns the error for a call that reached a handler of another kind.
+pub(super) fn misrouted_error() -> RpcError {
+    RpcError::internal("this handler is for something else")
 }

@@ -91,8 +91,7 @@ macro_rules! imports {
         use serde::de::DeserializeOwned;
 
         use crate::adapter::server::cx::Answered;
-        use crate::adapter::server::router::answer::misrouted_error;
-        use crate::adapter::server::router::entry_result::EntryResult;
+        use crate::adapter::server::router::entry_result::{EntryResult, misrouted_error};
         use crate::adapter::server::router::flavor::Flavor;
     };
 }
@@ -103,7 +102,9 @@ pub(in super::super) mod local_functions {
     use core::cell::RefCell;
 
     use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::Functions;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     // The `RefCell` is never borrowed twice: only the router calls the closures, from one loop.
@@ -126,6 +127,14 @@ pub(in super::super) mod local_functions {
     handlers! {
         Functions, FnMut(&mut Cx<'_>), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl FnMut(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R>>) -> HandlerResult + 'static,
+    ) -> <Functions<R> as Flavor>::Layer {
+        let shared = RefCell::new(layer);
+        Rc::new(move |cx, request, next| (*shared.borrow_mut())(cx, request, next))
+    }
 }
 
 /// Functions on several threads.
@@ -133,7 +142,9 @@ pub(in super::super) mod shared_functions {
     use alloc::sync::Arc;
 
     use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::SharedFunctions;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     macro_rules! closure {
@@ -153,6 +164,16 @@ pub(in super::super) mod shared_functions {
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
         closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, SharedFunctions<R>>) -> HandlerResult
+        + Send
+        + Sync
+        + 'static,
+    ) -> <SharedFunctions<R> as Flavor>::Layer {
+        Arc::new(layer)
+    }
 }
 
 /// Futures that stay on their thread.
@@ -161,7 +182,9 @@ pub(in super::super) mod local_futures {
     use alloc::rc::Rc;
 
     use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::LocalFutures;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     // Each call shares ownership of the closure, which may be removed from the router while the call runs.
@@ -187,6 +210,17 @@ pub(in super::super) mod local_futures {
     handlers! {
         LocalFutures, AsyncFn(&mut AsyncCx), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, LocalFutures<R>>) -> HandlerResult + 'static,
+    ) -> <LocalFutures<R> as Flavor>::Layer {
+        let shared = Rc::new(layer);
+        Rc::new(move |cx, request, next| {
+            let shared = shared.clone();
+            Box::pin(async move { shared(cx, request, next).await })
+        })
+    }
 }
 
 /// Futures that any thread may poll.
@@ -196,7 +230,9 @@ pub(in super::super) mod send_futures {
 
     use super::super::SendCall;
     use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::SendFutures;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     macro_rules! closure {
@@ -222,5 +258,15 @@ pub(in super::super) mod send_futures {
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a Call), Result<Answered, RpcError>>],
         closure: closure, invoke: invoke
+    }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl for<'a> SendCall<(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, SendFutures<R>>), HandlerResult>,
+    ) -> <SendFutures<R> as Flavor>::Layer {
+        Arc::new(move |cx, request, next| {
+            let layer = layer.clone();
+            Box::pin(async move { layer.call((cx, request, next)).await })
+        })
     }
 }
