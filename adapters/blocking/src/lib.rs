@@ -358,6 +358,7 @@ pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
 pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::layers;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, TaskSource};
 #[cfg(feature = "auth")]

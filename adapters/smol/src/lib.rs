@@ -288,6 +288,7 @@ pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
 pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::layers;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
     Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,

@@ -132,6 +132,7 @@ pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::Error;
 #[doc(inline)]
 pub use mcp_std::adapter::server::ServerTasks;
+pub use mcp_std::adapter::server::layers;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, Cx as BlockingCx, HandlerFailure};
 use mcp_std::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};

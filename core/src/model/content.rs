@@ -222,6 +222,15 @@ impl<'a> core::ops::Deref for ContentBlocks<'a> {
     }
 }
 
+impl core::ops::DerefMut for ContentBlocks<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+}
+
 impl IntoStatic for ContentBlocks<'_> {
     type Owned = ContentBlocks<'static>;
     fn into_static(self) -> ContentBlocks<'static> {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
 
+use super::hooks::ROOT_SCOPE;
 use super::number_index::NumberIndex;
 use super::pending::{Listed, PendingChanges};
 use super::visibility::{Listing, OwnedSubject, Rule};
@@ -142,7 +143,9 @@ pub(super) struct Registration<H, X> {
     pub(super) handler: H,
     /// Data specific to the kind of the entry.
     pub(super) extra: X,
-    /// Conditions of its calls. An entry that is registered again under its name keeps them.
+    /// Scope of the hooks that observe its calls. An entry that is registered again under its name keeps it, and the rules.
+    pub(super) hook_scope: usize,
+    /// Conditions of its calls.
     pub(super) rules: CallRules,
 }
 
@@ -161,6 +164,7 @@ pub(super) struct EntryRef<'a, T, H, X> {
     pub(super) handler: &'a H,
     pub(super) extra: &'a X,
     pub(super) listing: &'a Listing,
+    pub(super) hook_scope: usize,
     pub(super) rules: &'a CallRules,
 }
 
@@ -246,11 +250,11 @@ impl<T: Listed, H, X> Entries<T, H, X> {
             }
         };
         let old = self.take_registration(key);
-        let (old, rules) = match old {
-            Some(old) => (Some(old.extra), old.rules),
-            None => (None, CallRules::default()),
+        let (old, hook_scope, rules) = match old {
+            Some(old) => (Some(old.extra), old.hook_scope, old.rules),
+            None => (None, ROOT_SCOPE, CallRules::default()),
         };
-        self.set_registration(key, Registration { handler, extra: extra(old), rules });
+        self.set_registration(key, Registration { handler, extra: extra(old), hook_scope, rules });
         (self.catalog.items.get(key).map_or(0, |item| item.number), is_new)
     }
 
@@ -323,6 +327,12 @@ impl<T: Listed, H, X> Entries<T, H, X> {
         })
     }
 
+    /// Returns the scope of the hooks of the entry with this name, hidden or not.
+    pub(super) fn hook_scope_mut(&mut self, name: &str) -> Option<&mut usize> {
+        let key = *self.keys.get(name)?;
+        Some(&mut self.registrations.get_mut(key.slot as usize)?.as_mut()?.hook_scope)
+    }
+
     /// Returns the enabled entry with this name.
     pub(super) fn find(&self, name: &str) -> Option<EntryRef<'_, T, H, X>> {
         self.find_by_key(*self.keys.get(name)?)
@@ -350,6 +360,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
             handler: &registration.handler,
             extra: &registration.extra,
             listing: &item.listing,
+            hook_scope: registration.hook_scope,
             rules: &registration.rules,
         })
     }

@@ -5,6 +5,8 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
+use core::slice;
 
 use crate::methods::EntryKind;
 use crate::rpc::RpcError;
@@ -14,6 +16,8 @@ use crate::server::Call;
 ///
 /// Before a call, hooks run in the order in which they were added; after it, in the reverse order. The hooks of a
 /// [nested](super::Router::nest) router observe the calls of its entries, inside the hooks of the outer router.
+///
+/// The hooks of an [entry](super::Router::hook_entry) are inside those of its router.
 ///
 /// Every hook whose `before_call` ran gets one `after_call`, unless the call is dropped in between.
 pub trait Hook {
@@ -115,12 +119,21 @@ pub enum HookOutcome<'a> {
     TaskBegun,
 }
 
-/// The hooks of a router and of its nested routers.
+/// The hooks of a router, of its nested routers, and of entries.
 #[derive(Clone)]
 pub(super) struct HookScopes<M> {
-    /// Hooks of each scope, and its path: the enclosing scopes from the outermost to itself. The first scope is
-    /// [`ROOT_SCOPE`].
-    scopes: Vec<(Vec<usize>, Vec<M>)>,
+    scopes: Vec<HookScope<M>>,
+    /// Numbers of scopes whose entry was removed.
+    unused: Vec<usize>,
+}
+
+#[derive(Clone)]
+struct HookScope<M> {
+    /// The enclosing scopes from the outermost to this one.
+    path: Vec<usize>,
+    hooks: Vec<M>,
+    /// Whether the scope belongs to one entry.
+    is_of_entry: bool,
 }
 
 /// Scope of the router itself.
@@ -128,27 +141,108 @@ pub(super) const ROOT_SCOPE: usize = 0;
 
 impl<M> Default for HookScopes<M> {
     fn default() -> Self {
-        Self { scopes: vec![(vec![ROOT_SCOPE], Vec::new())] }
+        let root = HookScope { path: vec![ROOT_SCOPE], hooks: Vec::new(), is_of_entry: false };
+        Self { scopes: vec![root], unused: Vec::new() }
+    }
+}
+
+/// The hooks around the calls of an entry, from the outermost to the innermost.
+///
+/// [`Router::enclosing_hooks`](super::Router::enclosing_hooks) returns it.
+pub struct EnclosingHooks<'a, M> {
+    scopes: &'a [HookScope<M>],
+    path: slice::Iter<'a, usize>,
+    hooks: slice::Iter<'a, M>,
+}
+
+impl<M> Clone for EnclosingHooks<'_, M> {
+    fn clone(&self) -> Self {
+        Self { scopes: self.scopes, path: self.path.clone(), hooks: self.hooks.clone() }
+    }
+}
+
+impl<M> fmt::Debug for EnclosingHooks<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnclosingHooks").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl<'a, M> Iterator for EnclosingHooks<'a, M> {
+    type Item = &'a M;
+
+    fn next(&mut self) -> Option<&'a M> {
+        loop {
+            if let Some(hook) = self.hooks.next() {
+                return Some(hook);
+            }
+            let scope = *self.path.next()?;
+            self.hooks = self.scopes.get(scope).map_or(&[][..], |scope| &scope.hooks).iter();
+        }
+    }
+}
+
+impl<M> HookScopes<M> {
+    pub(super) fn add(&mut self, hook: M) {
+        if let Some(root) = self.scopes.get_mut(ROOT_SCOPE) {
+            root.hooks.push(hook);
+        }
+    }
+
+    /// Adds a hook to an entry in `scope`; returns the scope of the entry from now on.
+    pub(super) fn add_to_entry(&mut self, scope: usize, hook: M) -> usize {
+        if let Some(own) = self.scopes.get_mut(scope).filter(|scope| scope.is_of_entry) {
+            own.hooks.push(hook);
+            return scope;
+        }
+        let next = self.unused.pop().unwrap_or(self.scopes.len());
+        let path = self.path(scope).iter().copied().chain([next]).collect();
+        let own = HookScope { path, hooks: vec![hook], is_of_entry: true };
+        match self.scopes.get_mut(next) {
+            Some(slot) => *slot = own,
+            None => self.scopes.push(own),
+        }
+        next
+    }
+
+    /// Drops the hooks of an entry that is removed; `scope` is the scope of the entry.
+    pub(super) fn release(&mut self, scope: usize) {
+        if let Some(own) = self.scopes.get_mut(scope).filter(|scope| scope.is_of_entry) {
+            *own = HookScope { path: Vec::new(), hooks: Vec::new(), is_of_entry: false };
+            self.unused.push(scope);
+        }
+    }
+
+    fn path(&self, scope: usize) -> &[usize] {
+        self.scopes.get(scope).map_or(&[][..], |scope| &scope.path)
+    }
+
+    pub(super) fn enclosing(&self, scope: usize) -> EnclosingHooks<'_, M> {
+        EnclosingHooks { scopes: &self.scopes, path: self.path(scope).iter(), hooks: [].iter() }
+    }
+
+    fn enclosing_reversed(&self, scope: usize) -> impl Iterator<Item = &M> {
+        let scopes = self.path(scope).iter().rev().filter_map(|scope| self.scopes.get(*scope));
+        scopes.flat_map(|scope| scope.hooks.iter().rev())
+    }
+
+    /// Adds the scopes of a nested router; returns the offset for its scope numbers.
+    pub(super) fn nest(&mut self, inner: Self) -> usize {
+        let base = self.scopes.len();
+        for scope in inner.scopes {
+            let path = [ROOT_SCOPE].into_iter().chain(scope.path.into_iter().map(|outer| outer + base));
+            self.scopes.push(HookScope { path: path.collect(), ..scope });
+        }
+        self.unused.extend(inner.unused.into_iter().map(|scope| scope + base));
+        base
     }
 }
 
 impl<M: Hook> HookScopes<M> {
-    pub(super) fn add(&mut self, hook: M) {
-        if let Some((_, hooks)) = self.scopes.get_mut(ROOT_SCOPE) {
-            hooks.push(hook);
-        }
-    }
-
-    fn enclosing_hooks(&self, scope: usize) -> impl DoubleEndedIterator<Item = &M> {
-        let path = self.scopes.get(scope).map_or(&[][..], |(path, _)| path);
-        path.iter().filter_map(|scope| self.scopes.get(*scope)).flat_map(|(_, hooks)| hooks)
-    }
-
     /// Runs `before_call` of the hooks; if one refuses, those that ran before it get `after_call`.
     pub(super) fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
-        for (i, hook) in self.enclosing_hooks(context.scope).enumerate() {
+        for (i, hook) in self.enclosing(context.scope).enumerate() {
             if let Err(error) = hook.before_call(context) {
-                let notified: Vec<_> = self.enclosing_hooks(context.scope).take(i).collect();
+                let notified: Vec<_> = self.enclosing(context.scope).take(i).collect();
                 notified.iter().rev().for_each(|hook| hook.after_call(context, HookOutcome::Failed(&error)));
                 return Err(error);
             }
@@ -157,16 +251,6 @@ impl<M: Hook> HookScopes<M> {
     }
 
     pub(super) fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
-        self.enclosing_hooks(context.scope).rev().for_each(|hook| hook.after_call(context, outcome));
-    }
-
-    /// Adds the scopes of a nested router; returns the offset for its scope numbers.
-    pub(super) fn nest(&mut self, inner: Self) -> usize {
-        let base = self.scopes.len();
-        for (path, hooks) in inner.scopes {
-            let path = [ROOT_SCOPE].into_iter().chain(path.into_iter().map(|scope| scope + base)).collect();
-            self.scopes.push((path, hooks));
-        }
-        base
+        self.enclosing_reversed(context.scope).for_each(|hook| hook.after_call(context, outcome));
     }
 }

@@ -53,6 +53,7 @@ mod cache;
 #[cfg(test)]
 mod calls_tests;
 mod entries;
+mod entry_hooks;
 mod folder_rules;
 mod folder_scopes;
 mod gate;
@@ -95,7 +96,7 @@ mod visible;
 
 pub use access_rules::AccessRules;
 pub use cache::PageCache;
-pub use hooks::{Hook, HookContext, HookOutcome, Subject};
+pub use hooks::{EnclosingHooks, Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
 pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;

@@ -6,6 +6,7 @@ use alloc::string::String;
 use super::hooks::Hook;
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
 use super::registry::{Router, refuse_duplicate};
+use super::visibility::Listing;
 use crate::methods::EntryKind;
 
 impl<H, M: Hook> Router<H, M> {
@@ -59,39 +60,42 @@ impl<H, M: Hook> Router<H, M> {
         self.prepare(&mut inner)?;
 
         let mut changed = ChangedLists::NONE;
-        let base = self.scopes.nest(inner.scopes);
-        self.visibility.nest(inner.visibility);
+        let bases = (self.scopes.nest(inner.scopes), self.visibility.nest(inner.visibility));
+        let moved = |hook_scope: &mut usize, listing: &mut Listing| {
+            *hook_scope += bases.0;
+            listing.scope += bases.1;
+        };
         self.declared.adopt_extensions(&inner.declared);
         // Extensions were adopted above: one that is declared here already keeps its settings.
         for capability in inner.declared.iter().filter(|capability| !capability.is_extension()) {
             self.declare(capability);
         }
-        for (name, mut tool, mut listing, registration) in inner.tools.into_ordered() {
+        for (name, mut tool, mut listing, mut registration) in inner.tools.into_ordered() {
             tool.name = prefixed(&name);
-            listing.scope += base;
+            moved(&mut registration.hook_scope, &mut listing);
             self.tools.append(tool.name.as_str().into(), tool, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Tool);
         }
-        for (uri, resource, mut listing, registration) in inner.resources.into_ordered() {
-            listing.scope += base;
+        for (uri, resource, mut listing, mut registration) in inner.resources.into_ordered() {
+            moved(&mut registration.hook_scope, &mut listing);
             self.resources.append(uri, resource, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Resource);
         }
-        for (name, family, mut listing, registration) in inner.templates.into_ordered() {
-            listing.scope += base;
+        for (name, family, mut listing, mut registration) in inner.templates.into_ordered() {
+            moved(&mut registration.hook_scope, &mut listing);
             let literal_prefix = String::from(registration.extra.template.literal_prefix());
             let number = self.templates.append(name, family, listing, registration);
             self.prefixes.insert(&literal_prefix, number);
             changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
         }
-        for (name, mut prompt, mut listing, registration) in inner.prompts.into_ordered() {
+        for (name, mut prompt, mut listing, mut registration) in inner.prompts.into_ordered() {
             prompt.name = prefixed(&name);
-            listing.scope += base;
+            moved(&mut registration.hook_scope, &mut listing);
             self.prompts.append(prompt.name.as_str().into(), prompt, listing, registration);
             changed |= ChangedLists::from_kind(EntryKind::Prompt);
         }
         if let Some(skills) = inner.skills {
-            self.adopt_skills(*skills, base);
+            self.adopt_skills(*skills, bases.1);
             changed |= ChangedLists::from_kind(EntryKind::Skill);
         }
         Ok(changed)

@@ -74,10 +74,15 @@ fn invalid_param(path: &str, name: &str, what: &str) -> RpcError {
 
 pub(super) fn prompt_arguments(call: &Call, prompt: &Prompt) -> Result<Map<String>, RpcError> {
     let arguments = text_map(param(call, "arguments"), "arguments")?.unwrap_or_default();
+    check_required_arguments(prompt, &arguments).map(|()| arguments)
+}
+
+/// Checks that every required argument of a prompt is there (PROMPT-010).
+pub(super) fn check_required_arguments(prompt: &Prompt, arguments: &Map<String>) -> Result<(), RpcError> {
     let missing =
         |a: &&crate::model::PromptArgument| a.required == Some(true) && arguments.get(&a.name).is_none();
     match prompt.arguments.iter().find(missing) {
         Some(a) => Err(RpcError::invalid_params(format!("the argument `{}` is missing", a.name))),
-        None => Ok(arguments),
+        None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::entries::Entries;
-use super::hooks::{Hook, HookScopes};
+use super::hooks::{Hook, HookScopes, ROOT_SCOPE};
 use super::page::{CacheHint, CursorCodec};
 use super::pages::{check_page, check_page_template};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
@@ -432,21 +432,26 @@ impl<H, M: Hook> Router<H, M> {
     /// The files of a skill stay registered as resources.
     pub fn remove(&mut self, kind: EntryKind, name: &str) -> ChangedLists {
         let removed = match kind {
-            EntryKind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
+            EntryKind::Tool => self.tools.remove(name).map(|(_, shown, rest)| (shown, rest.hook_scope)),
             EntryKind::Resource => {
                 let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.remove(&uri).is_some_and(|(_, shown, _)| shown)
+                self.resources.remove(&uri).map(|(_, shown, rest)| (shown, rest.hook_scope))
             }
-            EntryKind::ResourceTemplate => {
-                self.templates.remove(name).is_some_and(|(number, shown, rest)| {
-                    self.prefixes.remove(rest.extra.template.literal_prefix(), number);
-                    shown
-                })
+            EntryKind::ResourceTemplate => self.templates.remove(name).map(|(number, shown, rest)| {
+                self.prefixes.remove(rest.extra.template.literal_prefix(), number);
+                (shown, rest.hook_scope)
+            }),
+            EntryKind::Prompt => self.prompts.remove(name).map(|(_, shown, rest)| (shown, rest.hook_scope)),
+            EntryKind::Skill => {
+                let shown = self.skills.as_mut().is_some_and(|skills| skills.remove(name));
+                Some((shown, ROOT_SCOPE))
             }
-            EntryKind::Prompt => self.prompts.remove(name).is_some_and(|(_, shown, _)| shown),
-            EntryKind::Skill => self.skills.as_mut().is_some_and(|skills| skills.remove(name)),
         };
-        if removed { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
+        let was_shown = removed.is_some_and(|(shown, scope)| {
+            self.scopes.release(scope);
+            shown
+        });
+        if was_shown { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
     }
 
     /// Hides an entry as if it were not registered, or shows it again at its old position.

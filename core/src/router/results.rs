@@ -91,6 +91,12 @@ impl Failure {
         &self.message
     }
 
+    /// Returns the failure with another message for the client. Its causes are kept.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+
     /// Returns whether the error has causes that the client does not read.
     #[must_use]
     pub const fn has_causes(&self) -> bool {

@@ -5,7 +5,9 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, Serializer};
 
@@ -13,7 +15,7 @@ use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::pages::page_meta;
-use super::params::{completion_params, param, prompt_arguments, text_param};
+use super::params::{check_required_arguments, completion_params, param, prompt_arguments, text_param};
 use super::pending::Listed;
 use super::registry::Router;
 use super::skill_catalog::{SkillAnswer, SkillResolution};
@@ -104,6 +106,31 @@ impl<'a> ToolTarget<'a> {
         read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, self.version, &e))
     }
 
+    /// Returns the arguments as JSON.
+    #[must_use]
+    pub fn raw_arguments(&self) -> RawJson {
+        RawJson::trusted(Bytes::copy_from_slice(self.arguments))
+    }
+
+    /// Returns the call with other arguments, which were checked against the schema of the tool.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArguments`]: `arguments` is not an object, or violates the schema.
+    pub fn with_arguments<'b>(&self, arguments: &'b RawJson) -> Result<ToolTarget<'b>, InvalidArguments>
+    where
+        'a: 'b,
+    {
+        let invalid = |what: &dyn fmt::Display| InvalidArguments::new(&self.tool.name, self.version, what);
+        if !arguments.is_object() {
+            return Err(invalid(&"they are not an object"));
+        }
+        let arguments = arguments.as_bytes();
+        let checked = self.checks.input.as_ref().map_or(Ok(()), |input| input.validate(arguments));
+        checked.map_err(|violations| invalid(&violations))?;
+        Ok(ToolTarget { arguments, ..*self })
+    }
+
     /// Checks a result against the output schema of the tool (TOOL-015).
     ///
     /// # Errors
@@ -143,6 +170,16 @@ pub struct PromptTarget<'a> {
 }
 
 impl PromptTarget<'_> {
+    /// Returns the request with other arguments.
+    ///
+    /// # Errors
+    ///
+    /// The [`RpcError`] for a client, if a required argument is missing (PROMPT-010).
+    pub fn with_arguments(&self, arguments: Map<String>) -> Result<Self, RpcError> {
+        check_required_arguments(self.prompt, &arguments)?;
+        Ok(Self { prompt: self.prompt, arguments })
+    }
+
     /// Decodes the arguments.
     ///
     /// # Errors
@@ -389,7 +426,7 @@ impl<H, M: Hook> Router<H, M> {
         let target = CallTarget::Tool(ToolTarget { tool, arguments, version, checks, defers_task });
         Resolution {
             subject: Subject::Tool(&tool.name),
-            scope: entry.listing.scope,
+            scope: entry.hook_scope,
             required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action: RouteAction::Handle(entry.handler, target),
         }
@@ -425,7 +462,7 @@ impl<H, M: Hook> Router<H, M> {
             let subject = Subject::Resource(&resource.uri);
             return Resolution {
                 subject,
-                scope: entry.listing.scope,
+                scope: entry.hook_scope,
                 required_scopes,
                 action: RouteAction::Handle(entry.handler, target),
             };
@@ -454,7 +491,7 @@ impl<H, M: Hook> Router<H, M> {
                 }
             };
             let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Resolution { subject, scope: entry.listing.scope, required_scopes, action };
+            return Resolution { subject, scope: entry.hook_scope, required_scopes, action };
         }
         // RES-015, RES-016, RES-017
         Resolution::refuse(RpcError::resource_not_found(&uri))
@@ -479,7 +516,7 @@ impl<H, M: Hook> Router<H, M> {
         };
         Resolution {
             subject: Subject::Prompt(&prompt.name),
-            scope: entry.listing.scope,
+            scope: entry.hook_scope,
             required_scopes: Cow::Borrowed(&entry.rules.required_scopes),
             action,
         }
@@ -497,7 +534,7 @@ impl<H, M: Hook> Router<H, M> {
                     let known = entry.item.arguments.iter().any(|a| a.name == argument);
                     (
                         Subject::Completion(&entry.item.name),
-                        entry.listing.scope,
+                        entry.hook_scope,
                         &*entry.rules.required_scopes,
                         &**entry.extra,
                         known,
@@ -512,7 +549,7 @@ impl<H, M: Hook> Router<H, M> {
                     let subject = Subject::Completion(&entry.item.uri_template);
                     (
                         subject,
-                        entry.listing.scope,
+                        entry.hook_scope,
                         &*entry.rules.required_scopes,
                         &*entry.extra.completions,
                         known,

@@ -139,7 +139,7 @@ impl<H, M: Hook> Router<H, M> {
             caller.is_none_or(|caller| gate.scopes.allow(caller, listing, subject))
         };
         if let Some(entry) = self.resources.find(&key).filter(|e| shows(e.listing, e.item.subject())) {
-            return Some((entry.listing.scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
+            return Some((entry.hook_scope, self.with_folder_scopes(&key, &entry.rules.required_scopes)));
         }
         for number in self.prefixes.find(&normal) {
             let found = self.templates.find_by_number(number);
@@ -149,7 +149,7 @@ impl<H, M: Hook> Router<H, M> {
                 Err(_) => return None,
                 Ok(_) => {
                     return Some((
-                        entry.listing.scope,
+                        entry.hook_scope,
                         self.with_folder_scopes(&key, &entry.rules.required_scopes),
                     ));
                 }

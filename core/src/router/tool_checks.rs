@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::results::HandlerError;
+use super::results::{Failure, HandlerError};
 use crate::model::{CallToolResult, Tool};
 use crate::rpc::{RpcError, clip};
 use crate::validate::{SchemaError, SchemaValidator, Validate, Violations, check_structured_result};
@@ -35,6 +35,17 @@ impl InvalidArguments {
             Ok(CallToolResult::error(self.message))
         } else {
             Err(RpcError::invalid_params(self.message).into())
+        }
+    }
+}
+
+/// As [`into_result`](InvalidArguments::into_result), before it becomes a result.
+impl From<InvalidArguments> for HandlerError {
+    fn from(invalid: InvalidArguments) -> Self {
+        if invalid.version >= Version::V2025_11_25 {
+            Failure::new(&invalid).into()
+        } else {
+            RpcError::invalid_params(invalid.message).into()
         }
     }
 }

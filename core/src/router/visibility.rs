@@ -109,7 +109,7 @@ pub(super) fn rule_of_entry(function: impl Fn(&Caller) -> bool + Send + Sync + '
 #[derive(Clone)]
 pub(super) struct Listing {
     pub(super) is_enabled: bool,
-    /// Scope of the hooks and visibility functions that apply to the entry.
+    /// Scope of the visibility functions that apply to the entry.
     pub(super) scope: usize,
     /// The functions of the entry itself; all have to agree.
     pub(super) visible_to: Vec<Rule>,
@@ -199,7 +199,7 @@ impl fmt::Debug for BoundRules {
 /// The visibility functions of a router and of its nested routers.
 #[derive(Clone)]
 pub(super) struct VisibilityScopes {
-    /// By the numbers of [`HookScopes`](super::hooks::HookScopes).
+    /// The scopes of the router and of its nested routers; unlike those of hooks, none is of a single entry.
     scopes: Vec<ScopeRules>,
     pub(super) guard: VisibilityGuard,
 }
@@ -241,14 +241,15 @@ impl VisibilityScopes {
         }
     }
 
-    /// Adds the scopes of a nested router, whose numbers get an offset.
-    pub(super) fn nest(&mut self, inner: Self) {
+    /// Adds the scopes of a nested router; returns the offset for its scope numbers.
+    pub(super) fn nest(&mut self, inner: Self) -> usize {
         let base = self.scopes.len();
         for mut scope in inner.scopes {
             scope.path.iter_mut().for_each(|outer| *outer += base);
             scope.path.insert(0, ROOT_SCOPE);
             self.scopes.push(scope);
         }
+        base
     }
 
     /// Returns whether there are functions for all entries of a router.

@@ -15,6 +15,7 @@ mod handle;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
+pub mod layers;
 #[cfg(feature = "http")]
 mod permits;
 mod remote;

@@ -103,12 +103,14 @@ impl<'a> CallCx<BorrowedCall<'a>> {
         let CallParts { backend, call, state } = self.0.parts();
         match backend {
             Backend::Local(server_loop, dispatcher) => {
-                let until = server_loop.tick() + duration;
+                let now = server_loop.tick();
+                let until = now + state.limit_to_deadline(duration, Some(now));
                 state.pump(server_loop, dispatcher, call, until);
-                state.check_open()
+                state.check_open()?;
+                state.check_deadline(Some(server_loop.now()))
             }
             Backend::Remote(remote) => {
-                remote.wait_for_cancellation(duration);
+                remote.wait_for_cancellation(state.limit_to_deadline(duration, None));
                 state.check_cancelled(remote)
             }
         }
@@ -190,6 +192,11 @@ impl CallCx<OwnedCall> {
         self.checkpoint()?;
         self.0.start_timer.start(duration).await;
         self.checkpoint()
+    }
+
+    /// Starts a timer of the runtime.
+    pub(in crate::adapter::server) fn start_timer(&self, duration: Duration) -> SleepFuture {
+        self.0.start_timer.start(duration)
     }
 
     /// Returns the context for a function that is called by the future.

@@ -2,6 +2,7 @@
 
 mod backend;
 mod blocking;
+mod deadline;
 mod input;
 mod task;
 
@@ -20,6 +21,8 @@ use mcp_proto::{CallId, EncodeError, Instant, Limit, Progress, RawJson, RpcError
 use serde::Serialize;
 
 pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
+
+pub(super) use deadline::Deadline;
 
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
@@ -77,6 +80,8 @@ pub struct CallState {
     task_message: Option<Box<str>>,
     next_task_message: Instant,
     next_checkpoint: Instant,
+    /// Time at which the handler has failed.
+    deadline: Option<Deadline>,
 }
 
 impl Default for CallState {
@@ -90,6 +95,7 @@ impl Default for CallState {
             task_message: None,
             next_task_message: Instant::ZERO,
             next_checkpoint: Instant::ZERO,
+            deadline: None,
         }
     }
 }
@@ -207,7 +213,8 @@ impl<B: RunningCall> CallCx<B> {
     /// # Errors
     ///
     /// The call has ended: it was cancelled or answered, the client has left, the call is too old, or the server shuts
-    /// down. Return the error with `?`; it is not sent.
+    /// down. Or the time limit of a [layer](super::router::Interceptor::time_limit) is over, on a router of functions.
+    /// Return the error with `?`; it is not sent.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
         let CallParts { backend, call, state } = self.0.parts();
         match backend {
@@ -520,7 +527,8 @@ impl CallState {
         if let Some(reason) = remote.cancel_reason() {
             self.end = Some(CallEnd::Cancelled(Some(reason)));
         }
-        self.check_open()
+        self.check_open()?;
+        self.check_deadline(None)
     }
 
     fn pump_if_due(
@@ -534,7 +542,8 @@ impl CallState {
             self.pump(server_loop, dispatcher, call, now);
             self.next_checkpoint = now + CHECKPOINT_INTERVAL;
         }
-        self.check_open()
+        self.check_open()?;
+        self.check_deadline(Some(now))
     }
 
     /// Polls the transport until `until` or the end of the call, and at least once.

@@ -3,29 +3,23 @@
 use alloc::format;
 
 use mcp_proto::RpcError;
-use mcp_proto::model::{CallToolResult, ReadResourceResult};
-use mcp_proto::router::{
-    self, CallTarget, HandlerError, Hook, HookContext, HookOutcome, PageCache, ResourceTarget, Route,
-    ToolTarget,
-};
+use mcp_proto::router::{self, CallTarget, Hook, HookContext, HookOutcome, PageCache, Route};
 use mcp_proto::server::Call;
-use serde::Serialize;
 
+use super::entry_request::EntryRequest;
+use super::entry_result::{HandlerResult, complete, misrouted_error};
 use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
+use super::layer::{Middleware, Next};
 use super::updates::lock;
 use super::{Router, RouterState};
 use crate::adapter::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
-use crate::adapter::server::handler::HandlerFailure;
 use crate::catch;
-
-/// Outcome of a handler: the answer and whether it reports a tool failure.
-pub type HandlerResult = Result<(Answered, bool), RpcError>;
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Step<'a, F: Flavor> {
     Answered(Result<Answered, RpcError>),
-    Run(&'a F::Handler, CallTarget<'a>, HookGuard<'a, F::Handler, F::Hook>),
+    Run(Next<'a, F>, CallTarget<'a>, HookGuard<'a, F::Handler, Middleware<F>>),
     Fallback(&'a F::Fallback),
 }
 
@@ -52,8 +46,9 @@ impl<F: Flavor> Router<F> {
                 })
             }
             Route::Handle(work) => {
-                let guard = HookGuard::new(&state.core, work.context());
-                Step::Run(work.handler, work.target, guard)
+                let context = work.context();
+                let next = Next::new(state.core.enclosing_hooks(&context), work.handler);
+                Step::Run(next, work.target, HookGuard::new(&state.core, context))
             }
             Route::BeginTask => Step::Answered(cx.begin_task().map_or_else(Err, |()| Err(misrouted_error()))),
             Route::Refuse(error) => Step::Answered(Err(error)),
@@ -75,9 +70,9 @@ impl<F: FunctionFlavor> Router<F> {
     ) -> Result<Answered, RpcError> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
-            Step::Run(handler, target, guard) => {
-                let result = handler(cx, target);
-                guard.finish(cx, result)
+            Step::Run(next, target, guard) => {
+                let result = next.run_function(cx, EntryRequest::new(guard.context, &target));
+                guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => fallback(cx, call),
         }
@@ -94,9 +89,9 @@ impl<F: FutureFlavor> Router<F> {
     ) -> Result<Answered, RpcError> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
-            Step::Run(handler, target, guard) => {
-                let result = F::start(handler, cx, target).await;
-                guard.finish(cx, result)
+            Step::Run(next, target, guard) => {
+                let result = next.start(cx, EntryRequest::new(guard.context, &target)).await;
+                guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => F::start_fallback(fallback, cx, call).await,
         }
@@ -105,134 +100,56 @@ impl<F: FutureFlavor> Router<F> {
 
 /// Reports the outcome of a call to the hooks, even if its handler panics or is dropped.
 #[derive(Debug)]
-struct HookGuard<'a, H, M: Hook>(&'a router::Router<H, M>, Option<HookContext<'a>>);
+struct HookGuard<'a, H, M: Hook> {
+    router: &'a router::Router<H, M>,
+    context: HookContext<'a>,
+    is_finished: bool,
+}
 
 impl<'a, H, M: Hook> HookGuard<'a, H, M> {
     /// Creates the guard before the handler runs.
     const fn new(router: &'a router::Router<H, M>, context: HookContext<'a>) -> Self {
-        Self(router, Some(context))
+        Self { router, context, is_finished: false }
     }
 
-    /// Reports the outcome to the hooks and returns the answer.
+    /// Completes the call with the result of its handler, reports the outcome to the hooks, and returns the answer.
     ///
     /// # Errors
     ///
-    /// The error of the handler.
-    fn finish<B: RunningCall>(mut self, cx: &CallCx<B>, result: HandlerResult) -> Result<Answered, RpcError> {
-        if let Some(context) = self.1.take() {
-            self.0.finish(
-                context,
-                match &result {
-                    _ if cx.is_cancelled() => HookOutcome::Cancelled,
-                    _ if cx.is_awaiting_input() => HookOutcome::InputRequired,
-                    _ if cx.is_becoming_task() => HookOutcome::TaskBegun,
-                    Ok((_, true)) => HookOutcome::ToolFailed,
-                    Ok((_, false)) => HookOutcome::Completed,
-                    Err(error) => HookOutcome::Failed(error),
-                },
-            );
-        }
+    /// The error for the client.
+    fn finish<B: RunningCall>(
+        mut self,
+        cx: &mut CallCx<B>,
+        target: &CallTarget<'_>,
+        result: HandlerResult,
+    ) -> Result<Answered, RpcError> {
+        let result = complete(cx, target, result);
+        self.is_finished = true;
+        self.router.finish(
+            self.context,
+            match &result {
+                _ if cx.is_cancelled() => HookOutcome::Cancelled,
+                _ if cx.is_awaiting_input() => HookOutcome::InputRequired,
+                _ if cx.is_becoming_task() => HookOutcome::TaskBegun,
+                Ok((_, true)) => HookOutcome::ToolFailed,
+                Ok((_, false)) => HookOutcome::Completed,
+                Err(error) => HookOutcome::Failed(error),
+            },
+        );
         result.map(|(answered, _)| answered)
     }
 }
 
 impl<H, M: Hook> Drop for HookGuard<'_, H, M> {
     fn drop(&mut self) {
-        if let Some(context) = self.1.take() {
-            let panicked =
-                RpcError::internal(format!("the handler of {} panicked", context.call().describe_target()));
-            let outcome = if std::thread::panicking() {
-                HookOutcome::Failed(&panicked)
-            } else {
-                HookOutcome::Cancelled
-            };
-            // A hook that panics during a panic would abort the process.
-            let _ = catch(|| self.0.finish(context, outcome));
+        if self.is_finished {
+            return;
         }
-    }
-}
-
-/// Returns the error for a call that reached a handler of another kind.
-pub(super) fn misrouted_error() -> RpcError {
-    RpcError::internal("this handler is for something else")
-}
-
-/// Answers with the result of a tool, after checking it against the output schema.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, the result violates the schema, or it cannot be sent.
-pub(super) fn complete_tool<B: RunningCall>(
-    cx: &mut CallCx<B>,
-    target: &ToolTarget<'_>,
-    result: Result<CallToolResult<'static>, HandlerError>,
-) -> HandlerResult {
-    let result = match result {
-        Ok(result) => {
-            if let Err(violation) = target.check(&result) {
-                let error = violation.to_rpc_error();
-                cx.record_failure(HandlerFailure::InvalidToolOutput(violation));
-                return Err(error);
-            }
-            result
-        }
-        Err(error) => {
-            record_error(cx, &error);
-            error.into_result()?
-        }
-    };
-    let answered = cx.complete(&result)?;
-    Ok((answered, result.is_failure()))
-}
-
-/// Answers with the contents of a resource. Adds the cache hint of the resource and the metadata of a page if the result
-/// has none.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, or the result cannot be sent.
-pub(super) fn complete_read<B: RunningCall>(
-    cx: &mut CallCx<B>,
-    target: &ResourceTarget<'_>,
-    result: Result<ReadResourceResult<'_>, HandlerError>,
-) -> HandlerResult {
-    let result = result.map(|mut result| {
-        target.complete_page(&mut result);
-        if let Some(hint) = target.cache.filter(|_| result.ttl_ms.is_none() && result.cache_scope.is_none()) {
-            result.ttl_ms = Some(hint.ttl_ms());
-            result.cache_scope = Some(hint.scope());
-        }
-        target.limit_sharing(&mut result);
-        result
-    });
-    complete(cx, result)
-}
-
-/// Answers with the result of a handler.
-///
-/// # Errors
-///
-/// The error for the client: the handler failed, or the result cannot be sent.
-pub(super) fn complete<B: RunningCall, T: Serialize>(
-    cx: &mut CallCx<B>,
-    result: Result<T, HandlerError>,
-) -> HandlerResult {
-    match result {
-        Ok(result) => cx.complete(&result).map(|answered| (answered, false)),
-        Err(error) => {
-            record_error(cx, &error);
-            Err(error.into_rpc_error())
-        }
-    }
-}
-
-/// Records what the client is not told about an error.
-fn record_error<B: RunningCall>(cx: &mut CallCx<B>, error: &HandlerError) {
-    match error {
-        HandlerError::Encode(error) => cx.record_failure(HandlerFailure::Encode(error.clone())),
-        HandlerError::Failed(failure) if failure.has_causes() => {
-            cx.record_failure(HandlerFailure::Failed(failure.clone()));
-        }
-        _ => {}
+        let target = self.context.call().describe_target();
+        let panicked = RpcError::internal(format!("the handler of {target} panicked"));
+        let outcome =
+            if std::thread::panicking() { HookOutcome::Failed(&panicked) } else { HookOutcome::Cancelled };
+        // A hook that panics during a panic would abort the process.
+        let _ = catch(|| self.router.finish(self.context, outcome));
     }
 }

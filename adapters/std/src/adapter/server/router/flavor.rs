@@ -12,7 +12,10 @@ use mcp_proto::router::{CallTarget, Hook};
 use mcp_proto::server::Call;
 
 use super::Router;
-use super::answer::HandlerResult;
+use super::entry_request::EntryRequest;
+use super::entry_result::HandlerResult;
+use super::interceptor::Interceptor;
+use super::layer::{Next, run_function, run_future};
 use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
 use crate::adapter::server::handler::HandlerFailure;
 
@@ -28,6 +31,8 @@ pub trait Flavor: Sized + 'static {
     type Fallback: Clone;
     /// Observer of calls.
     type Hook: Hook + Clone;
+    /// Code around the handlers of entries.
+    type Layer: Clone;
     /// Callback for the first subscription and the end of the last subscription of a URI.
     type OnInterest: Clone + Deref<Target: Fn(&str, bool)>;
     /// Callback for failures of handlers, with details that the client does not get.
@@ -40,12 +45,16 @@ pub trait Flavor: Sized + 'static {
 
     /// Returns the hook in the form in which the router stores it.
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook;
+
+    /// Returns the layer that runs an interceptor.
+    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer;
 }
 
 /// A flavour whose handlers are functions.
 pub trait FunctionFlavor:
     Flavor<
-        Handler: Deref<Target: Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>,
+        Handler: Deref<Target: Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult>,
+        Layer: Deref<Target: Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Self>) -> HandlerResult>,
         Fallback: Deref<Target: Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>,
     >
 {
@@ -60,7 +69,22 @@ pub trait FutureFlavor: Flavor {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
+    ) -> Self::Future<'a, HandlerResult>;
+
+    /// Starts the handler of an entry with arguments that a layer has rewritten.
+    fn start_rewritten<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+    ) -> Self::Future<'a, HandlerResult>;
+
+    /// Starts a layer.
+    fn start_layer<'a>(
+        layer: &Self::Layer,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+        next: Next<'a, Self>,
     ) -> Self::Future<'a, HandlerResult>;
 
     /// Starts the handler of requests that no entry takes.
@@ -90,10 +114,10 @@ pub struct LocalFutures<R>(PhantomData<R>);
 pub struct SendFutures<R>(PhantomData<R>);
 
 /// Stored handler of an entry of [`SharedFunctions`].
-pub type SharedFunction = Arc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult + Send + Sync>;
+pub type SharedFunction = Arc<dyn Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult + Send + Sync>;
 /// Stored handler of an entry of [`SendFutures`].
 pub type SendFutureHandler =
-    Arc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> SendFuture<'a, HandlerResult> + Send + Sync>;
+    Arc<dyn for<'a> Fn(&'a mut AsyncCx, &'a CallTarget<'a>) -> SendFuture<'a, HandlerResult> + Send + Sync>;
 
 /// Future of a running handler.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -102,9 +126,10 @@ pub type SendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl<R: 'static> Flavor for Functions<R> {
     type Adapter = R;
-    type Handler = Rc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>;
+    type Handler = Rc<dyn Fn(&mut Cx<'_>, &CallTarget<'_>) -> HandlerResult>;
     type Fallback = Rc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
     type Hook = Rc<dyn Hook>;
+    type Layer = Rc<dyn Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Self>) -> HandlerResult>;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
@@ -116,6 +141,10 @@ impl<R: 'static> Flavor for Functions<R> {
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         Rc::new(hook)
     }
+
+    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
+        Rc::new(move |cx, request, next| run_function(&interceptor, cx, request, &next))
+    }
 }
 
 impl<R: 'static> Flavor for SharedFunctions<R> {
@@ -123,6 +152,7 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
     type Handler = SharedFunction;
     type Fallback = Arc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError> + Send + Sync>;
     type Hook = Arc<dyn Hook + Send + Sync>;
+    type Layer = Arc<dyn Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Self>) -> HandlerResult + Send + Sync>;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
@@ -134,14 +164,21 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         hook
     }
+
+    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
+        Arc::new(move |cx, request, next| run_function(&interceptor, cx, request, &next))
+    }
 }
 
 impl<R: 'static> Flavor for LocalFutures<R> {
     type Adapter = R;
-    type Handler = Rc<dyn for<'a> Fn(&'a mut AsyncCx, CallTarget<'a>) -> LocalFuture<'a, HandlerResult>>;
+    type Handler = Rc<dyn for<'a> Fn(&'a mut AsyncCx, &'a CallTarget<'a>) -> LocalFuture<'a, HandlerResult>>;
     type Fallback =
         Rc<dyn for<'a> Fn(&'a mut AsyncCx, &'a Call) -> LocalFuture<'a, Result<Answered, RpcError>>>;
     type Hook = Rc<dyn Hook>;
+    type Layer = Rc<
+        dyn for<'a> Fn(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, Self>) -> LocalFuture<'a, HandlerResult>,
+    >;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
@@ -156,6 +193,11 @@ impl<R: 'static> Flavor for LocalFutures<R> {
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         Rc::new(hook)
     }
+
+    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
+        let interceptor = Arc::new(interceptor);
+        Rc::new(move |cx, request, next| Box::pin(run_future(interceptor.clone(), cx, request, next)))
+    }
 }
 
 impl<R: 'static> Flavor for SendFutures<R> {
@@ -165,6 +207,11 @@ impl<R: 'static> Flavor for SendFutures<R> {
         dyn for<'a> Fn(&'a mut AsyncCx, &'a Call) -> SendFuture<'a, Result<Answered, RpcError>> + Send + Sync,
     >;
     type Hook = Arc<dyn Hook + Send + Sync>;
+    type Layer = Arc<
+        dyn for<'a> Fn(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, Self>) -> SendFuture<'a, HandlerResult>
+            + Send
+            + Sync,
+    >;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
@@ -179,6 +226,11 @@ impl<R: 'static> Flavor for SendFutures<R> {
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         hook
     }
+
+    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
+        let interceptor = Arc::new(interceptor);
+        Arc::new(move |cx, request, next| Box::pin(run_future(interceptor.clone(), cx, request, next)))
+    }
 }
 
 impl<R: 'static> FunctionFlavor for Functions<R> {}
@@ -191,9 +243,27 @@ impl<R: 'static> FutureFlavor for LocalFutures<R> {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         handler(cx, target)
+    }
+
+    fn start_rewritten<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+    ) -> Self::Future<'a, HandlerResult> {
+        let handler = handler.clone();
+        Box::pin(async move { handler(cx, &request.rewritten_target()?).await })
+    }
+
+    fn start_layer<'a>(
+        layer: &Self::Layer,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+        next: Next<'a, Self>,
+    ) -> Self::Future<'a, HandlerResult> {
+        layer(cx, request, next)
     }
 
     fn start_fallback<'a>(
@@ -215,9 +285,27 @@ impl<R: 'static> FutureFlavor for SendFutures<R> {
     fn start<'a>(
         handler: &Self::Handler,
         cx: &'a mut AsyncCx,
-        target: CallTarget<'a>,
+        target: &'a CallTarget<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         handler(cx, target)
+    }
+
+    fn start_rewritten<'a>(
+        handler: &Self::Handler,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+    ) -> Self::Future<'a, HandlerResult> {
+        let handler = handler.clone();
+        Box::pin(async move { handler(cx, &request.rewritten_target()?).await })
+    }
+
+    fn start_layer<'a>(
+        layer: &Self::Layer,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+        next: Next<'a, Self>,
+    ) -> Self::Future<'a, HandlerResult> {
+        layer(cx, request, next)
     }
 
     fn start_fallback<'a>(

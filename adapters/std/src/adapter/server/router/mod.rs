@@ -2,8 +2,12 @@
 
 mod answer;
 mod entries;
+mod entry_request;
+mod entry_result;
 mod flavor;
 mod handler;
+mod interceptor;
+mod layer;
 mod serve;
 #[cfg(feature = "skills")]
 mod skills;
@@ -21,12 +25,15 @@ use mcp_proto::router::{
 };
 use mcp_proto::server::{Announcement, Call, Caller};
 
-pub use answer::HandlerResult;
 pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
+pub use entry_request::EntryRequest;
+pub use entry_result::{EntryResult, HandlerResult};
 pub use flavor::{
     Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
 };
+pub use interceptor::Interceptor;
+pub use layer::Next;
 pub use serve::ServeFunctions;
 #[cfg(feature = "http")]
 pub use serve::ServeFunctionsHttp;
@@ -35,6 +42,7 @@ pub use updates::RouterUpdates;
 use super::handler::HandlerFailure;
 use super::tasks::TaskSource;
 use crate::catch;
+use layer::Middleware;
 use updates::{ChangeQueue, Snapshot};
 
 /// A server made of functions or futures, each for an entry with a name.
@@ -142,6 +150,61 @@ use updates::{ChangeQueue, Snapshot};
 /// });
 /// router.check().unwrap();
 /// ```
+///
+/// # Layers
+///
+/// A layer is a function around handlers. It may refuse a call, rewrite its arguments, its result or its error, run the
+/// handler again, or answer without it. [`Next`] is the inside: the further layers and the handler.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, LocalFutures, Router};
+/// # use std::time::Duration;
+/// use mcp_proto::{EntryKind, RpcError};
+/// use mcp_proto::model::Resource;
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
+/// // Around all entries, those that are registered later included.
+/// router.layer(|cx, request, next| {
+///     if !cx.has_scope("harbour") {
+///         return Err(RpcError::invalid_request("the harbour is closed").into());
+///     }
+///     next.run(cx, request)
+/// });
+/// // Around one entry: tries twice.
+/// router.layer_entry(EntryKind::Resource, "harbour://tide", |cx, request, next| {
+///     next.run(cx, request.clone()).or_else(|_| {
+///         cx.sleep(Duration::from_secs(1))?;
+///         next.run(cx, request)
+///     })
+/// });
+/// # router.check().unwrap();
+///
+/// // On a router of futures, a layer is an async closure.
+/// let mut router_of_futures = Router::<LocalFutures<()>>::new("harbour", "1.0");
+/// router_of_futures.layer(async |cx, request, next| {
+///     let result = next.run(cx, request).await;
+///     eprintln!("has ended: {}", result.is_ok());
+///     result
+/// });
+/// ```
+///
+/// The first layer that was added is the outermost. Layers of a [nested](Self::nest) router are inside those of the outer
+/// router, and layers of an entry (`layer_entry`) are inside those of its router. [Hooks](Hook)
+/// run outside of all layers.
+///
+/// An [`Interceptor`] is a layer for routers of every flavour, added by [`intercept`](Self::intercept). The module
+/// [`layers`](crate::adapter::server::layers) has some: limits of rate, concurrency, time and size, redaction, and an audit log.
+///
+/// - Layers surround handlers alone. Calls that the router answers itself (lists, arguments that violate the schema,
+///   missing scopes), and calls for the fallback, have none.
+/// - What a layer returns counts as the outcome of the handler: its result is checked against the output schema.
+/// - A call that asks for input is delivered again when it is answered, and its layers run again. Meanwhile
+///   [`is_awaiting_input`](super::CallCx::is_awaiting_input) returns `true` after `next.run`, and the outcome is not sent.
+/// - Layers surround the run of a task, not the call that creates it.
+/// - A panic of a layer is a panic of the handler: the call fails, and others go on. A layer that does not return is a handler
+///   that does not return: [`Limits::max_call_age`](mcp_proto::Limits) ends its call. If a layer answers the call by `cx`, that
+///   answer stands.
 pub struct Router<F: Flavor> {
     state: Snapshot<RouterState<F>>,
     cache: Mutex<PageCache>,
@@ -152,7 +215,7 @@ pub struct Router<F: Flavor> {
 
 /// Everything that a call needs. Updates are applied to a copy while calls are under way.
 struct RouterState<F: Flavor> {
-    core: router::Router<F::Handler, F::Hook>,
+    core: router::Router<F::Handler, Middleware<F>>,
     /// The refused registrations.
     errors: RegisterErrors,
     fallback: Option<F::Fallback>,

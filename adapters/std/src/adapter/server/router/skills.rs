@@ -11,7 +11,7 @@ use mcp_proto::model::{ReadResourceResult, ResourceContents};
 use mcp_proto::router::{CallTarget, RegisterError};
 use mcp_proto::skills::SkillError;
 
-use super::answer::{complete_read, misrouted_error};
+use super::entry_result::{EntryResult, misrouted_error};
 use super::flavor::SharedFunction;
 use super::{Flavor, Router};
 use crate::skills::{Content, SkillFolder, read_skills};
@@ -89,8 +89,8 @@ impl<F: Flavor> Router<F> {
 
 /// Returns the handler of a resource with fixed content.
 fn file_handler(content: Content) -> SharedFunction {
-    Arc::new(move |cx, target| {
-        let CallTarget::Resource(target) = target else { return Err(misrouted_error()) };
+    Arc::new(move |_, target| {
+        let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
         let uri = target.uri.clone();
         let mut contents = match core::str::from_utf8(&content) {
             Ok(text) => ResourceContents::text(uri, text),
@@ -102,6 +102,6 @@ fn file_handler(content: Content) -> SharedFunction {
             ResourceContents::Blob(blob) => blob.mime_type = media_type,
             _ => {}
         }
-        complete_read(cx, &target, Ok(ReadResourceResult::new([contents].to_vec())))
+        Ok(EntryResult::Resource(ReadResourceResult::new([contents]).into_owned()))
     })
 }

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use super::handlers::{send_futures, shared_functions};
 use super::{ArgumentsOn, Flavor, Router, SendCall};
 use crate::adapter::server::cx::{AsyncCx, Cx};
-use crate::adapter::server::router::FutureFlavor;
+use crate::adapter::server::router::layer::Middleware;
+use crate::adapter::server::router::{FutureFlavor, Interceptor};
 
 macro_rules! store_function {
     ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {
@@ -67,7 +68,13 @@ pub trait RegisterFunctions {
     /// Adds a hook that observes the calls of entries and lists.
     fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
         let router = self.as_router();
-        router.state_mut().core.hook(Self::Flavor::from_hook(Arc::new(hook)));
+        router.state_mut().core.hook(Middleware::Hook(Self::Flavor::from_hook(Arc::new(hook))));
+        self
+    }
+
+    /// Adds an interceptor around the calls of all entries; see [`Router::intercept`].
+    fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
+        self.as_router().intercept(interceptor);
         self
     }
 }

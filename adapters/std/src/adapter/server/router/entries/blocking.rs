@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{ArgumentsOn, Router, WithState};
 use crate::adapter::server::cx::{AsyncCx, Cx};
-use crate::adapter::server::router::answer::{HandlerResult, complete_tool, misrouted_error};
+use crate::adapter::server::router::entry_result::{EntryResult, HandlerResult, misrouted_error};
 use crate::adapter::server::router::flavor::FutureFlavor;
 use crate::adapter::sync::BlockingPool;
 
@@ -55,16 +55,16 @@ impl<F: FutureFlavor<Adapter: BlockingPool>, S: Send + Sync + 'static> WithState
     }
 }
 
-/// Decodes the arguments here, runs the handler on another thread, and answers with its result.
+/// Decodes the arguments here, and runs the handler on another thread.
 async fn run_tool<P: BlockingPool, A: DeserializeOwned + Send + 'static, T: IntoToolResult + 'static>(
     handler: Arc<impl Fn(&mut Cx<'_>, A) -> T + Send + Sync + 'static>,
     cx: &mut AsyncCx,
-    target: CallTarget<'_>,
+    target: &CallTarget<'_>,
 ) -> HandlerResult {
-    let CallTarget::Tool(target) = target else { return Err(misrouted_error()) };
+    let CallTarget::Tool(target) = target else { return Err(misrouted_error().into()) };
     let result = match target.parse::<A>() {
         Ok(arguments) => cx.run_blocking::<P, _>(move |cx| handler(cx, arguments).into_tool_result()).await,
         Err(invalid) => invalid.into_result(),
     };
-    complete_tool(cx, &target, result)
+    result.map(EntryResult::Tool)
 }

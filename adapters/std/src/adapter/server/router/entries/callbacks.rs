@@ -7,22 +7,26 @@ use core::cell::RefCell;
 
 use mcp_proto::router::Hook;
 use mcp_proto::server::Call;
-use mcp_proto::{Capability, RpcError};
+use mcp_proto::{Capability, EntryKind, RpcError};
 
 use super::handlers::{local_functions, local_futures, send_futures, shared_functions};
-use super::{Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
+use super::{Flavor, Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
 use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
 use crate::adapter::server::handler::HandlerFailure;
-use crate::adapter::server::router::RouterUpdates;
+use crate::adapter::server::router::layer::Middleware;
+use crate::adapter::server::router::{EntryRequest, HandlerResult, Next, RouterUpdates};
 
 /// Defines the methods that set callbacks.
 ///
 /// - `fallback`: the trait of the fallback, its further bounds, and the function that stores it.
+/// - `layer`: further bounds of layers, and the function that stores them.
 /// - `callbacks`: the trait of the other closures, their further bounds, and the macro that stores them.
 /// - `pointer`: the shared pointer for hooks.
 macro_rules! callbacks {
     (
+        flavor: $flavor:ident,
         fallback: $Fn:ident($Cx:ty) [$($bounds:tt)*] $store:path,
+        layer: [$($layer:tt)*] $store_layer:path,
         callbacks: $Callback:ident [$($callback_bounds:tt)*] $callback:ident,
         pointer: $Pointer:ident
     ) => {
@@ -30,8 +34,31 @@ macro_rules! callbacks {
         ///
         /// Calls that reach the [fallback](Self::fallback) are not observed.
         pub fn hook(&mut self, hook: impl Hook + 'static $($callback_bounds)*) -> &mut Self {
-            self.state_mut().core.hook($Pointer::new(hook));
+            let hook: <$flavor<R> as Flavor>::Hook = $Pointer::new(hook);
+            self.state_mut().core.hook(Middleware::Hook(hook));
             self
+        }
+
+        /// Adds a layer around the calls of all entries; see [Layers](Router#layers).
+        pub fn layer(
+            &mut self,
+            layer: impl $Fn($Cx, EntryRequest<'_>, Next<'_, $flavor<R>>) -> HandlerResult + 'static $($layer)*,
+        ) -> &mut Self {
+            self.add_layer($store_layer(layer))
+        }
+
+        /// Adds a layer around the calls of one entry, inside the layers of the router. It is dropped when the entry is
+        /// removed.
+        ///
+        /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry
+        /// that is not registered, and a skill, whose files are resources.
+        pub fn layer_entry(
+            &mut self,
+            kind: EntryKind,
+            name: &str,
+            layer: impl $Fn($Cx, EntryRequest<'_>, Next<'_, $flavor<R>>) -> HandlerResult + 'static $($layer)*,
+        ) -> &mut Self {
+            self.add_entry_layer(kind, name, $store_layer(layer))
         }
 
         /// Sets the handler for calls that no entry takes.
@@ -118,7 +145,9 @@ schedule! {
 
 impl<R: 'static> Router<Functions<R>> {
     callbacks! {
+        flavor: Functions,
         fallback: FnMut(&mut Cx<'_>) [] local_functions::fallback,
+        layer: [] local_functions::layer,
         callbacks: FnMut [] local_function,
         pointer: Rc
     }
@@ -126,7 +155,9 @@ impl<R: 'static> Router<Functions<R>> {
 
 impl<R: 'static> Router<SharedFunctions<R>> {
     callbacks! {
+        flavor: SharedFunctions,
         fallback: Fn(&mut Cx<'_>) [+ Send + Sync] shared_functions::fallback,
+        layer: [+ Send + Sync] shared_functions::layer,
         callbacks: Fn [+ Send + Sync] shared,
         pointer: Arc
     }
@@ -134,7 +165,9 @@ impl<R: 'static> Router<SharedFunctions<R>> {
 
 impl<R: 'static> Router<LocalFutures<R>> {
     callbacks! {
+        flavor: LocalFutures,
         fallback: AsyncFn(&mut AsyncCx) [] local_futures::fallback,
+        layer: [] local_futures::layer,
         callbacks: Fn [] local,
         pointer: Rc
     }
@@ -142,9 +175,13 @@ impl<R: 'static> Router<LocalFutures<R>> {
 
 impl<R: 'static> Router<SendFutures<R>> {
     callbacks! {
+        flavor: SendFutures,
         fallback: AsyncFnOnce(&mut AsyncCx)
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a Call), Result<Answered, RpcError>>]
             send_futures::fallback,
+        layer:
+            [+ for<'a> SendCall<(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, SendFutures<R>>), HandlerResult>]
+            send_futures::layer,
         callbacks: Fn [+ Send + Sync] shared,
         pointer: Arc
     }

@@ -24,13 +24,13 @@ macro_rules! handlers {
             A: DeserializeOwned + 'static $($data)*,
             T: IntoToolResult + 'static,
         {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Tool(target) = target else { return Err(misrouted_error()) };
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Tool(target) = target else { return Err(misrouted_error().into()) };
                 let result = match target.parse::<A>() {
                     Ok(arguments) => $invoke!(handler, cx, arguments).into_tool_result(),
                     Err(invalid) => invalid.into_result(),
                 };
-                complete_tool(cx, &target, result)
+                result.map(EntryResult::Tool)
             })
         }
 
@@ -38,11 +38,10 @@ macro_rules! handlers {
         pub(in super::super) fn resource<T: IntoReadResult + 'static>(
             handler: impl $Fn($Cx, &ResourceTarget<'_>) -> T + 'static $($resource)*,
         ) -> <$flavor<()> as Flavor>::Handler {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Resource(target) = target else { return Err(misrouted_error()) };
-                let read = $invoke!(handler, cx, &target);
-                let result = read.into_read_result(&target.uri, target.mime_type);
-                complete_read(cx, &target, result)
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
+                let read = $invoke!(handler, cx, target);
+                read.into_read_result(&target.uri, target.mime_type).map(EntryResult::Resource)
             })
         }
 
@@ -54,11 +53,10 @@ macro_rules! handlers {
             A: DeserializeOwned + 'static $($data)*,
             T: IntoPromptResult + 'static,
         {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Prompt(target) = target else { return Err(misrouted_error()) };
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Prompt(target) = target else { return Err(misrouted_error().into()) };
                 let arguments = target.parse::<A>()?;
-                let result = $invoke!(handler, cx, arguments).into_prompt_result();
-                complete(cx, result)
+                $invoke!(handler, cx, arguments).into_prompt_result().map(EntryResult::Prompt)
             })
         }
 
@@ -66,10 +64,9 @@ macro_rules! handlers {
         pub(in super::super) fn completion<T: IntoCompletion + 'static>(
             handler: impl $Fn($Cx, &CompletionTarget<'_>) -> T + 'static $($completion)*,
         ) -> <$flavor<()> as Flavor>::Handler {
-            $closure!(handler, |cx, target: CallTarget<'_>| {
-                let CallTarget::Completion(target) = target else { return Err(misrouted_error()) };
-                let result = $invoke!(handler, cx, &target).into_completion();
-                complete(cx, result)
+            $closure!(handler, |cx, target: &CallTarget<'_>| {
+                let CallTarget::Completion(target) = target else { return Err(misrouted_error().into()) };
+                $invoke!(handler, cx, target).into_completion().map(EntryResult::Completion)
             })
         }
 
@@ -94,9 +91,7 @@ macro_rules! imports {
         use serde::de::DeserializeOwned;
 
         use crate::adapter::server::cx::Answered;
-        use crate::adapter::server::router::answer::{
-            complete, complete_read, complete_tool, misrouted_error,
-        };
+        use crate::adapter::server::router::entry_result::{EntryResult, misrouted_error};
         use crate::adapter::server::router::flavor::Flavor;
     };
 }
@@ -107,7 +102,9 @@ pub(in super::super) mod local_functions {
     use core::cell::RefCell;
 
     use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::Functions;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     // The `RefCell` is never borrowed twice: only the router calls the closures, from one loop.
@@ -130,6 +127,14 @@ pub(in super::super) mod local_functions {
     handlers! {
         Functions, FnMut(&mut Cx<'_>), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl FnMut(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R>>) -> HandlerResult + 'static,
+    ) -> <Functions<R> as Flavor>::Layer {
+        let shared = RefCell::new(layer);
+        Rc::new(move |cx, request, next| (*shared.borrow_mut())(cx, request, next))
+    }
 }
 
 /// Functions on several threads.
@@ -137,7 +142,9 @@ pub(in super::super) mod shared_functions {
     use alloc::sync::Arc;
 
     use crate::adapter::server::cx::Cx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::SharedFunctions;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     macro_rules! closure {
@@ -157,6 +164,16 @@ pub(in super::super) mod shared_functions {
         bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
         closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, SharedFunctions<R>>) -> HandlerResult
+        + Send
+        + Sync
+        + 'static,
+    ) -> <SharedFunctions<R> as Flavor>::Layer {
+        Arc::new(layer)
+    }
 }
 
 /// Futures that stay on their thread.
@@ -165,7 +182,9 @@ pub(in super::super) mod local_futures {
     use alloc::rc::Rc;
 
     use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::LocalFutures;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     // Each call shares ownership of the closure, which may be removed from the router while the call runs.
@@ -191,6 +210,17 @@ pub(in super::super) mod local_futures {
     handlers! {
         LocalFutures, AsyncFn(&mut AsyncCx), data: [], bounds: [] [] [] [], closure: closure, invoke: invoke
     }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, LocalFutures<R>>) -> HandlerResult + 'static,
+    ) -> <LocalFutures<R> as Flavor>::Layer {
+        let shared = Rc::new(layer);
+        Rc::new(move |cx, request, next| {
+            let shared = shared.clone();
+            Box::pin(async move { shared(cx, request, next).await })
+        })
+    }
 }
 
 /// Futures that any thread may poll.
@@ -200,7 +230,9 @@ pub(in super::super) mod send_futures {
 
     use super::super::SendCall;
     use crate::adapter::server::cx::AsyncCx;
+    use crate::adapter::server::router::entry_result::HandlerResult;
     use crate::adapter::server::router::flavor::SendFutures;
+    use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
 
     macro_rules! closure {
@@ -226,5 +258,15 @@ pub(in super::super) mod send_futures {
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>]
             [+ for<'a> SendCall<(&'a mut AsyncCx, &'a Call), Result<Answered, RpcError>>],
         closure: closure, invoke: invoke
+    }
+
+    /// Returns the stored form of a layer.
+    pub(in super::super) fn layer<R: 'static>(
+        layer: impl for<'a> SendCall<(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, SendFutures<R>>), HandlerResult>,
+    ) -> <SendFutures<R> as Flavor>::Layer {
+        Arc::new(move |cx, request, next| {
+            let layer = layer.clone();
+            Box::pin(async move { layer.call((cx, request, next)).await })
+        })
     }
 }

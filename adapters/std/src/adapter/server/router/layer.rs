@@ -1,0 +1,249 @@
+//! Layers: code around the handlers of entries.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use core::fmt;
+use core::future::poll_fn;
+use core::ops::ControlFlow;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+
+use mcp_proto::router::{EnclosingHooks, Failure, HandlerError, Hook, HookContext, HookOutcome};
+use mcp_proto::{EntryKind, RpcError};
+
+use super::entry_request::EntryRequest;
+use super::entry_result::HandlerResult;
+use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
+use super::interceptor::Interceptor;
+use super::{Functions, LocalFuture, LocalFutures, Router, SendFuture, SendFutures, SharedFunctions};
+use crate::adapter::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
+
+/// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
+pub(super) enum Middleware<F: Flavor> {
+    Hook(F::Hook),
+    Layer(F::Layer),
+}
+
+// Not derived: the flavour itself need not be `Clone`.
+impl<F: Flavor> Clone for Middleware<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Hook(hook) => Self::Hook(hook.clone()),
+            Self::Layer(layer) => Self::Layer(layer.clone()),
+        }
+    }
+}
+
+impl<F: Flavor> Hook for Middleware<F> {
+    fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        match self {
+            Self::Hook(hook) => hook.before_call(context),
+            Self::Layer(_) => Ok(()),
+        }
+    }
+
+    fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
+        if let Self::Hook(hook) = self {
+            hook.after_call(context, outcome);
+        }
+    }
+}
+
+/// The inside of a layer: the layers after it, and the handler.
+///
+/// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
+pub struct Next<'a, F: Flavor> {
+    layers: EnclosingHooks<'a, Middleware<F>>,
+    handler: &'a F::Handler,
+}
+
+impl<F: Flavor> Clone for Next<'_, F> {
+    fn clone(&self) -> Self {
+        Self { layers: self.layers.clone(), handler: self.handler }
+    }
+}
+
+impl<F: Flavor> fmt::Debug for Next<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("layers", &self.layers).finish_non_exhaustive()
+    }
+}
+
+impl<'a, F: Flavor> Next<'a, F> {
+    pub(super) const fn new(layers: EnclosingHooks<'a, Middleware<F>>, handler: &'a F::Handler) -> Self {
+        Self { layers, handler }
+    }
+
+    /// Returns the next layer, and what is inside it.
+    fn split(&self) -> (Option<&'a F::Layer>, Self) {
+        let mut rest = self.clone();
+        let layer = rest.layers.find_map(|middleware| match middleware {
+            Middleware::Layer(layer) => Some(layer),
+            Middleware::Hook(_) => None,
+        });
+        (layer, rest)
+    }
+}
+
+impl<F: FunctionFlavor> Next<'_, F> {
+    pub(super) fn run_function(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+        match self.split() {
+            (Some(layer), rest) => layer(cx, request, rest),
+            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
+        }
+    }
+}
+
+impl<'a, F: FutureFlavor> Next<'a, F> {
+    pub(super) fn start<'r>(
+        &self,
+        cx: &'r mut AsyncCx,
+        request: EntryRequest<'r>,
+    ) -> F::Future<'r, HandlerResult>
+    where
+        'a: 'r,
+    {
+        match self.split() {
+            (Some(layer), rest) => F::start_layer(layer, cx, request, rest),
+            (None, _) if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
+            (None, _) => F::start(self.handler, cx, request.target()),
+        }
+    }
+}
+
+/// Defines the public form of [`Next::run_function`] and [`Next::start`].
+macro_rules! run {
+    (functions: $($flavor:ident)*, futures: $($future_flavor:ident $Future:ident)*) => {
+        $(impl<R: 'static> Next<'_, $flavor<R>> {
+            /// Runs the layers inside and the handler.
+            ///
+            /// # Errors
+            ///
+            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+            ///
+            /// [`Cx::is_awaiting_input`]: crate::adapter::server::CallCx::is_awaiting_input
+            /// [`Cx::is_becoming_task`]: crate::adapter::server::CallCx::is_becoming_task
+            pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+                self.run_function(cx, request)
+            }
+        })*
+        $(impl<'a, R: 'static> Next<'a, $future_flavor<R>> {
+            /// Runs the layers inside and the handler. Dropping the future drops them.
+            ///
+            /// # Errors
+            ///
+            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+            ///
+            /// [`Cx::is_awaiting_input`]: crate::adapter::server::CallCx::is_awaiting_input
+            /// [`Cx::is_becoming_task`]: crate::adapter::server::CallCx::is_becoming_task
+            pub fn run<'r>(
+                &self,
+                cx: &'r mut AsyncCx,
+                request: EntryRequest<'r>,
+            ) -> $Future<'r, HandlerResult>
+            where
+                'a: 'r,
+            {
+                self.start(cx, request)
+            }
+        })*
+    };
+}
+
+run! {
+    functions: Functions SharedFunctions,
+    futures: LocalFutures LocalFuture SendFutures SendFuture
+}
+
+impl<F: Flavor> Router<F> {
+    /// Adds an interceptor around the calls of all entries; see [Layers](Router#layers).
+    pub fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
+        self.add_layer(F::from_interceptor(interceptor))
+    }
+
+    /// Adds an interceptor around the calls of one entry, inside the layers of the router. It is dropped when the entry
+    /// is removed.
+    ///
+    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry that is
+    /// not registered, and a skill, whose files are resources.
+    pub fn intercept_entry(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        interceptor: impl Interceptor,
+    ) -> &mut Self {
+        self.add_entry_layer(kind, name, F::from_interceptor(interceptor))
+    }
+
+    pub(super) fn add_layer(&mut self, layer: F::Layer) -> &mut Self {
+        self.state_mut().core.hook(Middleware::Layer(layer));
+        self
+    }
+
+    pub(super) fn add_entry_layer(&mut self, kind: EntryKind, name: &str, layer: F::Layer) -> &mut Self {
+        let added = self.state_mut().core.hook_entry(kind, name, Middleware::Layer(layer)).map(drop);
+        self.record(added)
+    }
+}
+
+/// Runs an interceptor around functions.
+pub(super) fn run_function<F: FunctionFlavor, I: Interceptor>(
+    interceptor: &I,
+    cx: &mut Cx<'_>,
+    mut request: EntryRequest<'_>,
+    next: &Next<'_, F>,
+) -> HandlerResult {
+    let state = match interceptor.before(cx, &mut request) {
+        ControlFlow::Continue(state) => state,
+        ControlFlow::Break(result) => return result,
+    };
+    let result = match interceptor.time_limit(&request) {
+        None => next.run_function(cx, request.clone()),
+        Some(limit) => {
+            let outer = cx.set_deadline(limit);
+            let result = next.run_function(cx, request.clone());
+            if cx.restore_deadline(outer) { Err(time_over(cx, limit)) } else { result }
+        }
+    };
+    interceptor.after(cx, &request, state, result)
+}
+
+/// Runs an interceptor around futures.
+pub(super) async fn run_future<F: FutureFlavor, I: Interceptor>(
+    interceptor: Arc<I>,
+    cx: &mut AsyncCx,
+    mut request: EntryRequest<'_>,
+    next: Next<'_, F>,
+) -> HandlerResult {
+    let state = match interceptor.before(&mut cx.reborrow(), &mut request) {
+        ControlFlow::Continue(state) => state,
+        ControlFlow::Break(result) => return result,
+    };
+    let result = match interceptor.time_limit(&request) {
+        None => next.start(cx, request.clone()).await,
+        Some(limit) => {
+            let mut timer = cx.start_timer(limit);
+            let ended = {
+                let mut inside = pin!(next.start(cx, request.clone()));
+                poll_fn(|cx| match inside.as_mut().poll(cx) {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
+                    Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+                })
+                .await
+            };
+            ended.unwrap_or_else(|| Err(time_over(cx, limit)))
+        }
+    };
+    interceptor.after(&mut cx.reborrow(), &request, state, result)
+}
+
+/// Returns the error of an inside that took too long. Its questions are not sent.
+fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerError {
+    cx.discard_pending();
+    let text: Box<dyn core::error::Error> = format!("the call took longer than {limit:?}").into();
+    Failure::new(&*text).into()
+}
