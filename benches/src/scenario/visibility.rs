@@ -1,6 +1,6 @@
 //! Lists and calls of a thousand tools, of which each principal sees ten, compared with a router of ten tools.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
 
 use mcp_proto::router::{
     CallTarget, HookOutcome, IntoToolResult, PageCache, Route, Router, Subject, Visibility,

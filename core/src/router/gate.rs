@@ -46,7 +46,7 @@ impl Gate<'_> {
 
     /// Returns whether there are functions for an entry.
     pub(super) fn restricts(&self, listing: &Listing) -> bool {
-        self.scopes.of_listing(listing).next().is_some()
+        self.scopes.restrict(listing)
     }
 
     /// Returns the callers who see an entry.
@@ -86,7 +86,7 @@ impl Folders<'_> {
 
     /// Adds the functions of all folders that contain the resource with this comparison key.
     pub(super) fn bind(self, scopes: &VisibilityScopes, key: &str, bound: &mut BoundRules) {
-        self.rules.of_key(key).for_each(|rule| bound.push(&rule.rule, &rule.skill));
+        self.rules.of_key(key).for_each(|rule| bound.push(&rule.rule, rule.skill.clone()));
         if !scopes.has_rules() {
             return;
         }

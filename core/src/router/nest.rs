@@ -60,7 +60,7 @@ impl<H, M: Hook> Router<H, M> {
         self.prepare(&mut inner)?;
 
         let mut changed = ChangedLists::NONE;
-        let bases = (self.scopes.nest(inner.scopes), self.visibility.nest(inner.visibility));
+        let bases = (self.scopes.nest(inner.scopes), self.visibility.nest(prefix, inner.visibility));
         let moved = |hook_scope: &mut usize, listing: &mut Listing| {
             *hook_scope += bases.0;
             listing.scope += bases.1;

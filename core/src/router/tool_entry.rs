@@ -144,7 +144,7 @@ impl<H, M: Hook> Router<H, M> {
 
     /// Adds a scope that the token of each call of an entry needs; otherwise as [`ToolEntry::require_scope`].
     ///
-    /// The token of a subscription to such a resource needs it, too ([`resource_scopes`](Self::resource_scopes)).
+    /// The token of a subscription to such a resource needs it, too ([`access_rules`](Self::access_rules)).
     ///
     /// A skill stands for everything in its folder, also for what a template serves there and for files that are registered
     /// later: a client without the scope reads none of it, and sees neither the skill nor its directories.

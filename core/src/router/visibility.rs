@@ -69,8 +69,8 @@ use crate::server::{Audience, Caller};
 pub trait Visibility: Send + Sync {
     /// Returns whether a caller sees an entry: a tool, a resource, a template, a prompt or a skill.
     ///
-    /// Names are registered names, with the prefix of a nested router. A caller who does not see a skill sees nothing in
-    /// its folder.
+    /// Names are those with which entries were registered at this router: one that is nested in another decides as if it
+    /// were alone. A caller who does not see a skill sees nothing in its folder.
     fn is_visible(&self, caller: &Caller, entry: Subject<'_>) -> bool;
 
     /// Returns the name of the group of callers that see the same entries; `None` if pages must not be remembered.
@@ -139,6 +139,10 @@ impl OwnedSubject {
         Some(Self(kind, name.into()))
     }
 
+    fn without_prefix(&self, len: usize) -> Self {
+        Self::new(without_prefix(self.as_subject(), len)).unwrap_or_else(|| self.clone())
+    }
+
     pub(super) fn as_subject(&self) -> Subject<'_> {
         let name = &*self.1;
         match self.0 {
@@ -148,6 +152,15 @@ impl OwnedSubject {
             EntryKind::Prompt => Subject::Prompt(name),
             EntryKind::Skill => Subject::Skill(name),
         }
+    }
+}
+
+/// Returns a subject as its router named it before it was nested.
+fn without_prefix(subject: Subject<'_>, len: usize) -> Subject<'_> {
+    match subject {
+        Subject::Tool(name) => Subject::Tool(name.get(len..).unwrap_or(name)),
+        Subject::Prompt(name) => Subject::Prompt(name.get(len..).unwrap_or(name)),
+        other => other,
     }
 }
 
@@ -163,8 +176,8 @@ impl BoundRules {
         Self { rules: Vec::new(), guard }
     }
 
-    pub(super) fn push(&mut self, rule: &Rule, subject: &OwnedSubject) {
-        self.rules.push((Arc::clone(rule), subject.clone()));
+    pub(super) fn push(&mut self, rule: &Rule, subject: OwnedSubject) {
+        self.rules.push((Arc::clone(rule), subject));
     }
 
     pub(super) fn append(&mut self, other: &Self) {
@@ -208,6 +221,8 @@ pub(super) struct VisibilityScopes {
 struct ScopeRules {
     /// The enclosing scopes from the outermost to this one.
     path: Vec<usize>,
+    /// Length of what nesting has put before the names of tools and prompts.
+    prefix_len: usize,
     rules: Vec<Rule>,
     /// Whether this router has given functions to single entries.
     has_entry_rules: bool,
@@ -215,7 +230,8 @@ struct ScopeRules {
 
 impl Default for VisibilityScopes {
     fn default() -> Self {
-        let root = ScopeRules { path: vec![ROOT_SCOPE], rules: Vec::new(), has_entry_rules: false };
+        let root =
+            ScopeRules { path: vec![ROOT_SCOPE], prefix_len: 0, rules: Vec::new(), has_entry_rules: false };
         Self { scopes: vec![root], guard: |function| function() }
     }
 }
@@ -241,10 +257,11 @@ impl VisibilityScopes {
         }
     }
 
-    /// Adds the scopes of a nested router; returns the offset for its scope numbers.
-    pub(super) fn nest(&mut self, inner: Self) -> usize {
+    /// Adds the scopes of a nested router, whose names get a prefix; returns the offset for its scope numbers.
+    pub(super) fn nest(&mut self, prefix: &str, inner: Self) -> usize {
         let base = self.scopes.len();
         for mut scope in inner.scopes {
+            scope.prefix_len += prefix.len() + 1; // and the dot
             scope.path.iter_mut().for_each(|outer| *outer += base);
             scope.path.insert(0, ROOT_SCOPE);
             self.scopes.push(scope);
@@ -257,19 +274,22 @@ impl VisibilityScopes {
         self.scopes.iter().any(|scope| !scope.rules.is_empty())
     }
 
-    /// Returns the functions for all entries that apply in a scope.
-    fn of_scope(&self, scope: usize) -> impl Iterator<Item = &Rule> {
-        let path = self.scopes.get(scope).map_or(&[][..], |scope| &scope.path);
-        path.iter().filter_map(|scope| self.scopes.get(*scope)).flat_map(|scope| &scope.rules)
+    /// Returns the functions that apply to an entry, each with the length of the prefix that it does not know.
+    fn of_listing<'a>(&'a self, listing: &'a Listing) -> impl Iterator<Item = (&'a Rule, usize)> {
+        let path = self.scopes.get(listing.scope).map_or(&[][..], |scope| &scope.path);
+        let scopes = path.iter().filter_map(|scope| self.scopes.get(*scope));
+        let of_scopes = scopes.flat_map(|scope| scope.rules.iter().map(|rule| (rule, scope.prefix_len)));
+        of_scopes.chain(listing.visible_to.iter().map(|rule| (rule, 0)))
     }
 
-    /// Returns the functions that apply to an entry.
-    pub(super) fn of_listing<'a>(&'a self, listing: &'a Listing) -> impl Iterator<Item = &'a Rule> {
-        self.of_scope(listing.scope).chain(&listing.visible_to)
+    /// Returns whether functions apply to an entry.
+    pub(super) fn restrict(&self, listing: &Listing) -> bool {
+        self.of_listing(listing).next().is_some()
     }
 
     pub(super) fn allow(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
-        self.of_listing(listing).all(|rule| self.asks(rule, caller, subject))
+        self.of_listing(listing)
+            .all(|(rule, prefix)| self.asks(rule, caller, without_prefix(subject, prefix)))
     }
 
     pub(super) fn asks(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> bool {
@@ -279,7 +299,9 @@ impl VisibilityScopes {
     /// Returns the functions for an entry, apart from the router.
     pub(super) fn bind(&self, listing: &Listing, subject: &OwnedSubject) -> BoundRules {
         let mut bound = BoundRules::new(self.guard);
-        self.of_listing(listing).for_each(|rule| bound.push(rule, subject));
+        for (rule, prefix) in self.of_listing(listing) {
+            bound.push(rule, subject.without_prefix(prefix));
+        }
         bound
     }
 

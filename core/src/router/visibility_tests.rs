@@ -305,9 +305,10 @@ fn functions_of_outer_and_nested_router_all_have_to_agree() {
     for name in ["a", "b"] {
         inner.tool(tool(name), target_text).expect("a tool");
     }
-    // It gets the registered names, and decides about entries that are registered later.
-    inner
-        .visibility(|caller: &Caller, entry: Subject<'_>| entry != Subject::Tool("in.b") || is_alice(caller));
+    // It decides about the names that it knows, also when it is nested. A hook of an entry changes nothing about that.
+    inner.visibility(|caller: &Caller, entry: Subject<'_>| entry != Subject::Tool("b") || is_alice(caller));
+    let unknown = Arc::new(AtomicUsize::new(0));
+    inner.hook_entry(EntryKind::Tool, "b", Box::new(Subjects(unknown.clone()))).expect("a tool");
     let mut router = TestRouter::new("outer", "1");
     router.tool(tool("b"), target_text).expect("a tool");
     router.nest("in", inner).expect("a router");
@@ -320,10 +321,21 @@ fn functions_of_outer_and_nested_router_all_have_to_agree() {
         entry != Subject::Tool("in.a") || !is_alice(caller)
     });
     assert_eq!((list(&router, "alice"), list(&router, "bob")), ("b in.b".into(), "b in.a".into()));
+    router.hook_entry(EntryKind::Tool, "in.a", Box::new(Subjects(unknown.clone()))).expect("a tool");
     let mut around = TestRouter::new("around", "1");
     around.nest("x", router).expect("a router");
     around.visibility(|caller: &Caller, _: Subject<'_>| caller.principal().is_some());
-    assert_eq!(list(&around, "alice"), "x.b x.in.a x.in.b", "names have changed for the functions");
+    assert_eq!(list(&around, "alice"), "x.b x.in.b");
+    assert_eq!(list(&around, "bob"), "x.b x.in.a");
+    for (name, is_seen) in [("x.in.b", false), ("x.in.a", true), ("x.b", true)] {
+        let answer = harness.ask_as(&around, "bob", "tools/call", json!({"name": name}));
+        assert_eq!(answer["error"].is_null(), is_seen, "{answer}");
+    }
+    let access = around.access_rules();
+    for (name, is_seen) in [("x.in.b", false), ("x.in.a", true)] {
+        let bob = Caller::from(party("bob", ""));
+        assert_eq!(access.tool_audience(name).includes(&bob), is_seen, "{name}");
+    }
     let channel = harness.server.channel();
     harness.server.engine().set_authorization(channel, None);
     assert_eq!(names(&harness.ask(&around, "tools/list", json!({})), "tools"), [""; 0]);
