@@ -62,7 +62,7 @@ impl Interceptor for Look {
     }
 
     fn after(&self, _: &mut Cx<'_>, _: &EntryRequest<'_>, (): (), result: HandlerResult) -> HandlerResult {
-        std::hint::black_box(result.is_ok());
+        core::hint::black_box(result.is_ok());
         result
     }
 }
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         if variant == "layer" {
             router.layer(|cx, request, next| {
                 let result = next.run(cx, request);
-                std::hint::black_box(result.is_ok());
+                core::hint::black_box(result.is_ok());
                 result
             });
         }
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     if variant == "layer" {
         router.layer(async |cx, request, next| {
             let result = next.run(cx, request).await;
-            std::hint::black_box(result.is_ok());
+            core::hint::black_box(result.is_ok());
             result
         });
     }

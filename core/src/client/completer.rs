@@ -182,7 +182,11 @@ impl Completer {
             return false;
         }
         let Some(pending) = self.pending.take() else { return false };
-        let bytes: usize = result.completion.values.iter().map(String::len).sum();
+        // Many short values, metadata and a long text count, too: the peer chooses them.
+        let values = &result.completion.values;
+        let meta = result.meta.as_ref().map_or(0, |meta| meta.as_str().len());
+        let bytes = values.iter().map(|value| value.len() + size_of::<String>()).sum::<usize>();
+        let bytes = bytes + meta + pending.params.as_str().len();
         let keeps = pending.keeps && bytes <= MAX_RESULT_BYTES;
         if keeps && self.max_entries > 0 && !self.time_to_live.is_zero() {
             if self.entries.len() >= self.max_entries {
@@ -378,7 +382,11 @@ mod tests {
     #[test]
     fn large_result_is_not_kept() {
         let mut completer = Completer::new();
-        for (bytes, keeps) in [(MAX_RESULT_BYTES, true), (MAX_RESULT_BYTES + 1, false)] {
+        // The text that was typed, and the memory of one value.
+        let key = RawJson::encode(&typed("C")).unwrap();
+        let other = key.as_str().len() + size_of::<String>();
+        let largest = MAX_RESULT_BYTES - other;
+        for (bytes, keeps) in [(largest, true), (largest + 1, false)] {
             completer.clear();
             let key = press(&mut completer, at(0), &typed("C"));
             completer.poll_request(at(150)).unwrap();

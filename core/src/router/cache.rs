@@ -57,6 +57,9 @@ impl PageCache {
     pub fn page(&mut self, version: Version, answer: &RouterAnswer<'_>) -> Option<&PreparedResult> {
         if self.find(version, answer).is_none() {
             let page = Self::prepare(version, answer)?;
+            if !Self::may_insert(answer) {
+                return None;
+            }
             self.insert(version, answer, page);
         }
         self.find(version, answer)
@@ -64,8 +67,9 @@ impl PageCache {
 
     /// Returns a page that is remembered.
     ///
-    /// With [`prepare`](Self::prepare) and [`insert`](Self::insert) it does what [`page`](Self::page) does, for a cache
-    /// that threads share: functions of the application run in `prepare` alone, without the lock.
+    /// With [`prepare`](Self::prepare), [`may_insert`](Self::may_insert) and [`insert`](Self::insert) it does what
+    /// [`page`](Self::page) does, for a cache that threads share: functions of the application run in `prepare` and
+    /// `may_insert`, without the lock.
     pub fn find(&mut self, version: Version, answer: &RouterAnswer<'_>) -> Option<&PreparedResult> {
         match PageKey::new(version, answer)? {
             (key, None) => {
@@ -83,6 +87,19 @@ impl PageCache {
     pub fn prepare(version: Version, answer: &RouterAnswer<'_>) -> Option<PreparedResult> {
         PageKey::new(version, answer)?;
         PreparedResult::new(version, answer).ok()
+    }
+
+    /// Returns whether a page that was [prepared](Self::prepare) may be remembered: its caller has not got another view
+    /// meanwhile, so that it is a page of that view.
+    #[must_use]
+    pub fn may_insert(answer: &RouterAnswer<'_>) -> bool {
+        match answer {
+            RouterAnswer::Tools(page) => page.is_current(),
+            RouterAnswer::Resources(page) => page.is_current(),
+            RouterAnswer::ResourceTemplates(page) => page.is_current(),
+            RouterAnswer::Prompts(page) => page.is_current(),
+            _ => false,
+        }
     }
 
     /// Remembers a page.

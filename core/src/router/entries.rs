@@ -288,7 +288,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
         let key = self.keys.remove(name)?;
         self.catalog.generation += 1;
         let item = self.catalog.items.remove(key)?;
-        self.catalog.pending.add(item.number, || item.listed());
+        self.catalog.pending.add_removed(item.number, || item.listed());
         self.catalog.order.remove(item.number);
         self.take_registration(key).map(|registration| (item.number, item.listing.is_enabled, registration))
     }

@@ -1,15 +1,17 @@
 //! Visibility functions of the folders of skills, which hold for everything in them.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::folder_key::folder_key;
 use super::hooks::Subject;
 use super::visibility::{OwnedSubject, Rule};
 
 /// Folders with the functions of their skills: for resources and what templates serve, registered now or later.
 ///
-/// A folder is the comparison key of its URI with a slash at its end.
+/// A folder is the [`folder_key`] of its URI, with a slash at its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FolderRules(Vec<FolderRule>);
 
@@ -31,17 +33,20 @@ impl FolderRules {
         self.0.is_empty()
     }
 
-    /// Adds a function of the skill with this URI.
+    /// Adds a function of the skill with this URI, once.
     pub(super) fn push(&mut self, folder: &str, uri: &str, rule: Rule) {
         let Some(skill) = OwnedSubject::new(Subject::Skill(uri)) else { return };
-        self.0.push(FolderRule { folder: folder.into(), skill, rule });
+        let folder = folder_key(folder).into();
+        if !self.0.iter().any(|known| known.folder == folder && Arc::ptr_eq(&known.rule, &rule)) {
+            self.0.push(FolderRule { folder, skill, rule });
+        }
     }
 
     pub(super) fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
 
-    /// Returns the functions of all folders that contain the resource with this comparison key.
+    /// Returns the functions of all folders that contain the resource with this [`folder_key`].
     pub(super) fn of_key(&self, key: &str) -> impl Iterator<Item = &FolderRule> {
         self.0.iter().filter(move |rule| key.starts_with(&*rule.folder))
     }

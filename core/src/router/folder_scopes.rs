@@ -1,11 +1,14 @@
 //! Scopes that all resources in a folder need, for skills.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
+
+use super::folder_key::folder_key;
 
 /// Folders with the scopes that everything in them needs: resources and what templates serve, registered now or later.
 ///
-/// A folder is the comparison key of its URI with a slash at its end.
+/// A folder is the [`folder_key`] of its URI, with a slash at its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FolderScopes(Vec<(Box<str>, Box<str>)>);
 
@@ -15,7 +18,7 @@ impl FolderScopes {
     }
 
     pub(super) fn push(&mut self, folder: &str, scope: Box<str>) {
-        self.0.push((folder.into(), scope));
+        self.0.push((folder_key(folder).into(), scope));
     }
 
     pub(super) fn append(&mut self, mut other: Self) {
@@ -23,7 +26,8 @@ impl FolderScopes {
     }
 
     /// Returns the scopes of all folders that contain the resource with this comparison key.
-    pub(super) fn required_for(&self, key: &str) -> impl Iterator<Item = &Box<str>> {
+    pub(super) fn required_for(&self, key: &str) -> impl Iterator<Item = &Box<str>> + use<'_> {
+        let key = if self.is_empty() { String::new() } else { folder_key(key) };
         self.0.iter().filter(move |(folder, _)| key.starts_with(&**folder)).map(|(_, scope)| scope)
     }
 }

@@ -1,15 +1,12 @@
 //! Answers who sees an entry: by the functions of routers, of entries, and of the folders of skills.
 
-use alloc::format;
-use alloc::string::String;
-
+use super::entries::EntryAccess;
+use super::folder_key::folder_key;
 use super::folder_rules::FolderRules;
 use super::hooks::Subject;
-use super::skill_catalog::SkillEntries;
-use super::template::{MAX_URI, comparison_key};
+use super::skill_catalog::{ListedSkill, SkillEntries};
 use super::visibility::{BoundRules, Listing, OwnedSubject, VisibilityScopes};
 use crate::server::{Audience, Caller};
-use crate::skills::SKILL_FILE;
 
 /// The visibility functions of a router, with those of the folders of its skills.
 #[derive(Clone, Copy)]
@@ -22,24 +19,24 @@ impl Gate<'_> {
     /// Returns whether a caller sees an entry.
     pub(super) fn shows(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
         let in_folder = match subject {
-            Subject::Resource(uri) => {
-                self.folders.is_none_or(|folders| folders.show_uri(self.scopes, caller, uri))
-            }
+            Subject::Resource(uri) => self.shows_folder(caller, uri),
+            // Its completions tell what the folder holds.
+            Subject::ResourceTemplate(template) => self.shows_folder(caller, literal_prefix(template)),
             _ => true,
         };
         in_folder && self.scopes.allow(caller, listing, subject)
     }
 
-    /// Returns whether a caller sees the folders that contain the resource with this comparison key.
-    pub(super) fn shows_folder(&self, caller: &Caller, key: &str) -> bool {
-        self.folders.is_none_or(|folders| folders.show(self.scopes, caller, key))
+    /// Returns whether a caller sees the folders that contain the resource with this URI.
+    pub(super) fn shows_folder(&self, caller: &Caller, uri: &str) -> bool {
+        self.folders.is_none_or(|folders| folders.show(self.scopes, caller, uri))
     }
 
-    /// Returns whether there are functions for the folders that contain the resource with this comparison key.
-    pub(super) fn restricts_folder(&self, key: &str) -> bool {
+    /// Returns whether there are functions for the folders that contain the resource with this URI.
+    pub(super) fn restricts_folder(&self, uri: &str) -> bool {
         self.folders.is_some_and(|folders| {
             let mut bound = BoundRules::new(self.scopes.guard);
-            folders.bind(self.scopes, key, &mut bound);
+            folders.bind(self.scopes, uri, &mut bound);
             !bound.is_empty()
         })
     }
@@ -52,8 +49,13 @@ impl Gate<'_> {
     /// Returns the callers who see an entry.
     pub(super) fn audience(&self, listing: &Listing, subject: &OwnedSubject) -> Audience {
         let mut bound = self.scopes.bind(listing, subject);
-        if let (Some(folders), Subject::Resource(uri)) = (self.folders, subject.as_subject()) {
-            folders.bind_uri(self.scopes, uri, &mut bound);
+        let uri = match subject.as_subject() {
+            Subject::Resource(uri) => Some(uri),
+            Subject::ResourceTemplate(template) => Some(literal_prefix(template)),
+            _ => None,
+        };
+        if let (Some(folders), Some(uri)) = (self.folders, uri) {
+            folders.bind(self.scopes, uri, &mut bound);
         }
         bound.into_audience()
     }
@@ -66,46 +68,46 @@ pub(super) struct Folders<'a> {
     pub(super) skills: &'a SkillEntries,
 }
 
-impl Folders<'_> {
-    /// Returns whether a caller sees all folders that contain the resource with this comparison key.
-    pub(super) fn show(self, scopes: &VisibilityScopes, caller: &Caller, key: &str) -> bool {
-        self.rules.of_key(key).all(|rule| scopes.asks(&rule.rule, caller, rule.skill.as_subject()))
-            && (!scopes.has_rules()
-                || skill_keys(key)
-                    .filter_map(|skill| self.skills.find(&skill))
-                    .all(|skill| scopes.allow(caller, skill.listing, Subject::Skill(&skill.item.uri))))
-    }
-
-    /// As [`show`](Self::show), for a URI in any spelling.
-    pub(super) fn show_uri(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> bool {
+impl<'a> Folders<'a> {
+    /// Returns whether a caller sees all folders that contain the resource with this URI.
+    pub(super) fn show(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> bool {
         if self.rules.is_empty() && !scopes.has_rules() {
             return true;
         }
-        comparison_key(uri, MAX_URI).is_ok_and(|key| self.show(scopes, caller, &key))
+        let key = folder_key(uri);
+        self.rules.of_key(&key).all(|rule| scopes.asks(&rule.rule, caller, rule.skill.as_subject()))
+            && self
+                .skills_around(scopes, &key)
+                .all(|skill| scopes.allow(caller, skill.listing, Subject::Skill(&skill.item.uri)))
     }
 
-    /// Adds the functions of all folders that contain the resource with this comparison key.
-    pub(super) fn bind(self, scopes: &VisibilityScopes, key: &str, bound: &mut BoundRules) {
-        self.rules.of_key(key).for_each(|rule| bound.push(&rule.rule, rule.skill.clone()));
-        if !scopes.has_rules() {
+    /// Adds the functions of all folders that contain the resource with this URI.
+    pub(super) fn bind(self, scopes: &VisibilityScopes, uri: &str, bound: &mut BoundRules) {
+        if self.rules.is_empty() && !scopes.has_rules() {
             return;
         }
-        for skill in skill_keys(key).filter_map(|skill| self.skills.find(&skill)) {
+        let key = folder_key(uri);
+        self.rules.of_key(&key).for_each(|rule| bound.push(&rule.rule, rule.skill.clone()));
+        for skill in self.skills_around(scopes, &key) {
             if let Some(subject) = OwnedSubject::new(Subject::Skill(&skill.item.uri)) {
                 bound.append(&scopes.bind(skill.listing, &subject));
             }
         }
     }
 
-    /// As [`bind`](Self::bind), for a URI in any spelling.
-    pub(super) fn bind_uri(self, scopes: &VisibilityScopes, uri: &str, bound: &mut BoundRules) {
-        if let Ok(key) = comparison_key(uri, MAX_URI) {
-            self.bind(scopes, &key, bound);
-        }
+    /// Returns the skills whose folders contain the resource with this [`folder_key`], enabled or not: the files of one that is
+    /// disabled are served. None if there are no functions that could hide them.
+    fn skills_around<'k>(
+        self,
+        scopes: &VisibilityScopes,
+        key: &'k str,
+    ) -> impl Iterator<Item = EntryAccess<'a, ListedSkill>> + use<'a, 'k> {
+        let skills = scopes.has_rules().then(|| self.skills.access().map(|(_, skill)| skill));
+        skills.into_iter().flatten().filter(move |skill| key.starts_with(&*skill.item.folder))
     }
 }
 
-/// Returns the keys that the skills of all folders around a resource would have.
-fn skill_keys(key: &str) -> impl Iterator<Item = String> {
-    key.match_indices('/').filter_map(|(at, _)| Some(format!("{}{SKILL_FILE}", key.get(..=at)?)))
+/// Returns the text of a template before its first expression.
+fn literal_prefix(template: &str) -> &str {
+    template.split('{').next().unwrap_or_default()
 }

@@ -54,8 +54,11 @@ mod cache;
 mod calls_tests;
 mod entries;
 mod entry_hooks;
+mod folder_key;
 mod folder_rules;
 mod folder_scopes;
+#[cfg(test)]
+mod folder_tests;
 mod gate;
 mod hooks;
 #[cfg(test)]

@@ -152,6 +152,16 @@ impl<'a, T> CatalogPage<'a, T> {
         }
     }
 
+    /// Returns whether the caller still has the view with which the page was requested: rights may change meanwhile.
+    pub(super) fn is_current(&self) -> bool {
+        match &self.selection {
+            Selection::OfView(viewer) => {
+                viewer.gate.scopes.view(viewer.caller).as_ref() == Some(&viewer.view)
+            }
+            _ => true,
+        }
+    }
+
     /// Returns the cursor of the next page, if there is one (PAGE-003).
     #[must_use]
     pub fn next_cursor(&self) -> Option<String> {

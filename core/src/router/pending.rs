@@ -79,6 +79,20 @@ impl PendingChanges {
         entries.push((number, before()));
     }
 
+    /// Records the removal of an entry. One that comes and goes between two announcements counts as changed for those who
+    /// could see it at the end.
+    pub(super) fn add_removed(&mut self, number: u64, last: impl FnOnce() -> Before) {
+        if let Self::Entries(entries) = self {
+            if let Some((_, known)) = entries.iter_mut().find(|(known, _)| *known == number) {
+                if known.is_none() {
+                    *known = last();
+                }
+                return;
+            }
+        }
+        self.add(number, last);
+    }
+
     /// Returns the entries; `None` if any may have changed.
     pub(super) fn into_entries(self) -> Option<Vec<(u64, Before)>> {
         match self {

@@ -442,10 +442,7 @@ impl<H, M: Hook> Router<H, M> {
                 (shown, rest.hook_scope)
             }),
             EntryKind::Prompt => self.prompts.remove(name).map(|(_, shown, rest)| (shown, rest.hook_scope)),
-            EntryKind::Skill => {
-                let shown = self.skills.as_mut().is_some_and(|skills| skills.remove(name));
-                Some((shown, ROOT_SCOPE))
-            }
+            EntryKind::Skill => Some((self.remove_skill(name), ROOT_SCOPE)),
         };
         let was_shown = removed.is_some_and(|(shown, scope)| {
             self.scopes.release(scope);
@@ -473,7 +470,11 @@ impl<H, M: Hook> Router<H, M> {
             }
             EntryKind::ResourceTemplate => self.templates.enable(name, enabled),
             EntryKind::Prompt => self.prompts.enable(name, enabled),
-            EntryKind::Skill => self.skills.as_mut().and_then(|skills| skills.enable(name, enabled)),
+            EntryKind::Skill => {
+                let changed = self.skills.as_mut().and_then(|skills| skills.enable(name, enabled));
+                self.mark_files_changed();
+                changed
+            }
         };
         match changed {
             Some(true) => Ok(ChangedLists::from_kind(kind)),

@@ -406,7 +406,8 @@ impl<H, M: Hook> Router<H, M> {
         let hint = self.hints.get(kind as usize).copied().flatten();
         let hint = hint.map(|hint| if is_restricted { hint.to_private() } else { hint }); // CACHE-019
         let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
-        Ok(PagePosition { kind, after, size, cursors: self.cursors, hint })
+        // Cursors that were made up are told apart by nothing, so they share a remembered page.
+        Ok(PagePosition { kind, after: after.min(last), size, cursors: self.cursors, hint })
     }
 
     fn resolve_tool<'a>(&'a self, call: &'a Call) -> Resolution<'a, H> {
@@ -535,7 +536,7 @@ impl<H, M: Hook> Router<H, M> {
                     (
                         Subject::Completion(&entry.item.name),
                         entry.hook_scope,
-                        &*entry.rules.required_scopes,
+                        Cow::Borrowed(&*entry.rules.required_scopes),
                         &**entry.extra,
                         known,
                     )
@@ -547,19 +548,15 @@ impl<H, M: Hook> Router<H, M> {
                 Some(entry) if self.shows(call, entry.listing, entry.item.subject()) => {
                     let known = entry.extra.template.variables().any(|name| name == argument);
                     let subject = Subject::Completion(&entry.item.uri_template);
-                    (
-                        subject,
-                        entry.hook_scope,
-                        &*entry.rules.required_scopes,
-                        &*entry.extra.completions,
-                        known,
-                    )
+                    let prefix = entry.extra.template.literal_prefix();
+                    let scopes = self.with_folder_scopes(prefix, &entry.rules.required_scopes);
+                    (subject, entry.hook_scope, scopes, &*entry.extra.completions, known)
                 }
                 _ if comparison_key(&family.uri, MAX_URI)
                     .is_ok_and(|uri| self.find_resource(call.caller(), &uri).is_some()) =>
                 {
                     // The resource exists and has no variables, so there are no suggestions.
-                    (Subject::Unknown, ROOT_SCOPE, &[][..], &[][..], true)
+                    (Subject::Unknown, ROOT_SCOPE, Cow::Borrowed(&[][..]), &[][..], true)
                 }
                 _ => return refuse_reference("resource template", &family.uri),
             },
@@ -581,7 +578,6 @@ impl<H, M: Hook> Router<H, M> {
             }
         };
         // Suggestions reveal what the entry holds.
-        let required_scopes = Cow::Borrowed(required_scopes);
         Resolution { subject, scope, required_scopes, action }
     }
 }

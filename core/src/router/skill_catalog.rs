@@ -71,6 +71,8 @@ pub(super) struct SkillCatalog<R> {
 #[derive(Clone)]
 pub(super) struct ListedSkill {
     pub(super) uri: Box<str>,
+    /// Its folder, as a [`folder_key`](super::folder_key::folder_key) with a slash at its end.
+    pub(super) folder: Box<str>,
     pub(super) entry: RawJson,
 }
 

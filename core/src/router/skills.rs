@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use super::folder_key::folder_key;
 use super::hooks::{Hook, ROOT_SCOPE, Subject};
 use super::page::CacheHint;
 use super::params::text_param;
@@ -88,15 +89,40 @@ impl<H, M: Hook> Router<H, M> {
         let key = comparison_key(&skill.uri, MAX_URI);
         let key = key.map_err(|reason| RegisterError::Uri { uri: skill.uri.clone(), reason })?;
         let entry = RawJson::encode(skill).map_err(|error| refused(error.to_string()))?;
-        Ok((key.into(), ListedSkill { uri: skill.uri.as_str().into(), entry }))
+        let folder = folder_key(key.strip_suffix(SKILL_FILE).unwrap_or(&key)).into();
+        Ok((key.into(), ListedSkill { uri: skill.uri.as_str().into(), folder, entry }))
     }
 
     fn put_skill(&mut self, key: Box<str>, listed: ListedSkill) -> ChangedLists {
         let new = || Box::new(SkillCatalog::new(resolve::<H, M>));
         let skills = self.skills.get_or_insert_with(new);
         skills.entries.put(key, listed, (), |_| ());
+        self.mark_files_changed();
         self.declare_skills();
         ChangedLists::from_kind(EntryKind::Skill)
+    }
+
+    /// Removes a skill; returns whether it was visible. The functions that hid its files go on to hide them.
+    pub(super) fn remove_skill(&mut self, uri: &str) -> bool {
+        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+        let Some(skills) = &mut self.skills else { return false };
+        if let Some((_, skill)) = skills.entries.access().find(|(name, _)| *name == &*key) {
+            let folder = key.strip_suffix(SKILL_FILE).unwrap_or(&key);
+            for rule in self.visibility.rules_of(skill.listing) {
+                skills.folder_rules.push(folder, &skill.item.uri, rule.clone());
+            }
+        }
+        let was_shown = skills.remove(uri);
+        self.mark_files_changed();
+        was_shown
+    }
+
+    /// Counts a change of the list of resources, if functions may show and hide the files of skills.
+    pub(super) fn mark_files_changed(&mut self) {
+        if self.visibility.has_rules() {
+            self.resources.catalog.mark_changed();
+            self.templates.catalog.mark_changed();
+        }
     }
 
     /// Declares the extension unless it is declared.
@@ -117,6 +143,7 @@ impl<H, M: Hook> Router<H, M> {
             listing.scope += base;
             skills.entries.append(key, skill, listing, registration);
         }
+        self.mark_files_changed();
     }
 
     /// Returns whether a resource or a template with this URI is registered, hidden or not.

@@ -282,6 +282,11 @@ impl VisibilityScopes {
         of_scopes.chain(listing.visible_to.iter().map(|rule| (rule, 0)))
     }
 
+    /// Returns the functions that apply to an entry.
+    pub(super) fn rules_of<'a>(&'a self, listing: &'a Listing) -> impl Iterator<Item = &'a Rule> {
+        self.of_listing(listing).map(|(rule, _)| rule)
+    }
+
     /// Returns whether functions apply to an entry.
     pub(super) fn restrict(&self, listing: &Listing) -> bool {
         self.of_listing(listing).next().is_some()

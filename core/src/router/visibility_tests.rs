@@ -19,7 +19,7 @@ fn party(name: &str, scopes: &str) -> Authorization {
     Authorization::new(Identity::new(name).scopes(scopes))
 }
 
-fn is_alice(caller: &Caller) -> bool {
+pub(super) fn is_alice(caller: &Caller) -> bool {
     caller.principal() == Some("alice")
 }
 
@@ -30,7 +30,7 @@ impl RouterHarness {
         self.server.engine().set_authorization(channel, Some(party(name, scopes)));
     }
 
-    fn ask_as(&mut self, router: &TestRouter, name: &str, method: &str, params: Value) -> Value {
+    pub(super) fn ask_as(&mut self, router: &TestRouter, name: &str, method: &str, params: Value) -> Value {
         self.become_party(name, "");
         self.ask(router, method, params)
     }
@@ -341,7 +341,7 @@ fn functions_of_outer_and_nested_router_all_have_to_agree() {
     assert_eq!(names(&harness.ask(&around, "tools/list", json!({})), "tools"), [""; 0]);
 }
 
-fn skill_router() -> TestRouter {
+pub(super) fn skill_router() -> TestRouter {
     let mut router = TestRouter::new("skills", "1");
     for uri in ["skill://tides/SKILL.md", "skill://tides/ports/a.md", "skill://open/SKILL.md"] {
         router.resource(Resource::new(uri, uri), target_text).expect("a resource");
@@ -435,6 +435,21 @@ fn announced(router: &mut TestRouter) -> Vec<(Change, Audience)> {
 
 // covers: TOOL-019, RES-012, PROMPT-009
 #[test]
+fn entry_that_comes_and_goes_between_announcements_is_announced() {
+    let mut router = TestRouter::new("r", "1");
+    router.tool(tool("stays"), target_text).expect("a tool");
+    announced(&mut router);
+    router.tool(tool("goes"), target_text).expect("a tool");
+    router.remove(EntryKind::Tool, "goes");
+    assert_eq!(announced(&mut router), [(Change::Tools, Audience::EVERYONE)]);
+    router.tool(tool("goes"), target_text).expect("a tool");
+    router.visible_to(EntryKind::Tool, "goes", is_alice).expect("a tool");
+    router.remove(EntryKind::Tool, "goes");
+    let [(_, audience)] = &announced(&mut router)[..] else { panic!("one list") };
+    assert!(audience.includes(&Caller::from(party("alice", ""))) && !audience.includes(&Caller::default()));
+}
+
+#[test]
 fn changes_are_announced_to_those_who_saw_or_see_the_entry() {
     let (alice, bob) = (Caller::from(party("alice", "")), Caller::from(party("bob", "")));
     let is_bob = |caller: &Caller| caller.principal() == Some("bob");
@@ -455,10 +470,10 @@ fn changes_are_announced_to_those_who_saw_or_see_the_entry() {
     router.enable(EntryKind::Prompt, "hidden", false).expect("a prompt");
     router.enable(EntryKind::Prompt, "open", false).expect("a prompt");
     assert_eq!(audiences(&mut router), [(Change::Tools, true, false), (Change::Prompts, true, true)]);
-    // One that nobody saw, and nobody sees.
+    // One that comes and goes, for those who could see it.
     router.tool(tool("short"), target_text).expect("a tool");
     router.remove(EntryKind::Tool, "short");
-    assert_eq!(audiences(&mut router), []);
+    assert_eq!(audiences(&mut router), [(Change::Tools, true, true)]);
     assert!(!router.has_changed(EntryKind::Tool));
     // Those who saw it before get to know that it is hidden.
     router.tool_entry("open").visible_to(is_bob);

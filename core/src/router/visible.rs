@@ -157,7 +157,7 @@ impl<H, M: Hook> Router<H, M> {
             || match list {
                 EntryKind::Tool => self.tools.catalog.has_entry_rules(),
                 EntryKind::Resource => self.resources.catalog.has_entry_rules() || has_folder_rules(),
-                EntryKind::ResourceTemplate => self.templates.catalog.has_entry_rules(),
+                EntryKind::ResourceTemplate => self.templates.catalog.has_entry_rules() || has_folder_rules(),
                 EntryKind::Prompt => self.prompts.catalog.has_entry_rules(),
                 EntryKind::Skill => {
                     self.resources.catalog.has_entry_rules()

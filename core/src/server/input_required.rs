@@ -65,6 +65,7 @@ trait InputCollector: fmt::Debug + Send + Sync {
     fn set_tasks(&mut self, tasks: QuestionTasks);
     fn keep(&mut self, key: Box<str>, value: RawJson);
     fn kept(&self, key: &str) -> Option<RawJson>;
+    fn discard_requests(&mut self);
     fn is_empty(&self) -> bool;
     #[cfg(feature = "crypto")]
     fn carry_into(&self, retry: &mut RetryContext);
@@ -99,6 +100,10 @@ impl InputCollector for CollectedInput {
 
     fn kept(&self, key: &str) -> Option<RawJson> {
         self.kept.iter().find(|(other, _)| **other == *key).map(|(_, value)| value.clone())
+    }
+
+    fn discard_requests(&mut self) {
+        (self.requests, self.tasks) = (InputRequests::default(), None);
     }
 
     fn is_empty(&self) -> bool {
@@ -151,6 +156,13 @@ impl InputRequired {
     #[must_use]
     pub const fn new() -> Self {
         Self { collector: None }
+    }
+
+    /// Drops the collected requests. The state and the values for the next delivery stay.
+    pub fn discard_requests(&mut self) {
+        if let Some(collector) = &mut self.collector {
+            collector.discard_requests();
+        }
     }
 
     /// Returns the response to `question`, or collects the request. `key` must be unique within the call.

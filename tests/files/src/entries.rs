@@ -68,7 +68,7 @@ pub fn path_of(uri: &str) -> Option<PathBuf> {
 /// Clients with roots are asked for them in each call. So a change of the roots takes effect with the next call, and
 /// nothing has to be remembered for each client. While the answer is missing, this returns an error to leave the
 /// handler with.
-#[expect(deprecated, reason = "clients of the time before the deprecation narrow the folders by their roots")]
+#[expect(deprecated, reason = "supported until its removal")]
 fn scope(folders: &[PathBuf], cx: &mut Cx<'_>) -> Result<Scope, RpcError> {
     let scope = Scope::new(folders);
     if !cx.peer().has(Capability::Roots) {

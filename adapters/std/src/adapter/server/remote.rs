@@ -183,6 +183,27 @@ pub struct RemoteCall {
     running: Arc<ActiveCall>,
     sender: Sender<LoopMessage>,
     role: CallRole,
+    /// Whether the handler does not wait any more for the work that has this.
+    abandonment: Option<Arc<AtomicBool>>,
+}
+
+/// Tells work on another thread that its handler does not wait for it any more.
+#[derive(Debug)]
+pub(super) struct Abandonment {
+    running: Arc<ActiveCall>,
+    flag: Arc<AtomicBool>,
+}
+
+impl Abandonment {
+    /// Tells the work, and wakes it if it sleeps.
+    pub(super) fn tell(&self) {
+        {
+            // Locked, so that no sleep begins between a look at the flag and the notification.
+            let _state = self.running.lock();
+            self.flag.store(true, Ordering::Release);
+        }
+        self.running.cancellation.notify_all();
+    }
 }
 
 /// What the loop is told when a [`RemoteCall`] is dropped.
@@ -198,14 +219,22 @@ enum CallRole {
 
 impl RemoteCall {
     pub(super) const fn new(running: Arc<ActiveCall>, sender: Sender<LoopMessage>) -> Self {
-        Self { running, sender, role: CallRole::Handler }
+        Self { running, sender, role: CallRole::Handler, abandonment: None }
     }
 
     /// Returns the same call for work that its handler moves to another thread, and that may outlive the handler.
-    #[must_use]
-    pub fn for_work(&self) -> Self {
+    ///
+    /// The second value tells the work that the handler does not wait for it any more, though the call may go on.
+    pub(super) fn for_work(&self) -> (Self, Abandonment) {
         self.running.holders.fetch_add(1, Ordering::AcqRel);
-        Self { running: self.running.clone(), sender: self.sender.clone(), role: CallRole::Work }
+        let flag = Arc::new(AtomicBool::new(false));
+        let (running, sender, abandonment) = (self.running.clone(), self.sender.clone(), Some(flag.clone()));
+        let work = Self { running: running.clone(), sender, role: CallRole::Work, abandonment };
+        (work, Abandonment { running, flag })
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandonment.as_ref().is_some_and(|flag| flag.load(Ordering::Acquire))
     }
 
     /// Returns the call with everything known about it.
@@ -214,16 +243,16 @@ impl RemoteCall {
         &self.running
     }
 
-    /// Returns whether the call is cancelled.
+    /// Returns whether the call is cancelled, or its handler does not wait any more for the work that has this.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.running.is_cancelled()
+        self.running.is_cancelled() || self.is_abandoned()
     }
 
-    /// Returns why the call is cancelled, or `None` if it is not.
+    /// Returns why the call is cancelled, or `None` if it is not, or if only its handler does not wait any more.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        if self.is_cancelled() { self.running.lock().reason.clone() } else { None }
+        if self.running.is_cancelled() { self.running.lock().reason.clone() } else { None }
     }
 
     /// Waits until the call is cancelled, for `timeout` at most. Returns whether it is cancelled.

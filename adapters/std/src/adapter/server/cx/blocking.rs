@@ -11,7 +11,7 @@ use std::thread;
 
 use super::{AsyncCx, CallState, Cx};
 use crate::adapter::server::cx::Backend;
-use crate::adapter::server::remote::RemoteCall;
+use crate::adapter::server::remote::{Abandonment, RemoteCall};
 use crate::adapter::sync::BlockingPool;
 use crate::catch;
 
@@ -19,8 +19,10 @@ impl AsyncCx {
     /// Runs `work` on a thread of the pool `P` and returns its value; a panic continues in this future.
     ///
     /// The context of `work` is that of the call, with the state of this one. If this future is dropped, `work` is not
-    /// started any more; if it runs, it goes on to its end and its value is dropped. The call occupies its slot until
-    /// then.
+    /// started any more; if it runs, it learns from its context that nothing waits for it ([`Cx::checkpoint`] and the like), goes
+    /// on to its end, and its value is dropped. The call occupies its slot until then.
+    ///
+    /// [`Cx::checkpoint`]: super::CallCx::checkpoint
     pub async fn run_blocking<P: BlockingPool, T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Cx<'_>) -> T + Send + 'static,
@@ -33,10 +35,11 @@ impl AsyncCx {
             ..CallState::default()
         };
         let shared = Arc::new(Shared(Mutex::new(WorkState::Pending(None))));
-        let job = Job { shared: shared.clone(), remote: self.0.remote.for_work(), state };
+        let (remote, abandonment) = self.0.remote.for_work();
+        let job = Job { shared: shared.clone(), remote, state };
         P::run_blocking(Box::new(move || job.run(work)));
-        let waiting = Waiting(shared);
-        let (outcome, state) = poll_fn(|cx| waiting.0.poll(cx)).await;
+        let waiting = Waiting { shared, abandonment };
+        let (outcome, state) = poll_fn(|cx| waiting.shared.poll(cx)).await;
         self.0.state.absorb(state);
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -105,12 +108,16 @@ impl<T> Shared<T> {
 }
 
 /// The side of the future.
-struct Waiting<T>(Arc<Shared<T>>);
+struct Waiting<T> {
+    shared: Arc<Shared<T>>,
+    abandonment: Abandonment,
+}
 
 impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
-        let left = core::mem::replace(&mut *self.0.lock(), WorkState::Abandoned);
+        let left = core::mem::replace(&mut *self.shared.lock(), WorkState::Abandoned);
         drop(left);
+        self.abandonment.tell();
     }
 }
 

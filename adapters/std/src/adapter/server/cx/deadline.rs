@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::time::Instant as StdInstant;
 
-use mcp_proto::server::InputRequired;
 use mcp_proto::{Instant, RpcError};
 
 use super::{Backend, CallCx, CallParts, CallState, RunningCall};
@@ -56,10 +55,11 @@ impl<B: RunningCall> CallCx<B> {
         core::mem::replace(&mut state.deadline, outer).is_some_and(|inner| inner.time_left(now).is_zero())
     }
 
-    /// Drops the input requests of the handler, and its wish to become a task, so that its error is sent.
+    /// Drops the input requests of the handler, and its wish to become a task, so that its error is sent. Values that it keeps
+    /// for the next delivery stay: what they record has been done.
     pub(in crate::adapter::server) fn discard_pending(&mut self) {
         let state = self.0.parts().state;
-        state.input_required = InputRequired::new();
+        state.input_required.discard_requests();
         state.begins_task = false;
     }
 }

@@ -524,8 +524,8 @@ impl CallState {
 
     /// Notices a cancellation away from the event loop.
     fn check_cancelled(&mut self, remote: &RemoteCall) -> Result<(), RpcError> {
-        if let Some(reason) = remote.cancel_reason() {
-            self.end = Some(CallEnd::Cancelled(Some(reason)));
+        if remote.is_cancelled() {
+            self.end = Some(CallEnd::Cancelled(remote.cancel_reason()));
         }
         self.check_open()?;
         self.check_deadline(None)

@@ -77,10 +77,12 @@ impl Redaction {
 
     /// Returns the text without secrets, or `None` if it has none.
     fn redact_text(&self, text: &str) -> Option<String> {
-        let is_json = !self.members.is_empty() && text.trim_start().starts_with(['{', '[']);
+        // The text of a structured result holds its strings as JSON escapes them.
+        let is_json = text.trim_start().starts_with(['{', '[', '"']);
         let json = if is_json { RawJson::new(text.to_owned()).ok() } else { None };
-        match json {
-            Some(json) => self.redact_json(&json).map(|json| json.as_str().to_owned()),
+        match json.and_then(|json| self.redact_json(&json)) {
+            Some(json) => Some(json.as_str().to_owned()),
+            // Also JSON: its numbers and the names of its members are no strings.
             None => Some(self.rewrite(text)).filter(|new| new != text).map(Cow::into_owned),
         }
     }

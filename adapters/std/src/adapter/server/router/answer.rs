@@ -37,7 +37,9 @@ impl<F: Flavor> Router<F> {
                 // Without the lock, because visibility functions may run.
                 let page = known.or_else(|| {
                     let page = PageCache::prepare(call.version(), &answer)?;
-                    lock(&self.cache).insert(call.version(), &answer, page.clone());
+                    if PageCache::may_insert(&answer) {
+                        lock(&self.cache).insert(call.version(), &answer, page.clone());
+                    }
                     Some(page)
                 });
                 Step::Answered(match page {
