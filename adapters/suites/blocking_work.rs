@@ -15,6 +15,7 @@ use mcp_proto::model::{
 };
 use mcp_proto::router::ResourceTarget;
 use mcp_proto::{Capabilities, Capability, Progress, RpcError};
+use mcp_std::adapter::server::layers::Timeout;
 use serde_json::Value;
 
 use crate::adapter::package::{AsyncClientHandler, BlockingCx, async_handler, unblock};
@@ -135,6 +136,33 @@ fn cancelled_function_learns_it_and_keeps_its_place_until_its_end() {
         open.send(()).unwrap();
         assert_eq!(told.recv_timeout(DEADLINE).unwrap(), (false, true, true));
         assert_eq!(served.read()["id"], 2, "the cancelled call is not answered");
+        served.finish();
+    });
+}
+
+#[test]
+fn function_learns_that_a_time_limit_has_ended_its_call() {
+    with_timeout(|| {
+        let (tell, told) = mpsc::channel();
+        let mut served = Served::new(1, move || {
+            let mut router = Router::new("work", "1.0");
+            let tell = tell.clone();
+            router.tool_blocking("waits", move |cx: &mut BlockingCx<'_>, (): ()| -> &str {
+                // The sleep ends with the wait of the handler.
+                let is_told = cx.sleep(DEADLINE * 2).is_err();
+                tell.send((is_told, cx.is_cancelled())).unwrap();
+                "late"
+            });
+            router.tool("quick", async |_: &mut Cx, (): ()| "quick");
+            router.intercept(Timeout::new(Duration::from_millis(50)));
+            router
+        });
+        served.send(&call_line(1, "waits"));
+        assert_eq!(served.read()["result"]["isError"], true);
+        assert_eq!(told.recv_timeout(DEADLINE).unwrap(), (true, true));
+        // Its place is free again.
+        served.send(&call_line(2, "quick"));
+        assert_eq!(served.read()["id"], 2);
         served.finish();
     });
 }
