@@ -24,6 +24,19 @@ pub struct PageCache {
     views: ViewCache<PageKey, PreparedResult>,
 }
 
+/// The value of `$page_value` if an answer is a page of a list, whatever the type of its entries.
+macro_rules! of_page {
+    ($answer:ident, $page:ident => $page_value:expr, else $other:expr) => {
+        match $answer {
+            RouterAnswer::Tools($page) => $page_value,
+            RouterAnswer::Resources($page) => $page_value,
+            RouterAnswer::ResourceTemplates($page) => $page_value,
+            RouterAnswer::Prompts($page) => $page_value,
+            _ => $other,
+        }
+    };
+}
+
 /// Everything that determines the bytes of a page, except for its view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct PageKey {
@@ -93,13 +106,7 @@ impl PageCache {
     /// meanwhile, so that it is a page of that view.
     #[must_use]
     pub fn may_insert(answer: &RouterAnswer<'_>) -> bool {
-        match answer {
-            RouterAnswer::Tools(page) => page.is_current(),
-            RouterAnswer::Resources(page) => page.is_current(),
-            RouterAnswer::ResourceTemplates(page) => page.is_current(),
-            RouterAnswer::Prompts(page) => page.is_current(),
-            _ => false,
-        }
+        of_page!(answer, page => page.is_current(), else false)
     }
 
     /// Remembers a page.
@@ -125,13 +132,7 @@ impl PageCache {
 impl PageKey {
     /// Returns the key of a list page, and the name of its view; `None` if it must not be remembered.
     fn new<'a>(version: Version, answer: &'a RouterAnswer<'_>) -> Option<(Self, Option<&'a str>)> {
-        match answer {
-            RouterAnswer::Tools(page) => Self::of_page(version, page),
-            RouterAnswer::Resources(page) => Self::of_page(version, page),
-            RouterAnswer::ResourceTemplates(page) => Self::of_page(version, page),
-            RouterAnswer::Prompts(page) => Self::of_page(version, page),
-            _ => None,
-        }
+        of_page!(answer, page => Self::of_page(version, page), else None)
     }
 
     fn of_page<'a, T>(version: Version, page: &'a CatalogPage<'_, T>) -> Option<(Self, Option<&'a str>)> {

@@ -192,6 +192,14 @@ impl<T> EntryMut<'_, T> {
     }
 }
 
+/// The parts of an entry that was removed.
+pub(super) struct RemovedEntry<T, H, X> {
+    pub(super) number: u64,
+    pub(super) item: T,
+    pub(super) listing: Listing,
+    pub(super) registration: Registration<H, X>,
+}
+
 /// All entries of one kind.
 ///
 /// Invariant: `keys` holds the names of exactly the items of `catalog`, and `registrations` their other parts, by slot.
@@ -283,14 +291,16 @@ impl<T: Listed, H, X> Entries<T, H, X> {
         self.registrations.get_mut(key.slot as usize)?.take()
     }
 
-    /// Removes an entry; returns its number, whether it was enabled, and its registration.
-    pub(super) fn remove(&mut self, name: &str) -> Option<(u64, bool, Registration<H, X>)> {
+    /// Removes an entry and returns its parts.
+    pub(super) fn remove(&mut self, name: &str) -> Option<RemovedEntry<T, H, X>> {
         let key = self.keys.remove(name)?;
         self.catalog.generation += 1;
         let item = self.catalog.items.remove(key)?;
         self.catalog.pending.add_removed(item.number, || item.listed());
         self.catalog.order.remove(item.number);
-        self.take_registration(key).map(|registration| (item.number, item.listing.is_enabled, registration))
+        let registration = self.take_registration(key)?;
+        let CatalogItem { number, item, listing } = *item;
+        Some(RemovedEntry { number, item, listing, registration })
     }
 
     /// Shows or hides an entry; returns whether this changed it, or `None` if there is no such entry.
@@ -303,6 +313,11 @@ impl<T: Listed, H, X> Entries<T, H, X> {
             self.catalog.generation += 1;
         }
         Some(changed)
+    }
+
+    /// Returns the item with this name, hidden or not.
+    pub(super) fn item(&self, name: &str) -> Option<&T> {
+        self.catalog.items.get(*self.keys.get(name)?).map(|item| &item.item)
     }
 
     /// Returns the item with this name, hidden or not, and the data of its kind.

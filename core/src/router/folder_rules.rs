@@ -5,13 +5,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::folder_key::folder_key;
 use super::hooks::Subject;
 use super::visibility::{OwnedSubject, Rule};
 
 /// Folders with the functions of their skills: for resources and what templates serve, registered now or later.
 ///
-/// A folder is the [`folder_key`] of its URI, with a slash at its end.
+/// A folder is that of a [`ListedSkill`](super::skill_catalog::ListedSkill).
 #[derive(Clone, Debug, Default)]
 pub(super) struct FolderRules(Vec<FolderRule>);
 
@@ -33,12 +32,11 @@ impl FolderRules {
         self.0.is_empty()
     }
 
-    /// Adds a function of the skill with this URI, once.
+    /// Adds a function of the skill with this URI and folder, once.
     pub(super) fn push(&mut self, folder: &str, uri: &str, rule: Rule) {
         let Some(skill) = OwnedSubject::new(Subject::Skill(uri)) else { return };
-        let folder = folder_key(folder).into();
-        if !self.0.iter().any(|known| known.folder == folder && Arc::ptr_eq(&known.rule, &rule)) {
-            self.0.push(FolderRule { folder, skill, rule });
+        if !self.0.iter().any(|known| &*known.folder == folder && Arc::ptr_eq(&known.rule, &rule)) {
+            self.0.push(FolderRule { folder: folder.into(), skill, rule });
         }
     }
 
@@ -46,7 +44,7 @@ impl FolderRules {
         self.0.append(&mut other.0);
     }
 
-    /// Returns the functions of all folders that contain the resource with this [`folder_key`].
+    /// Returns the functions of all folders that contain the resource with this [`folder_key`](super::folder_key::folder_key).
     pub(super) fn of_key(&self, key: &str) -> impl Iterator<Item = &FolderRule> {
         self.0.iter().filter(move |rule| key.starts_with(&*rule.folder))
     }

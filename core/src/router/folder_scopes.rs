@@ -8,7 +8,7 @@ use super::folder_key::folder_key;
 
 /// Folders with the scopes that everything in them needs: resources and what templates serve, registered now or later.
 ///
-/// A folder is the [`folder_key`] of its URI, with a slash at its end.
+/// A folder is that of a [`ListedSkill`](super::skill_catalog::ListedSkill).
 #[derive(Clone, Debug, Default)]
 pub(super) struct FolderScopes(Vec<(Box<str>, Box<str>)>);
 
@@ -18,7 +18,7 @@ impl FolderScopes {
     }
 
     pub(super) fn push(&mut self, folder: &str, scope: Box<str>) {
-        self.0.push((folder_key(folder).into(), scope));
+        self.0.push((folder.into(), scope));
     }
 
     pub(super) fn append(&mut self, mut other: Self) {

@@ -4,7 +4,7 @@ use super::entries::EntryAccess;
 use super::folder_key::folder_key;
 use super::folder_rules::FolderRules;
 use super::hooks::Subject;
-use super::skill_catalog::{ListedSkill, SkillEntries};
+use super::skill_catalog::{ListedSkill, SkillCatalog, SkillEntries};
 use super::visibility::{BoundRules, Listing, OwnedSubject, VisibilityScopes};
 use crate::server::{Audience, Caller};
 
@@ -69,6 +69,10 @@ pub(super) struct Folders<'a> {
 }
 
 impl<'a> Folders<'a> {
+    pub(super) const fn of<R>(skills: &'a SkillCatalog<R>) -> Self {
+        Self { rules: &skills.folder_rules, skills: &skills.entries }
+    }
+
     /// Returns whether a caller sees all folders that contain the resource with this URI.
     pub(super) fn show(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> bool {
         if self.rules.is_empty() && !scopes.has_rules() {

@@ -432,21 +432,23 @@ impl<H, M: Hook> Router<H, M> {
     /// The files of a skill stay registered as resources.
     pub fn remove(&mut self, kind: EntryKind, name: &str) -> ChangedLists {
         let removed = match kind {
-            EntryKind::Tool => self.tools.remove(name).map(|(_, shown, rest)| (shown, rest.hook_scope)),
+            EntryKind::Tool => self.tools.remove(name).map(|old| (old.listing, old.registration.hook_scope)),
             EntryKind::Resource => {
                 let uri = comparison_key(name, MAX_URI).unwrap_or_default();
-                self.resources.remove(&uri).map(|(_, shown, rest)| (shown, rest.hook_scope))
+                self.resources.remove(&uri).map(|old| (old.listing, old.registration.hook_scope))
             }
-            EntryKind::ResourceTemplate => self.templates.remove(name).map(|(number, shown, rest)| {
-                self.prefixes.remove(rest.extra.template.literal_prefix(), number);
-                (shown, rest.hook_scope)
+            EntryKind::ResourceTemplate => self.templates.remove(name).map(|old| {
+                self.prefixes.remove(old.registration.extra.template.literal_prefix(), old.number);
+                (old.listing, old.registration.hook_scope)
             }),
-            EntryKind::Prompt => self.prompts.remove(name).map(|(_, shown, rest)| (shown, rest.hook_scope)),
-            EntryKind::Skill => Some((self.remove_skill(name), ROOT_SCOPE)),
+            EntryKind::Prompt => {
+                self.prompts.remove(name).map(|old| (old.listing, old.registration.hook_scope))
+            }
+            EntryKind::Skill => self.remove_skill(name).map(|listing| (listing, ROOT_SCOPE)),
         };
-        let was_shown = removed.is_some_and(|(shown, scope)| {
+        let was_shown = removed.is_some_and(|(listing, scope)| {
             self.scopes.release(scope);
-            shown
+            listing.is_enabled
         });
         if was_shown { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
     }
@@ -472,7 +474,9 @@ impl<H, M: Hook> Router<H, M> {
             EntryKind::Prompt => self.prompts.enable(name, enabled),
             EntryKind::Skill => {
                 let changed = self.skills.as_mut().and_then(|skills| skills.enable(name, enabled));
-                self.mark_files_changed();
+                if changed == Some(true) {
+                    self.mark_files_changed();
+                }
                 changed
             }
         };

@@ -115,12 +115,6 @@ impl<R> SkillCatalog<R> {
         self.entries.names()
     }
 
-    /// Removes a skill; returns whether it was visible.
-    pub(super) fn remove(&mut self, uri: &str) -> bool {
-        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        self.entries.remove(&key).is_some_and(|(_, shown, _)| shown)
-    }
-
     /// Shows or hides a skill; returns whether this changed it, or `None` if there is no such skill.
     pub(super) fn enable(&mut self, uri: &str, enabled: bool) -> Option<bool> {
         let key = comparison_key(uri, MAX_URI).unwrap_or_default();

@@ -20,7 +20,7 @@ use super::registry::{Router, refuse_duplicate, unknown_item};
 use super::route::{invalid_uri, read_cursor};
 use super::skill_catalog::{ListedSkill, SkillAnswer, SkillCatalog, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
-use super::visibility::Listing;
+use super::visibility::{Listing, Rule};
 use crate::methods::{self, Capability, EntryKind};
 use crate::model::{Resource, Skill, encode_for};
 use crate::raw::RawJson;
@@ -68,8 +68,9 @@ impl<H, M: Hook> Router<H, M> {
     /// Adds a scope to everything in the folder of a skill; returns whether there is such a skill.
     pub(super) fn require_scope_of_skill(&mut self, uri: &str, scope: Box<str>) -> bool {
         let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        let Some(skills) = self.skills.as_mut().filter(|skills| skills.contains(&key)) else { return false };
-        skills.folder_scopes.push(key.strip_suffix(SKILL_FILE).unwrap_or(&key), scope);
+        let Some(skills) = &mut self.skills else { return false };
+        let Some(skill) = skills.entries.item(&key) else { return false };
+        skills.folder_scopes.push(&skill.folder, scope);
         // Clients see other lists now, and the scopes of subscriptions are published with this change.
         skills.entries.catalog.mark_changed();
         self.resources.catalog.mark_changed();
@@ -102,19 +103,28 @@ impl<H, M: Hook> Router<H, M> {
         ChangedLists::from_kind(EntryKind::Skill)
     }
 
-    /// Removes a skill; returns whether it was visible. The functions that hid its files go on to hide them.
-    pub(super) fn remove_skill(&mut self, uri: &str) -> bool {
+    /// Removes a skill; returns who saw it. The functions that hid its files go on to hide them.
+    pub(super) fn remove_skill(&mut self, uri: &str) -> Option<Listing> {
         let key = comparison_key(uri, MAX_URI).unwrap_or_default();
-        let Some(skills) = &mut self.skills else { return false };
-        if let Some((_, skill)) = skills.entries.access().find(|(name, _)| *name == &*key) {
-            let folder = key.strip_suffix(SKILL_FILE).unwrap_or(&key);
-            for rule in self.visibility.rules_of(skill.listing) {
-                skills.folder_rules.push(folder, &skill.item.uri, rule.clone());
-            }
+        let skills = self.skills.as_mut()?;
+        let removed = skills.entries.remove(&key)?;
+        for rule in self.visibility.rules_of(&removed.listing) {
+            skills.folder_rules.push(&removed.item.folder, &removed.item.uri, rule.clone());
         }
-        let was_shown = skills.remove(uri);
         self.mark_files_changed();
-        was_shown
+        Some(removed.listing)
+    }
+
+    /// Adds a visibility function to everything in the folder of a skill; `None` if there is no such skill.
+    pub(super) fn restrict_skill(&mut self, uri: &str, rule: Rule) -> Option<()> {
+        let key = comparison_key(uri, MAX_URI).unwrap_or_default();
+        let skills = self.skills.as_mut()?;
+        let skill = skills.entries.item(&key)?;
+        skills.folder_rules.push(&skill.folder, &skill.uri, rule);
+        skills.entries.catalog.mark_changed();
+        self.resources.catalog.mark_changed();
+        self.templates.catalog.mark_changed();
+        Some(())
     }
 
     /// Counts a change of the list of resources, if functions may show and hide the files of skills.

@@ -15,7 +15,6 @@ use crate::change::Change;
 use crate::methods::EntryKind;
 use crate::model::Resource;
 use crate::server::{Announcement, Audience, Call, Caller};
-use crate::skills::SKILL_FILE;
 
 impl<H, M: Hook> Router<H, M> {
     /// Adds a function that decides which entries a caller sees, those that are registered later included.
@@ -46,20 +45,17 @@ impl<H, M: Hook> Router<H, M> {
         is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static,
     ) -> Result<ChangedLists, RegisterError> {
         let rule = rule_of_entry(is_visible);
-        let uri = || comparison_key(name, MAX_URI).unwrap_or_default();
         let found = match kind {
             EntryKind::Tool => self.tools.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
-            EntryKind::Resource => self.resources.entry_mut(&uri()).map(|mut entry| entry.add_rule(rule)),
+            EntryKind::Resource => {
+                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
+                self.resources.entry_mut(&uri).map(|mut entry| entry.add_rule(rule))
+            }
             EntryKind::ResourceTemplate => {
                 self.templates.entry_mut(name).map(|mut entry| entry.add_rule(rule))
             }
             EntryKind::Prompt => self.prompts.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
-            EntryKind::Skill => self.skills.as_mut().filter(|skills| skills.contains(&uri())).map(|skills| {
-                let key = uri();
-                skills.folder_rules.push(key.strip_suffix(SKILL_FILE).unwrap_or(&key), name, rule);
-                skills.entries.catalog.mark_changed();
-                self.resources.catalog.mark_changed();
-            }),
+            EntryKind::Skill => self.restrict_skill(name, rule),
         };
         found.ok_or_else(|| unknown_item(kind, name))?;
         self.visibility.mark_entry_rule();
@@ -116,8 +112,7 @@ impl<H, M: Hook> Router<H, M> {
     /// after each modification.
     pub fn take_changes(&mut self) -> impl Iterator<Item = Announcement<'static>> + use<H, M> {
         let skills = self.take_skill_audience();
-        let folders = self.skills.as_deref().map(|skills| (&skills.folder_rules, &skills.entries));
-        let folders = folders.map(|(rules, skills)| Folders { rules, skills });
+        let folders = self.skills.as_deref().map(Folders::of);
         let gate = Gate { scopes: &self.visibility, folders };
         let audience = |listing: &Listing, subject: &OwnedSubject| gate.audience(listing, subject);
         let (tools, prompts) =
@@ -145,9 +140,7 @@ impl<H, M: Hook> Router<H, M> {
 
     /// Returns what decides who sees an entry.
     pub(super) fn gate(&self) -> Gate<'_> {
-        let folders = self.skills.as_deref();
-        let folders = folders.map(|skills| Folders { rules: &skills.folder_rules, skills: &skills.entries });
-        Gate { scopes: &self.visibility, folders }
+        Gate { scopes: &self.visibility, folders: self.skills.as_deref().map(Folders::of) }
     }
 
     /// Returns whether callers may see different lists of this kind.
