@@ -72,6 +72,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("error", "ascii json limits methods raw rpc version"),
     // Tasks as both roles see them.
     ("tasks", "entropy error json meta model rpc"),
+    // The interface of an observer of requests.
+    ("observe", "error json methods model rpc slab tap time version"),
     // Shared by both engines.
     ("calls", SHARED),
     // Heads of HTTP messages, which no engine parses.
@@ -98,10 +100,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
+const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SERVER: &str = "ascii budget calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.

@@ -201,6 +201,7 @@ mod limits;
 pub mod meta;
 mod methods;
 pub mod model;
+pub mod observe;
 mod outbox;
 pub mod pipe;
 mod raw;

@@ -47,6 +47,7 @@ mod malformed;
 mod many_channels;
 mod matrix;
 mod messages;
+mod observer;
 mod outbound_calls;
 mod pairs;
 mod parity;

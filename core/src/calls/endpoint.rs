@@ -15,6 +15,7 @@ use bytes::Bytes;
 use super::batch::Batch;
 use super::inbound::{InboundCalls, InboundIndex};
 use super::keep_alive::{KeepAlive, KeepAlivePings};
+use super::observing::Observing;
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use super::settings::Settings;
@@ -109,6 +110,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Option<Box<KeepAlivePings>>,
     tap: Option<Box<Tap>>,
+    pub(super) observing: Option<Box<Observing>>,
     pub(crate) now: Instant,
     last_activity: Instant,
     /// Deadline for freeing idle buffers; separate from `deadlines`, which have to be punctual.
@@ -135,6 +137,7 @@ impl<R: Role> Endpoint<R> {
             deadlines: Deadlines::new(),
             keep_alive,
             tap,
+            observing: settings.observer.as_ref().map(Observing::new),
             now: Instant::ZERO,
             last_activity: Instant::ZERO,
             trim_at: None,
@@ -226,7 +229,7 @@ impl<R: Role> Endpoint<R> {
             return false;
         }
         self.trim_at = None;
-        self.inbound.calls.trim();
+        self.inbound.trim();
         self.outbound.calls.trim();
         self.batches.trim();
         self.sweep_all();
@@ -308,12 +311,18 @@ impl<R: Role> Endpoint<R> {
             let message = c.outbox.tail().get(mark..).unwrap_or_default();
             tap.record(self.now, Direction::Out, ChannelId(channel), message);
         }
+        if let Some(observing) = &mut self.observing {
+            observing.record_sent(c.outbox.tail().get(mark..).unwrap_or_default());
+        }
     }
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
         self.record_input(channel);
         if let Some(tap) = &mut self.tap {
             tap.record(self.now, Direction::In, ChannelId(channel), message);
+        }
+        if let Some(observing) = &mut self.observing {
+            observing.record_received(message);
         }
     }
 
@@ -339,6 +348,9 @@ impl<R: Role> Endpoint<R> {
     ) {
         if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
             c.role.error_sent(error.code);
+        }
+        if let Some(observing) = &mut self.observing {
+            observing.record_error(error);
         }
         self.send_or_batch(channel, batch, id, |out| encode::error(out, id, error));
     }

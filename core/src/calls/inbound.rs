@@ -11,6 +11,7 @@ use core::cmp::Ordering;
 use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;
+use crate::observe::OpenRequests;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
@@ -128,11 +129,19 @@ pub(super) type InboundIndex = Tree;
 #[derive(Debug)]
 pub(crate) struct InboundCalls {
     pub(crate) calls: Slab<InboundCall>,
+    /// Those that are observed.
+    pub(super) observed: Option<Box<OpenRequests>>,
 }
 
 impl InboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: Slab::new() }
+        Self { calls: Slab::new(), observed: None }
+    }
+
+    /// Releases the memory if there are no calls.
+    pub(super) fn trim(&mut self) {
+        self.calls.trim();
+        self.observed.take_if(|_| self.calls.is_empty());
     }
 
     #[inline]
@@ -155,8 +164,13 @@ impl InboundCalls {
 
     /// Gives a call a new key. The old one is stale.
     pub(super) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
+        let observed = self.observed.as_mut().and_then(|observed| observed.take(key));
         let call = self.remove(index, key)?;
-        self.insert(index, call)
+        let key = self.insert(index, call)?;
+        if let (Some(all), Some(observed)) = (&mut self.observed, observed) {
+            all.insert(key, observed);
+        }
+        Some(key)
     }
 
     pub(super) fn remove(&mut self, index: &mut InboundIndex, key: Key) -> Option<InboundCall> {

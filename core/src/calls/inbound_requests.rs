@@ -90,14 +90,19 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call with an error.
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InboundCall> {
+        let observed = self.inbound.observed.as_mut().and_then(|observed| observed.take(key));
         let record = self.end_call(key)?;
         self.send_error(record.channel, record.batch, Some(&record.id), error);
+        if let Some(open) = observed {
+            self.observe_failure(open, error);
+        }
         self.finish_batch_member(&record);
         Some(record)
     }
 
     /// Ends a call with the response that starts at `mark` in the outbox.
     pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) {
+        self.observe_answer(key, mark);
         let Some(record) = self.end_call(key) else { return };
         match record.batch {
             None => self.commit_message(record.channel, mark),
@@ -112,6 +117,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call without a response (CANC-020).
     pub(crate) fn drop_call(&mut self, key: Key) -> Option<InboundCall> {
+        self.observe_cancellation(key);
         let record = self.end_call(key)?;
         self.finish_batch_member(&record);
         Some(record)

@@ -10,6 +10,7 @@ use super::task_request::TaskRequest;
 use super::versioned_params::VersionedParams;
 use crate::error::CallError;
 use crate::limits::Limits;
+use crate::observe::OpenRequests;
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -309,6 +310,8 @@ pub(crate) struct CallSlab {
     application: u32,
     /// Number of keep-alive pings.
     pings: u32,
+    /// Those that are observed.
+    pub(super) observed: Option<Box<OpenRequests>>,
     /// Calls whose requests end are recorded here, while it is set.
     #[cfg(feature = "http")]
     ended: Option<Box<EndedRequests>>,
@@ -327,6 +330,7 @@ impl CallSlab {
             slab: Slab::new(),
             application: 0,
             pings: 0,
+            observed: None,
             #[cfg(feature = "http")]
             ended: None,
         }
@@ -342,6 +346,9 @@ impl CallSlab {
     }
 
     fn note_ended(&mut self, key: Key) {
+        if let Some(observed) = &mut self.observed {
+            drop(observed.take(key));
+        }
         #[cfg(feature = "http")]
         if let Some(ended) = &mut self.ended {
             ended.calls.push(key);
@@ -438,6 +445,7 @@ impl CallSlab {
     /// Releases the memory if there are no calls.
     pub(crate) fn trim(&mut self) {
         self.slab.trim();
+        self.observed.take_if(|_| self.slab.is_empty());
     }
 }
 

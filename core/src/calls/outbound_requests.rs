@@ -17,6 +17,7 @@ use crate::json::{
 };
 use crate::meta;
 use crate::methods;
+use crate::observe::TraceContext;
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
@@ -33,7 +34,8 @@ pub(crate) struct OutboundRequest<'a> {
 }
 
 impl OutboundRequest<'_> {
-    fn write_meta(&self, out: &mut Vec<u8>, id: i64) {
+    /// Appends the members of `_meta`. Trace context of an observer replaces that of the application.
+    fn write_meta(&self, out: &mut Vec<u8>, id: i64, trace: Option<&TraceContext>) {
         let begin = out.len();
         out.extend_from_slice(self.base_meta.unwrap_or_default());
         let comma = |out: &mut Vec<u8>| {
@@ -43,11 +45,24 @@ impl OutboundRequest<'_> {
         };
         if let Some(meta) = self.meta {
             object_members(meta.as_bytes(), |name, value| {
+                if trace.is_some() && TRACE_MEMBERS.contains(&name) {
+                    return;
+                }
                 comma(out);
                 write_str(out, core::str::from_utf8(name).unwrap_or_default());
                 out.push(b':');
                 append_one_line(out, value);
             });
+        }
+        if let Some(trace) = trace {
+            let values = [&trace.traceparent, &trace.tracestate, &trace.baggage];
+            for (name, value) in TRACE_MEMBERS.iter().zip(values) {
+                let Some(value) = value else { continue };
+                comma(out);
+                write_str(out, core::str::from_utf8(name).unwrap_or_default());
+                out.push(b':');
+                write_str(out, value);
+            }
         }
         if self.wants_progress {
             comma(out);
@@ -103,6 +118,9 @@ pub(crate) fn check_keys(object: &[u8], is_allowed: fn(&str) -> bool) -> Result<
     });
     reserved.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
+
+/// Members of `_meta` with trace context (META-021).
+const TRACE_MEMBERS: [&[u8]; 3] = [b"traceparent", b"tracestate", b"baggage"];
 
 /// The bytes between method and parameters of a request.
 const PARAMS_MEMBER: &[u8] = b",\"params\":";
@@ -201,12 +219,21 @@ impl<R: Role> Endpoint<R> {
             c.outbox.rollback(mark);
             return Err(e);
         }
+        let observed = match &self.observing {
+            None => None,
+            Some(observing) => {
+                let params = out.get(start..).unwrap_or_default();
+                observing.begin_request(self.now, key, request, params, &self.outbound, &self.inbound)
+            }
+        };
+        let trace = observed.as_ref().and_then(|open| open.observation.trace_context());
         out.pop();
         let empty = out.len() == start + 1;
         let written = before.saturating_sub(request.method.len() + 2)..out.len();
-        if request.base_meta.is_some() || request.wants_progress || request.meta.is_some() {
+        if request.base_meta.is_some() || request.wants_progress || request.meta.is_some() || trace.is_some()
+        {
             out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
-            request.write_meta(out, id);
+            request.write_meta(out, id, trace.as_ref());
             out.extend_from_slice(b"}}");
         } else if empty {
             // Empty parameters are left out, as older servers expect.
@@ -217,6 +244,9 @@ impl<R: Role> Endpoint<R> {
         encode::end(out);
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+        if let Some(open) = observed {
+            self.observe_sent(key, open);
+        }
         Ok(written)
     }
 

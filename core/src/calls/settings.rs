@@ -8,6 +8,7 @@ use super::keep_alive::KeepAlivePing;
 use crate::identity::{Capabilities, Implementation};
 use crate::limits::Limits;
 use crate::methods;
+use crate::observe::Observer;
 use crate::version::{Era, VersionSet};
 
 /// The part of a configuration that client and server share.
@@ -20,6 +21,7 @@ pub(crate) struct Settings {
     /// Names of members whose values the tap hides.
     pub(crate) redacted_members: Vec<String>,
     pub(crate) accepts_any_custom_method: bool,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     versions: VersionSet,
 }
 
@@ -33,6 +35,7 @@ impl Settings {
             keep_alive: None,
             redacted_members: Vec::new(),
             accepts_any_custom_method: false,
+            observer: None,
             versions: VersionSet::ALL,
         }
     }

@@ -235,6 +235,7 @@ impl Calls {
     }
 
     pub(super) fn finish(&mut self, common: &mut CommonState, key: Key, outcome: Result<RawJson, CallError>) {
+        common.endpoint.observe_outcome(key, outcome.as_ref());
         if let Some(call) = common.endpoint.outbound.calls.remove(key) {
             common.retained_bytes =
                 common.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));

@@ -470,6 +470,7 @@ impl Engine {
         }
         self.common.endpoint.negotiation_generation += 1;
         self.common.events.push_back(Event::Ready((*peer).clone()));
+        self.common.endpoint.set_observed_version(peer.version);
         self.common.peer = Some(peer);
         self.calls.flush_queue(&mut self.common);
         if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {

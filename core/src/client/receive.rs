@@ -195,27 +195,31 @@ impl Engine {
             ResponseMatch::Live(key) => {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
-                    Ok(result) => match envelope.result_type.slice(frame) {
-                        // TASK-105, TASK-106
-                        Some(b"\"task\"" | b"\"complete\"") | None
-                            if self.calls.may_have_task(&self.common, key) =>
-                        {
-                            match self.calls.receive_task(&mut self.common, key, result) {
-                                Some(result) => Ok(result),
-                                None => return,
+                    Ok(result) => {
+                        self.common.endpoint.observe_outcome(key, Ok(&result));
+                        match envelope.result_type.slice(frame) {
+                            // TASK-105, TASK-106
+                            Some(b"\"task\"" | b"\"complete\"") | None
+                                if self.calls.may_have_task(&self.common, key) =>
+                            {
+                                match self.calls.receive_task(&mut self.common, key, result) {
+                                    Some(result) => Ok(result),
+                                    None => return,
+                                }
                             }
+                            Some(b"\"input_required\"")
+                                if self.common.is_modern()
+                                    && self.calls.may_need_input(&self.common, key) =>
+                            {
+                                return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
+                            }
+                            // A missing type means complete; an unknown one is not a success (BASE-030, BASE-031).
+                            Some(kind) if self.common.is_modern() && kind != b"\"complete\"" => Err(
+                                CallError::UnknownResultType(RawJson::trusted(Bytes::copy_from_slice(kind))),
+                            ),
+                            _ => Ok(result),
                         }
-                        Some(b"\"input_required\"")
-                            if self.common.is_modern() && self.calls.may_need_input(&self.common, key) =>
-                        {
-                            return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
-                        }
-                        // A missing type means complete; an unknown one is not a success (BASE-030, BASE-031).
-                        Some(kind) if self.common.is_modern() && kind != b"\"complete\"" => {
-                            Err(CallError::UnknownResultType(RawJson::trusted(Bytes::copy_from_slice(kind))))
-                        }
-                        _ => Ok(result),
-                    },
+                    }
                 };
                 self.finish_outbound(key, outcome);
             }
@@ -231,6 +235,7 @@ impl Engine {
 
     /// Applies the outcome of an outbound request according to its purpose.
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        self.common.endpoint.observe_outcome(key, outcome.as_ref());
         let Some(purpose) = self.common.endpoint.outbound.calls.get(key).map(|c| c.purpose) else { return };
         match purpose {
             CallPurpose::Application | CallPurpose::Retry(_) => {
@@ -362,6 +367,7 @@ impl Engine {
         match self.common.endpoint.begin_call(call) {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
+                self.common.endpoint.observe_call(key, &method, params.as_ref().map(RawJson::as_bytes));
                 if let Some(input) = input {
                     let source = InputSource::Request(key);
                     return self.calls.receive_input_request(&mut self.common, source, input, related);

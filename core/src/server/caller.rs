@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use super::authorization::Authorization;
 use super::http_request::HttpRequest;
 use crate::extensions::Extensions;
+use crate::observe::Observation;
 
 /// The origin of a call: the party for which it is made, its HTTP request, and the values of its session.
 ///
@@ -26,6 +27,7 @@ pub struct Caller {
     pub(super) extensions: Option<Arc<Extensions>>,
     /// Whether the call was delivered before and goes on: the run of a task, or a call that waited for input.
     pub(super) is_resumed: bool,
+    pub(super) observation: Option<Arc<dyn Observation>>,
 }
 
 impl Caller {
@@ -65,6 +67,14 @@ impl Caller {
         let token = || self.authorization.as_ref()?.identity().extensions().get();
         let own = self.http.as_ref().and_then(|http| http.extensions.get());
         own.or_else(token).or_else(session).or_else(connection)
+    }
+
+    /// Returns the observation of the request, if there is one.
+    ///
+    /// Run the handler in its [scope](Observation::in_scope), as the adapters do.
+    #[must_use]
+    pub fn observation(&self) -> Option<&Arc<dyn Observation>> {
+        self.observation.as_ref()
     }
 
     /// Returns whether the call was delivered before and goes on.

@@ -17,6 +17,7 @@ use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::version::{Version, VersionSet};
@@ -316,6 +317,13 @@ impl Config {
     #[must_use]
     pub fn keep_alive_ping(mut self, interval: Duration, allowed_misses: u32) -> Self {
         self.settings.keep_alive = Some(KeepAlivePing::new(interval, allowed_misses));
+        self
+    }
+
+    /// Sets an observer of requests, for traces and metrics. The default is none, which costs nothing.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.settings.observer = Some(observer);
         self
     }
 

@@ -471,6 +471,7 @@ impl Engine {
     // ---- internals ----
 
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        self.endpoint.observe_outcome(key, outcome.as_ref());
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
             let health = self.endpoint.finish_ping(key, &outcome);

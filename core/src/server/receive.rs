@@ -25,6 +25,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::methods;
+use crate::observe::OpenRequest;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
@@ -154,12 +155,18 @@ impl Engine {
         let accepted = match checked {
             Ok(Some(accepted)) => accepted,
             // The engine answers this method.
-            Ok(None) => return self.answer_in_engine(source, frame, &id, &method, &params),
+            Ok(None) => {
+                let observed = self.observe_direct(source, &id, &method, params.whole.slice(frame));
+                self.answer_in_engine(source, frame, &id, &method, &params);
+                return self.endpoint.end_direct_answer(observed);
+            }
             Err(error) => {
                 if source.batch.is_none() {
                     mark_request_refused(&mut self.endpoint, source.channel);
                 }
-                return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
+                let observed = self.observe_direct(source, &id, &method, params.whole.slice(frame));
+                self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
+                return self.endpoint.end_direct_answer(observed);
             }
         };
         #[cfg(feature = "exchanges")]
@@ -206,7 +213,8 @@ impl Engine {
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let caller = channel::caller(&self.endpoint, source.channel);
+        let mut caller = channel::caller(&self.endpoint, source.channel);
+        caller.observation = self.endpoint.observe_call(key, &method, params.whole.slice(&frame));
         let task = CallTask::Offer(TaskOffer::None);
         let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
         if let Some(tasks) = self.tasks.as_deref() {
@@ -228,6 +236,18 @@ impl Engine {
             }
         }
         self.events.push_back(Event::Call(call));
+    }
+
+    /// Begins the observation of a request that becomes no call.
+    fn observe_direct(
+        &mut self,
+        source: MessageSource<'_>,
+        id: &RequestId,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Option<OpenRequest> {
+        let version = session(&self.endpoint, source.root).map(|session| session.version);
+        self.endpoint.begin_direct_answer(id, method, params, version)
     }
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {

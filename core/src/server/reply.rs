@@ -137,6 +137,7 @@ impl Engine {
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let needs_input =
             record.version.era() == Era::Modern && is_input_required(*members, text.as_bytes())?;
+        self.endpoint.observe_result(call.0, text.as_bytes().len(), text.as_bytes());
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();

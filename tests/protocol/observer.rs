@@ -1,0 +1,301 @@
+//! Observers: each request once, in both directions, with its sizes, its outcome and its trace context.
+
+use alloc::sync::Arc;
+use std::sync::Mutex;
+
+use mcp_proto::client::{self, Event as ClientEvent};
+use mcp_proto::observe::{
+    Direction, Observation, Observer, RequestEnd, RequestOutcome, RequestStart, TraceContext,
+};
+use mcp_proto::server::{self, Event};
+use mcp_proto::tap::ChannelId;
+use mcp_proto::{CallOptions, Instant, RawJson, RpcError, Version, VersionSet};
+use mcp_tests::harness::build::{raw, to_value};
+use serde_json::json;
+
+use crate::common::{client, ms, secs, server};
+
+/// Records what it is told, a line each.
+#[derive(Clone, Debug, Default)]
+struct Recorder {
+    lines: Arc<Mutex<Vec<String>>>,
+    /// Trace context of each request that is sent.
+    trace: Option<TraceContext>,
+}
+
+impl Recorder {
+    fn take(&self) -> Vec<String> {
+        core::mem::take(&mut *self.lines.lock().expect("no panic"))
+    }
+
+    fn push(&self, line: String) {
+        self.lines.lock().expect("no panic").push(line);
+    }
+}
+
+#[derive(Debug)]
+struct Recorded {
+    name: String,
+    recorder: Recorder,
+    ended: Mutex<bool>,
+}
+
+impl Observer for Recorder {
+    fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
+        if request.method == "unobserved" {
+            return None;
+        }
+        let sign = if request.direction == Direction::In { "<" } else { ">" };
+        let subject = request.subject.as_deref().map_or(String::new(), |subject| format!(" {subject}"));
+        let version = request.version.map_or("?", Version::as_str);
+        let parent = request.parent.traceparent.as_deref().unwrap_or("-");
+        let name = format!("{sign}{}{subject}", request.method);
+        self.push(format!("{name} {version} {parent}"));
+        Some(Arc::new(Recorded { name, recorder: self.clone(), ended: Mutex::new(false) }))
+    }
+}
+
+impl Observation for Recorded {
+    fn trace_context(&self) -> Option<TraceContext> {
+        self.recorder.trace.clone()
+    }
+
+    fn end(&self, end: &RequestEnd<'_>) {
+        assert!(!core::mem::replace(&mut *self.ended.lock().expect("no panic"), true), "ended twice");
+        let outcome = match end.outcome {
+            RequestOutcome::Success => "ok".to_owned(),
+            RequestOutcome::ToolError => "tool error".to_owned(),
+            RequestOutcome::Failed(error) => format!("{error}"),
+            other => panic!("{other:?}"),
+        };
+        let answered = if end.response_bytes == 0 { " without answer" } else { "" };
+        assert!(end.request_bytes > 20, "{end:?}");
+        self.recorder.push(format!("{} = {outcome}{answered}", self.name));
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if !*self.ended.lock().expect("no panic") {
+            self.recorder.push(format!("{} dropped", self.name));
+        }
+    }
+}
+
+/// A client and a server, with a recorder each.
+struct Observed {
+    client: client::Engine,
+    server: server::Engine,
+    up: ChannelId,
+    down: ChannelId,
+    now: Instant,
+    at_client: Recorder,
+    at_server: Recorder,
+}
+
+impl Observed {
+    fn new(versions: VersionSet, trace: Option<TraceContext>) -> Self {
+        let at_client = Recorder { trace, ..Recorder::default() };
+        let at_server = Recorder::default();
+        let client_config = client(versions).observer(Arc::new(at_client.clone()));
+        let server_config = server(versions).observer(Arc::new(at_server.clone()));
+        let mut client = client::Engine::new(Arc::new(client_config));
+        let mut server = server::Engine::new(Arc::new(server_config));
+        let now = Instant::ZERO;
+        let (up, down) = (client.open_channel(now), server.open_channel(now));
+        let mut both = Self { client, server, up, down, now, at_client, at_server };
+        both.exchange();
+        assert!(matches!(both.client.poll_event(now), Some(ClientEvent::Ready(_))));
+        if versions == VersionSet::LEGACY {
+            assert!(matches!(both.server.poll_event(now), Some(Event::SessionOpened { .. })));
+        }
+        both
+    }
+
+    fn exchange(&mut self) {
+        loop {
+            let mut moved = false;
+            while let Some(message) = self.client.outbox(self.up).and_then(|o| o.pop_message()) {
+                self.server.handle_message(self.now, self.down, message);
+                moved = true;
+            }
+            while let Some(message) = self.server.outbox(self.down).and_then(|o| o.pop_message()) {
+                self.client.handle_message(self.now, self.up, message);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Makes a call and returns it as the server gets it.
+    fn call(&mut self, method: &str, params: &serde_json::Value, options: &CallOptions) -> server::Call {
+        self.client.call(self.now, method, params, options).expect("ready");
+        self.exchange();
+        loop {
+            match self.server.poll_event(self.now) {
+                Some(Event::Call(call)) => return call,
+                Some(Event::Cancelled { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn complete(&mut self, call: &server::Call, result: &serde_json::Value) {
+        self.server.complete(self.now, call.id(), result).expect("open");
+        self.exchange();
+        assert!(matches!(self.client.poll_event(self.now), Some(ClientEvent::Done { .. })));
+    }
+}
+
+const ERAS: [(VersionSet, &str); 2] =
+    [(VersionSet::MODERN, "2026-07-28"), (VersionSet::LEGACY, "2025-11-25")];
+
+#[test]
+fn each_request_is_reported_with_its_outcome_on_both_sides() {
+    for (versions, version) in ERAS {
+        let mut both = Observed::new(versions, None);
+        let negotiation = if versions == VersionSet::LEGACY { "initialize" } else { "server/discover" };
+        assert_eq!(both.at_server.take(), [format!("<{negotiation} ? -"), format!("<{negotiation} = ok")]);
+        assert_eq!(both.at_client.take(), [""; 0], "the negotiation is the client's own");
+        let options = CallOptions::new();
+        let params = json!({"name": "a", "arguments": {}});
+        let mut expected = Vec::new();
+        for (result, outcome) in [
+            (json!({"content": []}), "ok"),
+            (json!({"content": [], "isError": true}), "tool error"),
+            // Sent as a segment of its own.
+            (
+                json!({"content": [{"type": "text", "text": "x".repeat(40_000)}], "isError": true}),
+                "tool error",
+            ),
+        ] {
+            let call = both.call("tools/call", &params, &options);
+            assert!(call.caller().observation().is_some());
+            let text = raw(&result);
+            both.server.complete_raw(both.now, call.id(), &text).expect("open");
+            both.exchange();
+            assert!(matches!(both.client.poll_event(both.now), Some(ClientEvent::Done { .. })));
+            expected.extend([format!("tools/call a {version} -"), format!("tools/call a = {outcome}")]);
+        }
+        let call = both.call("tools/call", &json!({"name": "b"}), &options);
+        both.server.fail(both.now, call.id(), &RpcError::invalid_params("no such tool")).expect("open");
+        both.exchange();
+        expected.extend([
+            format!("tools/call b {version} -"),
+            "tools/call b = no such tool (code -32602)".into(),
+        ]);
+        let (sent, received) = (both.at_client.take(), both.at_server.take());
+        let with = |sign: &str| expected.iter().map(|line| format!("{sign}{line}")).collect::<Vec<_>>();
+        assert_eq!(sent, with(">"));
+        assert_eq!(received, with("<"));
+    }
+}
+
+#[test]
+fn given_up_requests_end_once() {
+    for (versions, version) in ERAS {
+        let mut both = Observed::new(versions, None);
+        both.at_client.take();
+        both.at_server.take();
+        // Cancelled by the application of the client.
+        let options = CallOptions::new().timeout(secs(5));
+        let key = both.client.call(both.now, "tools/call", &json!({"name": "a"}), &options).expect("ready");
+        both.exchange();
+        assert!(matches!(both.server.poll_event(both.now), Some(Event::Call(_))));
+        both.client.cancel(both.now, key, None).expect("open");
+        both.exchange();
+        let ended = |sign: &str, outcome: &str| {
+            [
+                format!("{sign}tools/call a {version} -"),
+                format!("{sign}tools/call a = {outcome} without answer"),
+            ]
+        };
+        assert_eq!(both.at_client.take(), ended(">", "cancelled"));
+        assert_eq!(both.at_server.take(), ended("<", "cancelled"));
+        // Timed out at the client, inside of and after the time.
+        both.call("tools/call", &json!({"name": "a"}), &options);
+        both.now = both.now + secs(5) - ms(1);
+        both.client.handle_timeout(both.now);
+        assert_eq!(both.at_client.take(), [format!(">tools/call a {version} -")]);
+        both.now = both.now + ms(1);
+        both.client.handle_timeout(both.now);
+        both.exchange();
+        assert_eq!(both.at_client.take(), [">tools/call a = no answer in time without answer"]);
+        both.at_server.take();
+        // Lost with the connection.
+        let call = both.call("tools/call", &json!({"name": "a"}), &options);
+        both.at_client.take();
+        both.client.handle_eof(both.now, both.up);
+        both.server.handle_eof(both.now, both.down);
+        assert!(
+            both.at_client.take()[0].starts_with(">tools/call a = the connection ended before the answer")
+        );
+        assert_eq!(both.at_server.take()[0], format!("<tools/call a {version} -"));
+        // The server ends its side after a time of grace, in which the call may still be answered.
+        both.server.handle_timeout(both.now + secs(600));
+        while both.server.poll_event(both.now + secs(600)).is_some() {}
+        drop(call);
+        assert_eq!(both.at_server.take().len(), 1, "it has ended");
+    }
+}
+
+// covers: META-021, META-022
+#[test]
+fn trace_context_of_observer_is_sent_with_parent_of_application() {
+    for (versions, version) in ERAS {
+        let own = TraceContext::new().traceparent("00-ours-1-01").tracestate("a=b");
+        let mut both = Observed::new(versions, Some(own));
+        both.at_client.take();
+        both.at_server.take();
+        let meta = raw(&json!({"traceparent": "00-parent-1-01", "baggage": "x=1", "com.example/k": 1}));
+        let call = both.call("tools/call", &json!({"name": "a"}), &CallOptions::new().with_meta(meta));
+        assert_eq!(both.at_client.take(), [format!(">tools/call a {version} 00-parent-1-01")]);
+        assert_eq!(both.at_server.take(), [format!("<tools/call a {version} 00-ours-1-01")]);
+        let sent = call.params().as_ref().map(to_value).expect("an object")["_meta"].clone();
+        assert_eq!(
+            (&sent["traceparent"], &sent["tracestate"], &sent["com.example/k"]),
+            (&json!("00-ours-1-01"), &json!("a=b"), &json!(1))
+        );
+        assert!(sent.get("baggage").is_none(), "the context of the observer replaces all of it");
+        both.complete(&call, &json!({"content": []}));
+        // Without options of the application.
+        let call = both.call("tools/list", &json!({}), &CallOptions::new());
+        assert_eq!(both.at_server.take()[1], format!("<tools/list {version} 00-ours-1-01"));
+        both.complete(&call, &json!({"tools": []}));
+        // Text that is no trace context reaches the observer as it is, and members of other types are left out.
+        let odd = RawJson::new(r#"{"traceparent":"\u0000\n","tracestate":7}"#).expect("JSON");
+        let mut plain = Observed::new(versions, None);
+        plain.at_server.take();
+        let call = plain.call("tools/list", &json!({}), &CallOptions::new().with_meta(odd));
+        assert_eq!(plain.at_server.take(), [format!("<tools/list {version} \0\n")]);
+        plain.complete(&call, &json!({"tools": []}));
+    }
+}
+
+#[test]
+fn refused_requests_and_requests_of_servers_are_reported() {
+    let mut both = Observed::new(VersionSet::LEGACY, None);
+    both.at_client.take();
+    both.at_server.take();
+    both.client
+        .call(both.now, "no/such", &json!({}), &CallOptions::new())
+        .expect("custom methods may be sent");
+    both.exchange();
+    let lines = both.at_server.take();
+    assert_eq!(lines[0], "<no/such 2025-11-25 -");
+    assert!(lines[1].starts_with("<no/such = ") && lines[1].contains("-32601"), "{lines:?}");
+    both.at_client.take();
+    while both.client.poll_event(both.now).is_some() {}
+    // An observer may leave requests out.
+    both.client.call(both.now, "unobserved", &json!({}), &CallOptions::new()).expect("ready");
+    both.exchange();
+    assert_eq!((both.at_client.take(), both.at_server.take()), (vec![], vec![]));
+    // A request of the server, and one of the engine itself.
+    let channel = both.down;
+    both.server.request(both.now, channel, "example/ask", &json!({}), &CallOptions::new()).expect("ready");
+    both.server.request(both.now, channel, "ping", &json!({}), &CallOptions::new()).expect("ready");
+    both.exchange();
+    assert_eq!(both.at_server.take()[0], ">example/ask ? -");
+}
