@@ -89,7 +89,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Entries that applications register by name. It answers calls and runs nothing.
     (
         "router",
-        "cards change identity json methods model raw rpc server shape skills slab uri validate version",
+        "cards change identity json methods model observe raw rpc server shape skills slab uri validate version",
     ),
     // Engines on byte streams.
     ("pipe", "client diagnostic error frame server tap time"),

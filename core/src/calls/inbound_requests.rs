@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::{InboundCall, NotificationThrottle, Progress, SendStatus};
+use super::observed_requests;
 use super::role::Role;
 use crate::error::UseError;
 use crate::json::{Serializer, object_members, string, write_str};
@@ -94,7 +95,7 @@ impl<R: Role> Endpoint<R> {
         let record = self.end_call(key)?;
         self.send_error(record.channel, record.batch, Some(&record.id), error);
         if let Some(open) = observed {
-            self.observe_failure(open, error);
+            observed_requests::observe_failure(self, open, error);
         }
         self.finish_batch_member(&record);
         Some(record)
@@ -102,7 +103,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call with the response that starts at `mark` in the outbox.
     pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) {
-        self.observe_answer(key, mark);
+        observed_requests::observe_answer(self, key, mark);
         let Some(record) = self.end_call(key) else { return };
         match record.batch {
             None => self.commit_message(record.channel, mark),
@@ -117,7 +118,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call without a response (CANC-020).
     pub(crate) fn drop_call(&mut self, key: Key) -> Option<InboundCall> {
-        self.observe_cancellation(key);
+        observed_requests::observe_cancellation(self, key);
         let record = self.end_call(key)?;
         self.finish_batch_member(&record);
         Some(record)

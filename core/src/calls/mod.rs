@@ -5,6 +5,7 @@ pub(crate) mod endpoint;
 pub(crate) mod inbound;
 mod inbound_requests;
 pub(crate) mod keep_alive;
+pub(crate) mod observed_requests;
 mod observing;
 pub(crate) mod outbound;
 pub(crate) mod outbound_requests;

@@ -4,13 +4,16 @@
 //! and no id is used twice (BASE-005, BASE-006). The same number is the progress token (PROG-004).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::task_request::TaskRequest;
 use super::versioned_params::VersionedParams;
 use crate::error::CallError;
+use crate::json::{append_one_line, object_members, write_str};
 use crate::limits::Limits;
-use crate::observe::OpenRequests;
+use crate::observe::{OpenRequests, TraceContext};
+use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -40,7 +43,7 @@ pub struct CallOptions {
     /// Further members of `_meta`, as a JSON object.
     ///
     /// Keys of the protocol are refused. Trace context (`traceparent`, `tracestate`, `baggage`) belongs here.
-    pub meta: Option<crate::raw::RawJson>,
+    pub meta: Option<RawJson>,
     /// Whether the call may be executed twice. The default is no.
     ///
     /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044).
@@ -97,10 +100,56 @@ impl CallOptions {
 
     /// Sets further members of `_meta`.
     #[must_use]
-    pub fn with_meta(mut self, meta: crate::raw::RawJson) -> Self {
+    pub fn with_meta(mut self, meta: RawJson) -> Self {
         self.meta = Some(meta);
         self
     }
+
+    /// Adds trace context to [`meta`](Self::meta), unless that has a `traceparent` (META-021).
+    ///
+    /// An [observer](crate::observe::Observer) of the engine makes it the parent of what it sends.
+    #[must_use]
+    pub fn with_trace_context(mut self, context: &TraceContext) -> Self {
+        let mut text = Vec::from(*b"{");
+        let mut is_traced = false;
+        if let Some(meta) = &self.meta {
+            object_members(meta.as_bytes(), |name, value| {
+                is_traced |= name == TRACE_MEMBERS[0];
+                if !TRACE_MEMBERS.contains(&name) {
+                    append_member(&mut text, name, |out| append_one_line(out, value));
+                }
+            });
+        }
+        if !is_traced && self.meta.as_ref().is_none_or(RawJson::is_object) {
+            append_trace_context(&mut text, context);
+            text.push(b'}');
+            self.meta = Some(RawJson::trusted(text.into()));
+        }
+        self
+    }
+}
+
+/// Members of `_meta` with trace context (META-021).
+pub(super) const TRACE_MEMBERS: [&[u8]; 3] = [b"traceparent", b"tracestate", b"baggage"];
+
+/// Appends the members of a trace context to an open object.
+pub(super) fn append_trace_context(out: &mut Vec<u8>, context: &TraceContext) {
+    let values = [&context.traceparent, &context.tracestate, &context.baggage];
+    for (name, value) in TRACE_MEMBERS.into_iter().zip(values) {
+        if let Some(value) = value {
+            append_member(out, name, |out| write_str(out, value));
+        }
+    }
+}
+
+/// Appends a member to an open object.
+pub(super) fn append_member(out: &mut Vec<u8>, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    write_str(out, core::str::from_utf8(name).unwrap_or_default());
+    out.push(b':');
+    value(out);
 }
 
 /// The purpose of an outbound call.
@@ -133,6 +182,18 @@ pub(crate) enum CallPurpose {
     /// A question of a task, sent on this stream.
     #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
     TaskInput { task: Key, stream: Key },
+}
+
+impl CallPurpose {
+    /// Returns whether the request is about the connection itself, which no observer is told of.
+    pub(super) const fn is_of_connection(self) -> bool {
+        matches!(self, Self::Probe | Self::Handshake | Self::KeepAlive)
+    }
+
+    /// Returns the call that an input request is for.
+    pub(super) const fn input_call(self) -> Option<Key> {
+        if let Self::Input(call) = self { Some(call) } else { None }
+    }
 }
 
 /// The part that tasks have in a call of the application.
@@ -191,7 +252,7 @@ impl ListNode for OutboundCall {
 pub(crate) struct QueuedCall {
     pub(crate) method: alloc::string::String,
     pub(crate) params: VersionedParams,
-    pub(crate) meta: Option<crate::raw::RawJson>,
+    pub(crate) meta: Option<RawJson>,
     /// Request to run it as a task, if the server does so.
     pub(crate) task: Option<TaskRequest>,
     /// Longest total time, from sending on.
@@ -321,7 +382,7 @@ pub(crate) struct CallSlab {
 #[cfg(feature = "http")]
 #[derive(Debug, Default)]
 pub(crate) struct EndedRequests {
-    pub(crate) calls: alloc::vec::Vec<Key>,
+    pub(crate) calls: Vec<Key>,
 }
 
 impl CallSlab {
@@ -408,7 +469,7 @@ impl CallSlab {
     }
 
     /// Returns the keys of the calls in a list.
-    pub(crate) fn keys_of(&self, list: &List) -> alloc::vec::Vec<Key> {
+    pub(crate) fn keys_of(&self, list: &List) -> Vec<Key> {
         list.iter(&self.slab).map(|(key, _)| key).collect()
     }
 
@@ -528,7 +589,7 @@ mod tests {
 
     #[test]
     fn numbers_of_calls_equal_a_recount_after_every_step() {
-        let (mut out, mut keys) = (OutboundCalls::new(), alloc::vec::Vec::new());
+        let (mut out, mut keys) = (OutboundCalls::new(), Vec::new());
         let purposes = [CallPurpose::Application, CallPurpose::KeepAlive, CallPurpose::Internal];
         for step in 0..600_usize {
             if step % 7 < 4 {

@@ -8,13 +8,14 @@ use core::ops::Range;
 
 use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::Progress;
-use super::outbound::{CallTask, OutboundCall, OutboundCalls, ResponseMatch};
+use super::observing::SentRequest;
+use super::outbound::{
+    CallTask, OutboundCall, OutboundCalls, ResponseMatch, TRACE_MEMBERS, append_member, append_trace_context,
+};
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{
-    EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int, write_str,
-};
+use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int};
 use crate::meta;
 use crate::methods;
 use crate::observe::TraceContext;
@@ -34,41 +35,21 @@ pub(crate) struct OutboundRequest<'a> {
 }
 
 impl OutboundRequest<'_> {
-    /// Appends the members of `_meta`. Trace context of an observer replaces that of the application.
+    /// Appends the members of `_meta` to an open object. Trace context of an observer replaces that of the application.
     fn write_meta(&self, out: &mut Vec<u8>, id: i64, trace: Option<&TraceContext>) {
-        let begin = out.len();
         out.extend_from_slice(self.base_meta.unwrap_or_default());
-        let comma = |out: &mut Vec<u8>| {
-            if out.len() > begin {
-                out.push(b',');
-            }
-        };
         if let Some(meta) = self.meta {
             object_members(meta.as_bytes(), |name, value| {
-                if trace.is_some() && TRACE_MEMBERS.contains(&name) {
-                    return;
+                if trace.is_none() || !TRACE_MEMBERS.contains(&name) {
+                    append_member(out, name, |out| append_one_line(out, value));
                 }
-                comma(out);
-                write_str(out, core::str::from_utf8(name).unwrap_or_default());
-                out.push(b':');
-                append_one_line(out, value);
             });
         }
         if let Some(trace) = trace {
-            let values = [&trace.traceparent, &trace.tracestate, &trace.baggage];
-            for (name, value) in TRACE_MEMBERS.iter().zip(values) {
-                let Some(value) = value else { continue };
-                comma(out);
-                write_str(out, core::str::from_utf8(name).unwrap_or_default());
-                out.push(b':');
-                write_str(out, value);
-            }
+            append_trace_context(out, trace);
         }
         if self.wants_progress {
-            comma(out);
-            write_str(out, meta::PROGRESS_TOKEN);
-            out.push(b':');
-            write_int(out, id);
+            append_member(out, meta::PROGRESS_TOKEN.as_bytes(), |out| write_int(out, id));
         }
     }
 }
@@ -118,9 +99,6 @@ pub(crate) fn check_keys(object: &[u8], is_allowed: fn(&str) -> bool) -> Result<
     });
     reserved.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
-
-/// Members of `_meta` with trace context (META-021).
-const TRACE_MEMBERS: [&[u8]; 3] = [b"traceparent", b"tracestate", b"baggage"];
 
 /// The bytes between method and parameters of a request.
 const PARAMS_MEMBER: &[u8] = b",\"params\":";
@@ -207,7 +185,8 @@ impl<R: Role> Endpoint<R> {
         params: impl FnOnce(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError>,
     ) -> Result<Range<usize>, UseError> {
         let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
-        let (deadline, channel, id) = (call.deadline(), call.channel, OutboundCalls::wire_id(key));
+        let (deadline, channel, purpose) = (call.deadline(), call.channel, call.purpose);
+        let id = OutboundCalls::wire_id(key);
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
@@ -220,11 +199,14 @@ impl<R: Role> Endpoint<R> {
             return Err(e);
         }
         let observed = match &self.observing {
-            None => None,
-            Some(observing) => {
+            Some(observing) if !purpose.is_of_connection() => {
+                let version = purpose.input_call().and_then(|call| self.inbound.calls.get(call));
+                let version = version.map(|call| call.version);
                 let params = out.get(start..).unwrap_or_default();
-                observing.begin_request(self.now, key, request, params, &self.outbound, &self.inbound)
+                let sent = SentRequest { id, method: request.method, params, meta: request.meta, version };
+                observing.begin_sent(self.now, &sent)
             }
+            _ => None,
         };
         let trace = observed.as_ref().and_then(|open| open.observation.trace_context());
         out.pop();
@@ -244,8 +226,9 @@ impl<R: Role> Endpoint<R> {
         encode::end(out);
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
-        if let Some(open) = observed {
-            self.observe_sent(key, open);
+        if let (Some(mut open), Some(observing)) = (observed, &self.observing) {
+            open.request_bytes = observing.sent_bytes;
+            self.outbound.calls.observed.get_or_insert_default().insert(key, open);
         }
         Ok(written)
     }

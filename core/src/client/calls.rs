@@ -23,6 +23,7 @@ use super::url_elicitations::UrlElicitations;
 use super::waiting_calls::CallQueue;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
+use crate::calls::observed_requests::observe_outcome;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::calls::versioned_params::VersionedParams;
@@ -235,7 +236,7 @@ impl Calls {
     }
 
     pub(super) fn finish(&mut self, common: &mut CommonState, key: Key, outcome: Result<RawJson, CallError>) {
-        common.endpoint.observe_outcome(key, outcome.as_ref());
+        observe_outcome(&mut common.endpoint, key, outcome.as_ref());
         if let Some(call) = common.endpoint.outbound.calls.remove(key) {
             common.retained_bytes =
                 common.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));

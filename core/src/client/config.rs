@@ -157,6 +157,12 @@ impl Config {
         self
     }
 
+    /// Returns the observer that was set.
+    #[must_use]
+    pub const fn active_observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.settings.observer.as_ref()
+    }
+
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
     pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {

@@ -17,6 +17,7 @@ use super::task_use::TaskUse;
 use super::tool_call::ToolCallParams;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::keep_alive::PeerHealth;
+use crate::calls::observed_requests::set_observed_version;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
 use crate::error::{CallError, Fault, UseError};
@@ -470,7 +471,7 @@ impl Engine {
         }
         self.common.endpoint.negotiation_generation += 1;
         self.common.events.push_back(Event::Ready((*peer).clone()));
-        self.common.endpoint.set_observed_version(peer.version);
+        set_observed_version(&mut self.common.endpoint, peer.version);
         self.common.peer = Some(peer);
         self.calls.flush_queue(&mut self.common);
         if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {

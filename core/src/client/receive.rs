@@ -17,6 +17,7 @@ use super::subscriptions::Subscriptions;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
+use crate::calls::observed_requests::{observe_call, observe_outcome};
 use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
@@ -196,7 +197,7 @@ impl Engine {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => {
-                        self.common.endpoint.observe_outcome(key, Ok(&result));
+                        observe_outcome(&mut self.common.endpoint, key, Ok(&result));
                         match envelope.result_type.slice(frame) {
                             // TASK-105, TASK-106
                             Some(b"\"task\"" | b"\"complete\"") | None
@@ -235,7 +236,7 @@ impl Engine {
 
     /// Applies the outcome of an outbound request according to its purpose.
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        self.common.endpoint.observe_outcome(key, outcome.as_ref());
+        observe_outcome(&mut self.common.endpoint, key, outcome.as_ref());
         let Some(purpose) = self.common.endpoint.outbound.calls.get(key).map(|c| c.purpose) else { return };
         match purpose {
             CallPurpose::Application | CallPurpose::Retry(_) => {
@@ -367,7 +368,7 @@ impl Engine {
         match self.common.endpoint.begin_call(call) {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
-                self.common.endpoint.observe_call(key, &method, params.as_ref().map(RawJson::as_bytes));
+                observe_call(&mut self.common.endpoint, key, &method, params.as_ref().map(RawJson::as_bytes));
                 if let Some(input) = input {
                     let source = InputSource::Request(key);
                     return self.calls.receive_input_request(&mut self.common, source, input, related);

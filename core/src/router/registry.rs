@@ -18,6 +18,7 @@ use super::visibility::VisibilityScopes;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::methods::{Capability, EntryKind};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool, UI_EXTENSION};
+use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::server::Config;
 use crate::validate::SchemaValidator;
@@ -64,6 +65,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     /// Boxed, since most servers have none.
     pub(super) skills: Option<Box<SkillCatalog<Self>>>,
     announces_list_changes: bool,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// Completion handlers by name of the argument or variable.
@@ -100,6 +102,7 @@ impl<H, M: Hook> Router<H, M> {
             prompts: Entries::default(),
             skills: None,
             announces_list_changes: true,
+            observer: None,
         }
     }
 
@@ -113,6 +116,12 @@ impl<H, M: Hook> Router<H, M> {
     /// Sets the instructions: how to use the server, in natural language.
     pub fn instructions(&mut self, text: impl Into<String>) -> &mut Self {
         self.instructions = Some(text.into());
+        self
+    }
+
+    /// Sets an observer of all requests of the server; see [`Config::observer`].
+    pub fn observer(&mut self, observer: Arc<dyn Observer>) -> &mut Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -539,7 +548,10 @@ impl<H, M: Hook> Router<H, M> {
     #[must_use]
     pub fn config(&self) -> Config {
         let config = Config::new("", "").info(self.info.clone()).capabilities(self.capabilities());
-        let config = self.access_rules().configure(config);
+        let mut config = self.access_rules().configure(config);
+        if let Some(observer) = &self.observer {
+            config = config.observer(Arc::clone(observer));
+        }
         match &self.instructions {
             Some(text) => config.instructions(text.clone()),
             None => config,

@@ -21,6 +21,7 @@ use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
+use crate::calls::observed_requests::observe_outcome;
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::deprecation::ReportedFeatures;
@@ -471,7 +472,7 @@ impl Engine {
     // ---- internals ----
 
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        self.endpoint.observe_outcome(key, outcome.as_ref());
+        observe_outcome(&mut self.endpoint, key, outcome.as_ref());
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
             let health = self.endpoint.finish_ping(key, &outcome);

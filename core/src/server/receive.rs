@@ -19,6 +19,7 @@ use super::tasks::unlisten;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
+use crate::calls::observed_requests::{begin_direct_answer, end_direct_answer, observe_call};
 use crate::calls::outbound::ResponseMatch;
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
@@ -156,17 +157,17 @@ impl Engine {
             Ok(Some(accepted)) => accepted,
             // The engine answers this method.
             Ok(None) => {
-                let observed = self.observe_direct(source, &id, &method, params.whole.slice(frame));
+                let observed = observe_direct(self, source, &id, &method, params.whole.slice(frame));
                 self.answer_in_engine(source, frame, &id, &method, &params);
-                return self.endpoint.end_direct_answer(observed);
+                return end_direct_answer(&mut self.endpoint, observed);
             }
             Err(error) => {
                 if source.batch.is_none() {
                     mark_request_refused(&mut self.endpoint, source.channel);
                 }
-                let observed = self.observe_direct(source, &id, &method, params.whole.slice(frame));
+                let observed = observe_direct(self, source, &id, &method, params.whole.slice(frame));
                 self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
-                return self.endpoint.end_direct_answer(observed);
+                return end_direct_answer(&mut self.endpoint, observed);
             }
         };
         #[cfg(feature = "exchanges")]
@@ -214,7 +215,7 @@ impl Engine {
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
         let mut caller = channel::caller(&self.endpoint, source.channel);
-        caller.observation = self.endpoint.observe_call(key, &method, params.whole.slice(&frame));
+        caller.observation = observe_call(&mut self.endpoint, key, &method, params.whole.slice(&frame));
         let task = CallTask::Offer(TaskOffer::None);
         let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
         if let Some(tasks) = self.tasks.as_deref() {
@@ -236,18 +237,6 @@ impl Engine {
             }
         }
         self.events.push_back(Event::Call(call));
-    }
-
-    /// Begins the observation of a request that becomes no call.
-    fn observe_direct(
-        &mut self,
-        source: MessageSource<'_>,
-        id: &RequestId,
-        method: &str,
-        params: Option<&[u8]>,
-    ) -> Option<OpenRequest> {
-        let version = session(&self.endpoint, source.root).map(|session| session.version);
-        self.endpoint.begin_direct_answer(id, method, params, version)
     }
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
@@ -329,6 +318,18 @@ impl Engine {
             ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
         }
     }
+}
+
+/// Begins the observation of a request that becomes no call.
+fn observe_direct(
+    engine: &mut Engine,
+    source: MessageSource<'_>,
+    id: &RequestId,
+    method: &str,
+    params: Option<&[u8]>,
+) -> Option<OpenRequest> {
+    let version = session(&engine.endpoint, source.root).map(|session| session.version);
+    begin_direct_answer(&mut engine.endpoint, id, method, params, version)
 }
 
 /// Opens a legacy session for the application.

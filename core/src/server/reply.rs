@@ -8,6 +8,7 @@ use super::config::Config;
 use super::engine::Engine;
 use super::tasks::RunAnswer;
 use crate::calls::inbound::CallId;
+use crate::calls::observed_requests::observe_result;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
 use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members};
@@ -137,7 +138,7 @@ impl Engine {
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let needs_input =
             record.version.era() == Era::Modern && is_input_required(*members, text.as_bytes())?;
-        self.endpoint.observe_result(call.0, text.as_bytes().len(), text.as_bytes());
+        observe_result(&mut self.endpoint, call.0, text.as_bytes().len(), text.as_bytes());
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();

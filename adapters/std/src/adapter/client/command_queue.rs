@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use mcp_proto::client::Peer;
 use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Fault, Instant, Limit, UseError};
 
 use super::calls::EngineCommand;
@@ -45,6 +46,7 @@ pub struct ConnectionHandle {
     end: Arc<OnceLock<ConnectionExit>>,
     peer: Arc<Peer>,
     cache: ResultCache,
+    observer: Option<Arc<dyn Observer>>,
     max_frame: usize,
     max_waiting: usize,
 }
@@ -89,6 +91,7 @@ impl CommandQueue {
             end: end.clone(),
             peer: Arc::new(peer),
             cache: connection.cache.clone(),
+            observer: connection.transport.engine().config().active_observer().cloned(),
             max_frame,
             max_waiting,
         };
@@ -242,7 +245,7 @@ impl ConnectionHandle {
         progress: bool,
         command: impl EngineCommand<CallKey>,
     ) -> Result<OutcomeReceiver<CallAnswer>, Error> {
-        let command = command.detach(self.peer.version).map_err(Error::Use)?;
+        let command = command.detach(self.peer.version, self.observer.as_deref()).map_err(Error::Use)?;
         let (sender, receiver) = OutcomeReceiver::new(progress);
         self.send(move |connection| match connection {
             Ok(connection) => connection.begin_call(sender, command),
@@ -257,7 +260,7 @@ impl ConnectionHandle {
     ///
     /// As [`call`](Self::call).
     pub fn command(&self, command: impl EngineCommand<()>) -> Result<OutcomeReceiver<()>, Error> {
-        let command = command.detach(self.peer.version).map_err(Error::Use)?;
+        let command = command.detach(self.peer.version, self.observer.as_deref()).map_err(Error::Use)?;
         self.run(move |connection| connection.command(command))
     }
 

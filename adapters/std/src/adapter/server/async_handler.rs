@@ -18,6 +18,7 @@ use super::cx::{Answered, AsyncCx, StartTimer};
 #[cfg(feature = "http")]
 use super::handler::Handler;
 use super::handler::HandlerFailure;
+use super::observed::in_scope;
 use super::remote::RemoteCall;
 use super::tasks::TaskSource;
 use crate::{catch, catch_async};
@@ -125,7 +126,7 @@ pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_ti
             if running.is_cancelled() {
                 return Poll::Ready(None);
             }
-            let outcome = outcome.as_mut().poll(cx);
+            let outcome = in_scope(running.call(), || outcome.as_mut().poll(cx));
             if outcome.is_pending() {
                 running.register_cancel_waker(cx.waker());
             }

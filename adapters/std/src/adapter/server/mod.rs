@@ -16,6 +16,7 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 pub mod layers;
+mod observed;
 #[cfg(feature = "http")]
 mod permits;
 mod remote;

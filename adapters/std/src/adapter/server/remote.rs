@@ -15,6 +15,7 @@ use mcp_proto::{Instant, Progress, RawJson, RpcError};
 use super::change_set::ChangeSet;
 use super::cx::{Answered, Backend, CallState, Cx};
 use super::handler::HandlerFailure;
+use super::observed::in_scope;
 use super::server_loop::ServerLoop;
 use crate::adapter::sync::{SendError, Sender};
 use crate::{Panic, catch};
@@ -307,7 +308,7 @@ impl RemoteCall {
         let running = self.running.clone();
         let mut state = CallState::default();
         let mut cx = Cx::new(Backend::Remote(&self), running.call(), &mut state);
-        let outcome = catch(|| handler(&mut cx, running.call()));
+        let outcome = catch(|| in_scope(running.call(), || handler(&mut cx, running.call())));
         let outcome = state.into_outcome(running.call(), outcome);
         self.finish(outcome);
     }

@@ -14,6 +14,7 @@ use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 use super::cx::{Backend, CallState, Cx};
 use super::dispatcher::Dispatcher;
 use super::handler::{Handler, HandlerFailure};
+use super::observed::in_scope;
 use super::remote::{EncodedResult, HandlerOutcome};
 
 /// The event loop without the handler, as a [`Cx`] needs it.
@@ -110,7 +111,7 @@ fn run_handler(
 ) {
     let mut state = CallState::default();
     let mut cx = Cx::new(Backend::Local(&mut *server_loop, &mut *dispatcher), call, &mut state);
-    let outcome = catch(|| handler.call(&mut cx, call));
+    let outcome = catch(|| in_scope(call, || handler.call(&mut cx, call)));
     let outcome = state.into_outcome(call, outcome);
     apply_outcome(server_loop, call, outcome, &mut |call, failure| {
         _ = catch(|| handler.failed(call, failure))
@@ -124,7 +125,7 @@ pub fn apply_outcome(
     outcome: HandlerOutcome,
     on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
 ) {
-    let now = server_loop.now();
+    let now = answer_time(server_loop, call);
     let engine = server_loop.engine();
     let (error, failure) = match outcome {
         HandlerOutcome::Answered(failure) => {
@@ -168,6 +169,11 @@ pub fn apply_outcome(
     if let Some(failure) = failure {
         on_failure(call, &failure);
     }
+}
+
+/// Returns the time at which a handler answers its call. An observer measures it, so the clock is read for that.
+pub(super) fn answer_time(server_loop: &mut dyn ServerLoop, call: &Call) -> Instant {
+    if call.caller().observation().is_some() { server_loop.tick() } else { server_loop.now() }
 }
 
 /// Makes a call a task.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use mcp_proto::client::{Engine, InputId, TaskHandle, TaskRequest};
 use mcp_proto::model::{InputResponse, InputResponses};
+use mcp_proto::observe::Observer;
 use mcp_proto::server::PreparedResult;
 use mcp_proto::{CallKey, CallOptions, Instant, RawJson, UseError, Version};
 use serde::Serialize;
@@ -20,12 +21,16 @@ pub trait EngineCommand<T> {
     fn run(self, engine: &mut Engine, now: Instant) -> Result<T, UseError>;
 
     /// Returns a copy that owns its parameters, to be run later or on another thread. They are encoded for `version`,
-    /// the revision of the connection.
+    /// the revision of the connection. The copy has the trace context of the caller, which `observer` knows.
     ///
     /// # Errors
     ///
     /// [`UseError::Encode`] or [`UseError::NotInVersion`] if the parameters cannot be encoded.
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<T>, UseError>;
+    fn detach(
+        self,
+        version: Version,
+        observer: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<T>, UseError>;
 }
 
 /// A command that owns its parameters.
@@ -38,7 +43,7 @@ impl<T, F: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static>
         self(engine, now)
     }
 
-    fn detach(self, _version: Version) -> Result<impl DetachedCommand<T>, UseError> {
+    fn detach(self, _: Version, _: Option<&dyn Observer>) -> Result<impl DetachedCommand<T>, UseError> {
         Ok(self)
     }
 }
@@ -55,8 +60,12 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
         engine.call(now, self.method, self.params, self.options)
     }
 
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
-        let (method, options) = (Box::<str>::from(self.method), self.options.clone());
+    fn detach(
+        self,
+        version: Version,
+        observer: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let (method, options) = (Box::<str>::from(self.method), with_current_context(self.options, observer));
         let params = encode(version, self.params)?;
         Ok(move |engine: &mut Engine, now| engine.call(now, &method, &params, &options))
     }
@@ -91,8 +100,13 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for ToolCall<'_, P> {
         call_tool(engine, now, self.name, self.arguments, self.task, self.options)
     }
 
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
-        let (name, task, options) = (Box::<str>::from(self.name), self.task, self.options.clone());
+    fn detach(
+        self,
+        version: Version,
+        observer: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let options = with_current_context(self.options, observer);
+        let (name, task) = (Box::<str>::from(self.name), self.task);
         let arguments = encode(version, self.arguments)?;
         Ok(move |engine: &mut Engine, now| call_tool(engine, now, &name, &arguments, task, &options))
     }
@@ -109,9 +123,14 @@ impl EngineCommand<CallKey> for TaskUpdate<'_> {
         engine.update_task(now, self.task, self.responses, &CallOptions::new())
     }
 
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<CallKey>, UseError> {
+    fn detach(
+        self,
+        version: Version,
+        observer: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let options = with_current_context(&CallOptions::new(), observer);
         let (task, responses) = (self.task.clone(), encode(version, self.responses)?);
-        Ok(move |engine: &mut Engine, now| engine.update_task(now, &task, &responses, &CallOptions::new()))
+        Ok(move |engine: &mut Engine, now| engine.update_task(now, &task, &responses, &options))
     }
 }
 
@@ -126,7 +145,11 @@ impl EngineCommand<()> for Answer<'_> {
         engine.answer(now, self.input, self.response)
     }
 
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<()>, UseError> {
+    fn detach(
+        self,
+        version: Version,
+        _: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<()>, UseError> {
         let input = self.input;
         let response = encode(version, self.response)?;
         Ok(move |engine: &mut Engine, now| engine.answer(now, input, &response))
@@ -144,10 +167,23 @@ impl<P: Serialize + ?Sized> EngineCommand<()> for Notify<'_, P> {
         engine.notify(now, self.method, self.params)
     }
 
-    fn detach(self, version: Version) -> Result<impl DetachedCommand<()>, UseError> {
+    fn detach(
+        self,
+        version: Version,
+        _: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<()>, UseError> {
         let method = Box::<str>::from(self.method);
         let params = self.params.map(|params| encode(version, params)).transpose()?;
         Ok(move |engine: &mut Engine, now| engine.notify(now, &method, params.as_ref()))
+    }
+}
+
+/// Returns options with the trace context of the running code.
+fn with_current_context(options: &CallOptions, observer: Option<&dyn Observer>) -> CallOptions {
+    let options = options.clone();
+    match observer.and_then(Observer::current_context) {
+        Some(context) => options.with_trace_context(&context),
+        None => options,
     }
 }
 

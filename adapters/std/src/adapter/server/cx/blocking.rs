@@ -11,6 +11,7 @@ use std::thread;
 
 use super::{AsyncCx, CallState, Cx};
 use crate::adapter::server::cx::Backend;
+use crate::adapter::server::observed::in_scope;
 use crate::adapter::server::remote::{Abandonment, RemoteCall};
 use crate::adapter::sync::BlockingPool;
 use crate::catch;
@@ -135,7 +136,8 @@ impl<T> Job<T> {
         }
         let Self { remote, state, .. } = &mut self;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            work(&mut Cx::new(Backend::Remote(remote), remote.running().call(), state))
+            let call = remote.running().call();
+            in_scope(call, || work(&mut Cx::new(Backend::Remote(remote), call, state)))
         }));
         let state = core::mem::take(&mut self.state);
         self.shared.end((outcome, state));

@@ -27,7 +27,7 @@ pub(super) use deadline::Deadline;
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
 use super::remote::{EncodedResult, HandlerOutcome, RemoteCall};
-use super::server_loop::ServerLoop;
+use super::server_loop::{ServerLoop, answer_time};
 use crate::Panic;
 
 /// The context of one call, for a handler that is a function.
@@ -133,7 +133,7 @@ impl<B: RunningCall> CallCx<B> {
         state.check_no_pending_input()?;
         let outcome = match backend {
             Backend::Local(server_loop, _) => {
-                let now = server_loop.now();
+                let now = answer_time(server_loop, call);
                 server_loop.engine().complete(now, call.id(), result)
             }
             Backend::Remote(_) => match PreparedResult::new(call.version(), result) {
@@ -154,7 +154,7 @@ impl<B: RunningCall> CallCx<B> {
         state.check_no_pending_input()?;
         let outcome = match backend {
             Backend::Local(server_loop, _) => {
-                let now = server_loop.now();
+                let now = answer_time(server_loop, call);
                 server_loop.engine().complete_raw(now, call.id(), result)
             }
             Backend::Remote(_) if !result.is_object() => Err(EncodeError::NotAnObject.into()),
@@ -173,7 +173,7 @@ impl<B: RunningCall> CallCx<B> {
         state.check_no_pending_input()?;
         let outcome = match backend {
             Backend::Local(server_loop, _) => {
-                let now = server_loop.now();
+                let now = answer_time(server_loop, call);
                 server_loop.engine().complete_prepared(now, call.id(), result)
             }
             Backend::Remote(_) => state.store_result(EncodedResult::Prepared(result.clone())),

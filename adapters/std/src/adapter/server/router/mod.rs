@@ -338,6 +338,13 @@ impl<F: Flavor> Router<F> {
         self
     }
 
+    /// Sets an observer of all requests of the server, for traces and metrics. Handlers run in the
+    /// [scope](mcp_proto::observe::Observation::in_scope) of their request. That of a [nested](Self::nest) router is dropped.
+    pub fn observer(&mut self, observer: Arc<dyn mcp_proto::observe::Observer>) -> &mut Self {
+        self.state_mut().core.observer(observer);
+        self
+    }
+
     /// Returns a handle for updates from inside handlers.
     #[must_use]
     pub fn updates(&self) -> RouterUpdates<F> {

@@ -1,0 +1,146 @@
+//! Suite: observers, in whose scope handlers run, and which know the context of callers.
+//!
+//! `crate::adapter` names the adapter under test.
+
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::time::Duration;
+
+use mcp_proto::observe::{Direction, Observation, Observer, RequestEnd, RequestStart, TraceContext};
+use serde_json::json;
+
+use crate::adapter::{Cx, Options, Router, handler, serve, wait};
+use crate::support::{ERAS, NoteLog, client_config, text, version_set, with_timeout};
+
+thread_local! {
+    /// Scope of the running code.
+    static SCOPE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn scope() -> String {
+    SCOPE.with_borrow(Clone::clone)
+}
+
+/// Notes the parent of each call of a tool, and runs its handler in a scope of that name.
+#[derive(Clone, Default)]
+struct Scopes(NoteLog);
+
+impl core::fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Scopes")
+    }
+}
+
+#[derive(Debug)]
+struct Scoped {
+    name: String,
+    notes: Scopes,
+}
+
+impl Observer for Scopes {
+    fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
+        if request.method != "tools/call" {
+            return None;
+        }
+        let name = request.subject.as_deref().expect("a name").to_owned();
+        if request.direction == Direction::Out {
+            // The scope is that of the caller, unless its context came with the request.
+            let parent = request.parent.traceparent.clone().unwrap_or_else(scope);
+            self.0.record(format!("{name} in {parent}"));
+        }
+        Some(Arc::new(Scoped { name, notes: self.clone() }))
+    }
+
+    fn current_context(&self) -> Option<TraceContext> {
+        Some(TraceContext::new().traceparent(scope())).filter(|_| !scope().is_empty())
+    }
+}
+
+impl Observation for Scoped {
+    fn in_scope(&self, run: &mut dyn FnMut()) {
+        let outer = SCOPE.replace(self.name.clone());
+        run();
+        SCOPE.set(outer);
+    }
+
+    fn end(&self, end: &RequestEnd<'_>) {
+        self.notes.0.record(format!("{}: {:?}", self.name, end.outcome));
+    }
+}
+
+fn router() -> Router {
+    let mut router = Router::new("scopes", "1.0");
+    for name in ["one", "two"] {
+        router
+            .tool(
+                name,
+                handler!(move |cx: &mut Cx, (): ()| {
+                    let begun_in = scope();
+                    // On another poll of a handler that is a future.
+                    wait!(cx.sleep(Duration::from_millis(1))).expect("not cancelled");
+                    format!("{begun_in}, {}", scope())
+                }),
+            )
+            .description("Tells its scope");
+    }
+    router
+        .tool(
+            "fails",
+            handler!(move |_: &mut Cx, (): ()| -> Result<String, mcp_proto::RpcError> {
+                Err(mcp_proto::RpcError::invalid_params("never"))
+            }),
+        )
+        .description("Fails");
+    router
+}
+
+#[test]
+fn handlers_run_in_scope_of_their_observation() {
+    with_timeout(|| {
+        for era in ERAS {
+            let observer = Scopes::default();
+            let at_server = observer.clone();
+            let observed = move || {
+                let mut router = router();
+                router.observer(Arc::new(at_server));
+                router
+            };
+            let (client, serving) = serve(observed, Options::new(client_config(version_set(era))));
+            for name in ["one", "two"] {
+                assert_eq!(text(&client.call_tool(name, &json!({})).unwrap()), format!("{name}, {name}"));
+            }
+            assert!(client.call_tool("fails", &json!({})).is_err());
+            client.close().unwrap();
+            serving.join().unwrap().unwrap();
+            let notes = observer.0.take();
+            assert_eq!(notes[..2], ["one: Success", "two: Success"]);
+            assert!(notes[2].starts_with("fails: Failed(Rpc("), "{notes:?}");
+            assert_eq!(notes.len(), 3);
+        }
+    });
+}
+
+// covers: META-021
+#[test]
+fn requests_have_context_of_their_caller() {
+    with_timeout(|| {
+        for era in ERAS {
+            let observer = Scopes::default();
+            let config = client_config(version_set(era)).observer(Arc::new(observer.clone()));
+            let (client, serving) = serve(router, Options::new(config));
+            for name in ["one", "two"] {
+                SCOPE.set(format!("caller of {name}"));
+                client.call_tool(name, &json!({})).unwrap();
+            }
+            SCOPE.set(String::new());
+            client.close().unwrap();
+            serving.join().unwrap().unwrap();
+            let notes = observer.0.take();
+            let sent: Vec<_> = notes.iter().filter(|note| note.contains(" in ")).collect();
+            assert_eq!(sent, ["one in caller of one", "two in caller of two"]);
+            assert_eq!(notes.len(), 4, "{notes:?}");
+        }
+    });
+}

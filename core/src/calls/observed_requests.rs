@@ -1,0 +1,118 @@
+//! The life of an observed request, from its call in a table to its end.
+//!
+//! Without an observer, each function is a comparison.
+
+use alloc::sync::Arc;
+
+use super::endpoint::Endpoint;
+use super::role::Role;
+use crate::error::CallError;
+use crate::observe::{Observation, OpenRequest};
+use crate::raw::RawJson;
+use crate::rpc::{RequestId, RpcError};
+use crate::slab::Key;
+use crate::version::Version;
+
+/// Sets the revision of the requests that are sent from now on.
+pub(crate) fn set_observed_version<R: Role>(endpoint: &mut Endpoint<R>, version: Version) {
+    if let Some(observing) = &mut endpoint.observing {
+        observing.version = Some(version);
+    }
+}
+
+/// Observes a request that is a call now.
+#[inline]
+pub(crate) fn observe_call<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    key: Key,
+    method: &str,
+    params: Option<&[u8]>,
+) -> Option<Arc<dyn Observation>> {
+    let observing = endpoint.observing.as_deref_mut()?;
+    let call = endpoint.inbound.calls.get(key)?;
+    let open = observing.begin_received(endpoint.now, &call.id, method, params, Some(call.version))?;
+    let observation = Arc::clone(&open.observation);
+    endpoint.inbound.observed.get_or_insert_default().insert(key, open);
+    Some(observation)
+}
+
+/// Observes a request that the engine refuses or answers by itendpoint.
+#[inline]
+pub(crate) fn begin_direct_answer<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    id: &RequestId,
+    method: &str,
+    params: Option<&[u8]>,
+    version: Option<Version>,
+) -> Option<OpenRequest> {
+    endpoint.observing.as_deref_mut()?.begin_received(endpoint.now, id, method, params, version)
+}
+
+/// Ends a request that the engine has answered by itendpoint.
+#[inline]
+pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, open: Option<OpenRequest>) {
+    let (Some(open), Some(observing)) = (open, endpoint.observing.as_deref_mut()) else { return };
+    let at = endpoint.now;
+    match observing.sent_error.take() {
+        Some(error) => open.end_with_error(at, observing.sent_bytes, &CallError::Rpc(error)),
+        None => open.end_with_result(at, observing.sent_bytes, b""),
+    }
+}
+
+/// Ends a call that is answered with the message at the end of its outbox.
+#[inline]
+pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark: usize) {
+    let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) else {
+        return;
+    };
+    let channel = endpoint.inbound.calls.get(key).and_then(|call| endpoint.channels.get_mut(call.channel));
+    let response = channel.and_then(|c| c.outbox.tail().get(mark..));
+    open.end_with_response(endpoint.now, response.unwrap_or_default());
+}
+
+/// Ends a call that was answered with an error.
+#[cold]
+pub(super) fn observe_failure<R: Role>(endpoint: &Endpoint<R>, open: OpenRequest, error: &RpcError) {
+    let bytes = endpoint.observing.as_ref().map_or(0, |observing| observing.sent_bytes);
+    open.end_with_error(endpoint.now, bytes, &CallError::Rpc(error.clone()));
+}
+
+/// Ends a call that was answered with a result of this size.
+#[inline]
+pub(crate) fn observe_result<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    key: Key,
+    response_bytes: usize,
+    result: &[u8],
+) {
+    if let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) {
+        open.end_with_result(endpoint.now, response_bytes, result);
+    }
+}
+
+/// Ends a call that gets no answer.
+#[inline]
+pub(super) fn observe_cancellation<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
+    if let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) {
+        open.end_with_error(endpoint.now, 0, &CallError::Cancelled);
+    }
+}
+
+/// Ends an outbound request, if it has not ended before.
+#[inline]
+pub(crate) fn observe_outcome<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    key: Key,
+    outcome: Result<&RawJson, &CallError>,
+) {
+    let Some(observing) = &endpoint.observing else { return };
+    let observed = endpoint.outbound.calls.observed.as_mut();
+    let Some(open) = observed.and_then(|observed| observed.take(key)) else { return };
+    match outcome {
+        Ok(result) => open.end_with_result(endpoint.now, observing.received_bytes, result.as_bytes()),
+        Err(error) => {
+            let bytes = if matches!(error, CallError::Rpc(_)) { observing.received_bytes } else { 0 };
+            open.end_with_error(endpoint.now, bytes, error);
+        }
+    }
+}
