@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use mcp_proto::client::{self, Event as ClientEvent};
 use mcp_proto::observe::{
-    Direction, Observation, Observer, RequestEnd, RequestOutcome, RequestStart, TraceContext,
+    Direction, Observation, Observer, RequestEnd, RequestOutcome, RequestStart, SessionEnd, TraceContext,
 };
 use mcp_proto::server::{self, Event};
 use mcp_proto::tap::ChannelId;
@@ -19,6 +19,7 @@ use crate::common::{client, ms, secs, server};
 #[derive(Clone, Debug, Default)]
 struct Recorder {
     lines: Arc<Mutex<Vec<String>>>,
+    sessions: Arc<Mutex<Vec<SessionEnd>>>,
     /// Trace context of each request that is sent.
     trace: Option<TraceContext>,
 }
@@ -52,6 +53,10 @@ impl Observer for Recorder {
         let name = format!("{sign}{}{subject}", request.method);
         self.push(format!("{name} {version} {parent}"));
         Some(Arc::new(Recorded { name, recorder: self.clone(), ended: Mutex::new(false) }))
+    }
+
+    fn session_ended(&self, session: &SessionEnd) {
+        self.sessions.lock().expect("no panic").push(session.clone());
     }
 }
 
@@ -297,5 +302,47 @@ fn refused_requests_and_requests_of_servers_are_reported() {
     both.server.request(both.now, channel, "example/ask", &json!({}), &CallOptions::new()).expect("ready");
     both.server.request(both.now, channel, "ping", &json!({}), &CallOptions::new()).expect("ready");
     both.exchange();
-    assert_eq!(both.at_server.take()[0], ">example/ask ? -");
+    assert_eq!(
+        both.at_server.take(),
+        [
+            ">example/ask 2025-11-25 -",
+            ">ping 2025-11-25 -",
+            ">example/ask = method not found: example/ask (code -32601)",
+            ">ping = ok",
+        ]
+    );
+}
+
+#[test]
+fn sessions_are_reported_at_their_end() {
+    for (versions, version) in ERAS {
+        let mut both = Observed::new(versions, None);
+        both.now = both.now + secs(90);
+        both.client.handle_timeout(both.now);
+        both.server.handle_timeout(both.now);
+        let sessions =
+            |recorder: &Recorder| core::mem::take(&mut *recorder.sessions.lock().expect("no panic"));
+        assert!(sessions(&both.at_client).is_empty() && sessions(&both.at_server).is_empty());
+        both.client.handle_eof(both.now, both.up);
+        both.server.handle_eof(both.now, both.down);
+        let check = |sessions: &[SessionEnd], direction| match sessions {
+            [session] => {
+                assert_eq!((session.direction, session.version.as_str()), (direction, version));
+                assert_eq!((session.began_at, session.ended_at), (Instant::ZERO, Instant::ZERO + secs(90)));
+                assert!(!session.is_fault);
+            }
+            other => panic!("{other:?}"),
+        };
+        check(&sessions(&both.at_client), Direction::Out);
+        let at_server = sessions(&both.at_server);
+        if versions == VersionSet::LEGACY {
+            check(&at_server, Direction::In);
+        } else {
+            assert!(at_server.is_empty(), "modern clients have no sessions");
+        }
+        // Once.
+        both.client.handle_eof(both.now, both.up);
+        both.server.handle_eof(both.now, both.down);
+        assert!(sessions(&both.at_client).is_empty() && sessions(&both.at_server).is_empty());
+    }
 }

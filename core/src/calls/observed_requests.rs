@@ -1,4 +1,4 @@
-//! The life of an observed request, from its call in a table to its end.
+//! Observed requests and sessions, from their beginning to their end.
 //!
 //! Without an observer, each function is a comparison.
 
@@ -6,18 +6,35 @@ use alloc::sync::Arc;
 
 use super::endpoint::Endpoint;
 use super::role::Role;
-use crate::error::CallError;
-use crate::observe::{Observation, OpenRequest};
+use crate::error::{CallError, Fault};
+use crate::observe::{Observation, OpenRequest, SessionEnd};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::tap::Direction;
 use crate::version::Version;
 
-/// Sets the revision of the requests that are sent from now on.
-pub(crate) fn set_observed_version<R: Role>(endpoint: &mut Endpoint<R>, version: Version) {
+/// Begins the session of a channel, in which requests have this revision.
+#[inline]
+pub(crate) fn begin_session<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, version: Version) {
     if let Some(observing) = &mut endpoint.observing {
-        observing.version = Some(version);
+        observing.sessions.insert(channel, (version, endpoint.now));
     }
+}
+
+/// Ends the session of a channel, if it had one.
+#[inline]
+pub(crate) fn end_session<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    channel: Key,
+    direction: Direction,
+    fault: &Fault,
+) {
+    let Some(observing) = &mut endpoint.observing else { return };
+    let Some((version, began_at)) = observing.sessions.remove(&channel) else { return };
+    let is_fault = !matches!(fault, Fault::Eof | Fault::Closed);
+    let ended_at = endpoint.now;
+    observing.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at, is_fault });
 }
 
 /// Observes a request that is a call now.

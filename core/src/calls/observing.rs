@@ -1,11 +1,13 @@
 //! An observer, as an endpoint keeps it.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use crate::observe::{Observer, OpenRequest, Requested};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
+use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::Instant;
 use crate::version::Version;
@@ -13,15 +15,15 @@ use crate::version::Version;
 /// An observer, with what is known of the message in work.
 #[derive(Debug)]
 pub(crate) struct Observing {
-    observer: Arc<dyn Observer>,
+    pub(super) observer: Arc<dyn Observer>,
     /// Size of the message that was received last.
     pub(super) received_bytes: usize,
     /// Size of the message that was sent last.
     pub(super) sent_bytes: usize,
     /// Error that was sent last.
     pub(super) sent_error: Option<RpcError>,
-    /// Revision of the requests that a client sends.
-    pub(super) version: Option<Version>,
+    /// Open sessions, by their channel: revision and time of beginning.
+    pub(super) sessions: BTreeMap<Key, (Version, Instant)>,
 }
 
 /// A request that is about to be sent.
@@ -30,7 +32,6 @@ pub(super) struct SentRequest<'a> {
     pub(super) method: &'a str,
     pub(super) params: &'a [u8],
     pub(super) meta: Option<&'a RawJson>,
-    /// Revision, if it is not that of the endpoint.
     pub(super) version: Option<Version>,
 }
 
@@ -41,7 +42,7 @@ impl Observing {
             received_bytes: 0,
             sent_bytes: 0,
             sent_error: None,
-            version: None,
+            sessions: BTreeMap::new(),
         })
     }
 
@@ -51,6 +52,11 @@ impl Observing {
 
     pub(super) const fn record_sent(&mut self, message: &[u8]) {
         self.sent_bytes = message.len().saturating_sub(1);
+    }
+
+    /// Returns the revision of the session of a root channel.
+    pub(super) fn version(&self, channel: Key) -> Option<Version> {
+        self.sessions.get(&channel).map(|(version, _)| *version)
     }
 
     /// Begins the observation of a request that is sent.
@@ -63,7 +69,7 @@ impl Observing {
             method: sent.method,
             params: sent.params,
             meta: sent.meta.map(RawJson::as_bytes),
-            version: sent.version.or(self.version),
+            version: sent.version,
             request_bytes: 0,
         };
         OpenRequest::begin(&*self.observer, &requested)

@@ -189,11 +189,6 @@ impl CallPurpose {
     pub(super) const fn is_of_connection(self) -> bool {
         matches!(self, Self::Probe | Self::Handshake | Self::KeepAlive)
     }
-
-    /// Returns the call that an input request is for.
-    pub(super) const fn input_call(self) -> Option<Key> {
-        if let Self::Input(call) = self { Some(call) } else { None }
-    }
 }
 
 /// The part that tasks have in a call of the application.

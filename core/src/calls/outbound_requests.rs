@@ -187,6 +187,7 @@ impl<R: Role> Endpoint<R> {
         let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
         let (deadline, channel, purpose) = (call.deadline(), call.channel, call.purpose);
         let id = OutboundCalls::wire_id(key);
+        let version = self.observing.as_ref().and_then(|it| it.version(self.root_channel(channel)));
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
@@ -200,8 +201,6 @@ impl<R: Role> Endpoint<R> {
         }
         let observed = match &self.observing {
             Some(observing) if !purpose.is_of_connection() => {
-                let version = purpose.input_call().and_then(|call| self.inbound.calls.get(call));
-                let version = version.map(|call| call.version);
                 let params = out.get(start..).unwrap_or_default();
                 let sent = SentRequest { id, method: request.method, params, meta: request.meta, version };
                 observing.begin_sent(self.now, &sent)

@@ -17,7 +17,7 @@ use super::task_use::TaskUse;
 use super::tool_call::ToolCallParams;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::keep_alive::PeerHealth;
-use crate::calls::observed_requests::set_observed_version;
+use crate::calls::observed_requests::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
 use crate::error::{CallError, Fault, UseError};
@@ -26,7 +26,7 @@ use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
 use crate::rpc::RpcError;
 use crate::slab::Key;
-use crate::tap::{ChannelId, TapRecord};
+use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version};
 
@@ -452,6 +452,7 @@ impl Engine {
         }
         self.negotiation.handle_close();
         self.common.endpoint.negotiation_generation += 1;
+        end_session(&mut self.common.endpoint, main, Direction::Out, &fault);
         self.common.events.push_back(Event::Closed(fault));
     }
 
@@ -471,7 +472,9 @@ impl Engine {
         }
         self.common.endpoint.negotiation_generation += 1;
         self.common.events.push_back(Event::Ready((*peer).clone()));
-        set_observed_version(&mut self.common.endpoint, peer.version);
+        if let Some(main) = self.common.main_channel {
+            begin_session(&mut self.common.endpoint, main, peer.version);
+        }
         self.common.peer = Some(peer);
         self.calls.flush_queue(&mut self.common);
         if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {

@@ -42,6 +42,9 @@ pub trait Observer: Send + Sync + fmt::Debug {
     }
 
     /// Reports that a session has ended. The default does nothing.
+    ///
+    /// On a server, it is a session of a legacy client; modern clients have none. On a client, it is the connection to a
+    /// server from the end of the negotiation on, whatever its revision.
     fn session_ended(&self, session: &SessionEnd) {
         let _ = session;
     }
@@ -109,7 +112,7 @@ pub struct RequestEnd<'a> {
 pub enum RequestOutcome<'a> {
     /// A result. It may ask for input, or name a task.
     Success,
-    /// The result of a tool with `isError` (TOOL-025).
+    /// The result of a tool with `isError`.
     ToolError,
     /// An error, or no answer.
     Failed(&'a CallError),

@@ -21,7 +21,7 @@ use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::observe_outcome;
+use crate::calls::observed_requests::{end_session, observe_outcome};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::deprecation::ReportedFeatures;
@@ -36,7 +36,7 @@ use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
-use crate::tap::{ChannelId, TapRecord};
+use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 use crate::version::Era;
 
@@ -555,6 +555,7 @@ impl Engine {
             mark_stream_finished(&mut self.endpoint, channel);
             let is_of_tasks = self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel);
             if !is_exchange(&self.endpoint, channel) && !is_of_tasks {
+                end_session(&mut self.endpoint, channel, Direction::In, &fault);
                 self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
             }
         }

@@ -14,12 +14,13 @@ use super::stream::StreamState;
 use super::tasks::unlisten;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::CallId;
+use crate::calls::observed_requests::end_session;
 use crate::error::{CallError, Fault};
 use crate::outbox::Outbox;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
-use crate::tap::ChannelId;
+use crate::tap::{ChannelId, Direction};
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -424,6 +425,7 @@ impl Exchanges<'_> {
             let is_reported = is_exchange(&self.engine.endpoint, key)
                 || self.engine.endpoint.channels.get(key).is_none_or(|c| c.closed);
             if !is_reported {
+                end_session(&mut self.engine.endpoint, key, Direction::In, &Fault::Eof);
                 self.engine.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
             }
         }

@@ -19,7 +19,7 @@ use super::tasks::unlisten;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::observed_requests::{begin_direct_answer, end_direct_answer, observe_call};
+use crate::calls::observed_requests::{begin_direct_answer, begin_session, end_direct_answer, observe_call};
 use crate::calls::outbound::ResponseMatch;
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
@@ -340,6 +340,7 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
     };
     if !core::mem::replace(&mut session.initialized, true) {
         let version = session.version;
+        begin_session(&mut engine.endpoint, channel, version);
         engine.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
         engine.changes.listen_for_session(
             &mut engine.endpoint,
