@@ -1,9 +1,45 @@
-//! Tests of calls that go on after a right has ended.
+//! Tests of calls that go on after a right has ended, and of visibility functions that fail.
 
+use alloc::borrow::Cow;
+use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::tests::*;
 use super::*;
+use crate::server::Caller;
+
+/// Sees everything, and panics about the tool `shy` while `fails` is set. All callers have one view.
+struct Fails(Arc<AtomicBool>);
+
+impl Visibility for Fails {
+    fn is_visible(&self, _: &Caller, entry: Subject<'_>) -> bool {
+        assert!(entry != Subject::Tool("shy") || !self.0.load(Ordering::Relaxed), "a test of panics");
+        true
+    }
+
+    fn view<'c>(&self, _: &'c Caller) -> Option<Cow<'c, str>> {
+        Some("all".into())
+    }
+}
+
+#[test]
+fn failure_of_a_function_hides_its_entry_for_the_request_and_is_not_remembered() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let mut router = TestRouter::new("x", "1");
+    router.guard_visibility(|function| std::panic::catch_unwind(AssertUnwindSafe(function)).unwrap_or(false));
+    router.visibility(Fails(fails.clone()));
+    for name in ["shy", "good"] {
+        router.tool(tool(name), target_text).expect("a tool");
+    }
+    let mut harness = RouterHarness::new(&router);
+    let mut list = |fails_now| {
+        fails.store(fails_now, Ordering::Relaxed);
+        names(&harness.ask(&router, "tools/list", json!({})), "tools").join(" ")
+    };
+    assert_eq!([list(true), list(true)], ["good", "good"]);
+    assert_eq!(list(false), "shy good", "the next request asks again");
+    assert_eq!(list(true), "shy good", "and its answer is remembered");
+}
 
 /// A call that asked its client goes on in both eras, although its caller does not see the tool any more; a new call
 /// does not, and neither does one that only pretends to go on.
