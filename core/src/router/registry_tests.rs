@@ -301,3 +301,15 @@ fn scope_is_required_for_any_spelling_of_a_uri() {
     let access = router.access_rules();
     assert_eq!(access.required_for(&crate::server::Caller::default(), "files://Host/ab"), ["files".into()]);
 }
+
+// covers: TOOL-021
+#[test]
+fn disabled_tool_has_no_audience() {
+    let mut router = sample();
+    router.enable(EntryKind::Tool, "mid", false).expect("a tool");
+    let access = router.access_rules();
+    assert!(access.tool_audience("mid").is_nobody());
+    assert!(access.tool_audience("zeta").is_everyone() && access.tool_audience("none").is_everyone());
+    router.enable(EntryKind::Tool, "mid", true).expect("a tool");
+    assert!(router.access_rules().tool_audience("mid").is_everyone());
+}
