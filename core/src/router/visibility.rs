@@ -23,7 +23,7 @@ use crate::server::{Audience, Caller};
 /// once per call of an entry, so it must be quick. It may change its mind at any time: each page is right on its own, and
 /// a call that was begun goes on. The run of a task and a call that waited for input are not checked again; a read is. Since
 /// 2026-07-28 the state at the client proves that the call goes on, for
-/// [`Limits::input_timeout`](crate::Limits::input_timeout) at most.
+/// [`Limits::input_timeout`](crate::Limits::input_timeout) after each question.
 ///
 /// # Views
 ///
