@@ -8,8 +8,8 @@ use std::thread;
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{self, Pipe};
-use mcp_proto::server::{Call, Config, Engine, Event};
-use mcp_proto::{Capabilities, Capability, Change, Instant, Progress, RawJson, RpcError};
+use mcp_proto::server::{Call, Config, Engine, Event, TaskLimits, TaskOptions, TaskTable};
+use mcp_proto::{Anchor, Capabilities, Capability, Change, Entropy, Instant, Progress, RawJson, RpcError};
 use mcp_std::adapter::server::{Answered, Cx, Dispatcher, HandlerFailure, RemoteCall, ServerLoop};
 
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -73,6 +73,37 @@ impl DispatcherBench {
         self.read(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\",\"_meta\":{{\"progressToken\":{id},{META}}}}}}}\n"
         ));
+    }
+
+    /// Creates a task, and returns its id.
+    fn begin_task(&mut self, id: u32) -> String {
+        let meta = META.replace(
+            "Capabilities\":{}",
+            r#"Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+        );
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\",\"_meta\":{{{meta}}}}}}}\n"
+        );
+        self.server_loop.0.handle_input(Instant::ZERO, line.as_bytes());
+        let Some(Event::Call(call)) = self.server_loop.0.poll_event(Instant::ZERO) else { panic!("no call") };
+        let mut tasks = self.server_loop.engine().tasks(Instant::ZERO);
+        tasks.begin(&call, TaskOptions::new()).unwrap();
+        self.read("");
+        let written = self.take_written();
+        let id = written.split_once("\"taskId\":\"").and_then(|(_, rest)| rest.split_once('"'));
+        id.unwrap_or_else(|| panic!("{written}")).0.into()
+    }
+
+    fn cancel_task(&mut self, id: &str) {
+        let meta = META.replace(
+            "Capabilities\":{}",
+            r#"Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+        );
+        self.read(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"c\",\"method\":\"tasks/cancel\",\"params\":{{\"taskId\":\"{id}\",\"_meta\":{{{meta}}}}}}}\n"
+        ));
+        let written = self.take_written();
+        assert!(written.contains("\"id\":\"c\",\"result\""), "{written}");
     }
 
     fn cancel(&mut self, id: u32) {
@@ -178,6 +209,39 @@ fn cancellation_reaches_running_and_removes_waiting_calls() {
     drop(running);
     assert_eq!(bench.take_written(), "");
     assert!(bench.failures.is_empty());
+}
+
+// covers: TASK-036
+#[test]
+fn cancelled_run_of_task_keeps_its_place_until_its_end() {
+    let mut bench = DispatcherBench::new(2);
+    let limits = TaskLimits::new().max_running(2);
+    let table = TaskTable::new(Entropy::new([7; 32], 0), Anchor::new(Instant::ZERO, 0)).limits(limits);
+    bench.server_loop.set_tasks(table);
+    let ids = [1, 2, 3, 4].map(|id| bench.begin_task(id));
+    let (first, second) = (bench.next_call().unwrap(), bench.next_call().unwrap());
+    assert!(bench.next_call().is_none(), "the engine lets two run");
+    for id in &ids[..2] {
+        bench.cancel_task(id);
+    }
+    assert!(first.is_cancelled() && second.is_cancelled());
+    assert!(bench.next_call().is_none(), "the cancelled ones have not ended");
+    // Other calls have their own places, and are not delayed.
+    bench.call(5);
+    bench.call(6);
+    assert!(bench.next_call().is_some_and(|call| !call.running().call().is_task_run()));
+    assert_eq!(bench.dispatcher.running_tasks(), 2);
+    // A run that waits for a place can be cancelled, too.
+    bench.cancel_task(&ids[2]);
+    drop(first);
+    bench.take_written();
+    let fourth = bench.next_call().unwrap();
+    let task = fourth.running().call().task_id().unwrap();
+    assert_eq!(task.as_str(), ids[3]);
+    assert!(!fourth.is_cancelled() && bench.dispatcher.running_tasks() == 2);
+    drop((second, fourth));
+    bench.take_written();
+    assert_eq!(bench.dispatcher.running_tasks(), 0);
 }
 
 #[test]

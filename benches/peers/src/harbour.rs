@@ -1,4 +1,4 @@
-//! What the two harbour servers serve; the same for both, so it is not counted.
+//! The tools and texts of both harbour servers; they are the same, so they are not counted.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

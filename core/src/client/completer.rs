@@ -58,7 +58,7 @@ pub struct Completer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeystrokeKey(u64);
 
-/// What is known when a key was pressed.
+/// Outcome of a keystroke: a known result, or the request for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keystroke {
     /// The result, from the cache.
@@ -120,7 +120,8 @@ impl Completer {
 
     /// Sets how many results are kept (default 256); zero disables the cache.
     ///
-    /// Reached: the one that was not used for longest is forgotten. A result with more than 16 KiB of text is not kept.
+    /// Reached: the one that was not used for longest is forgotten. A result that takes more than 16 KiB of
+    /// memory with its parameters is not kept.
     #[must_use]
     pub const fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
@@ -234,7 +235,7 @@ impl Completer {
     }
 }
 
-/// Largest text of a result that is kept.
+/// Maximum size of a result that is kept, with its parameters, in bytes.
 const MAX_RESULT_BYTES: usize = 16 << 10;
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub struct AccessRules {
     folder_rules: FolderRules,
     /// Empty unless functions are asked about them.
     skills: SkillEntries,
-    /// Tools with functions, by name.
-    tools: BTreeMap<Box<str>, BoundRules>,
+    /// Tools with functions, and disabled tools, by name. `None` stands for a disabled one, which no caller sees.
+    tools: BTreeMap<Box<str>, Option<BoundRules>>,
 }
 
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ impl AccessRules {
 
     /// Returns the callers who see a resource with this URI, and get to know of changes of its content.
     ///
-    /// They see its folder and one of the entries that could serve it. Everyone sees a URI that no entry serves: whoever
-    /// publishes its changes decides about it.
+    /// They see its folder and one of the entries that could serve it. Everyone sees a URI that no entry serves: the
+    /// announcement of its changes decides about it.
     #[must_use]
     pub fn resource_audience(&self, uri: &str) -> Audience {
         let Some((_, folder, found)) = self.find(uri) else { return Audience::EVERYONE };
@@ -99,10 +99,14 @@ impl AccessRules {
         audience
     }
 
-    /// Returns the callers who see a tool; everyone, if it is not registered.
+    /// Returns the callers who see a tool: none, if it is disabled, and everyone, if it is not registered.
     #[must_use]
     pub fn tool_audience(&self, name: &str) -> Audience {
-        self.tools.get(name).map_or(Audience::EVERYONE, |rules| rules.clone().into_audience())
+        match self.tools.get(name) {
+            Some(Some(rules)) => rules.clone().into_audience(),
+            Some(None) => Audience::NOBODY,
+            None => Audience::EVERYONE,
+        }
     }
 
     /// Returns the comparison key of a URI, the functions of its folder, and the entries that could serve it, in the order
@@ -143,10 +147,14 @@ impl<H, M: Hook> Router<H, M> {
     #[must_use]
     pub fn access_rules(&self) -> AccessRules {
         let mut access = AccessRules { visibility: self.visibility.clone(), ..AccessRules::default() };
-        if self.is_restricted(EntryKind::Tool) {
-            let tools = self.tools.access().map(|(name, tool)| (name.into(), self.access_of(&tool).rules));
-            access.tools = tools.filter(|(_, rules)| !rules.is_empty()).collect();
-        }
+        let is_restricted = self.is_restricted(EntryKind::Tool);
+        let tools = self.tools.access().filter(|(_, tool)| is_restricted || !tool.listing.is_enabled);
+        let tools = tools.map(|(name, tool)| {
+            let access = self.access_of(&tool);
+            (name.into(), access.is_enabled.then_some(access.rules))
+        });
+        access.tools =
+            tools.filter(|(_, rules)| rules.as_ref().is_none_or(|rules| !rules.is_empty())).collect();
         if let Some(skills) = &self.skills {
             access.folder_scopes.clone_from(&skills.folder_scopes);
             access.folder_rules.clone_from(&skills.folder_rules);

@@ -5,7 +5,7 @@ use super::folder_key::folder_key;
 use super::folder_rules::FolderRules;
 use super::hooks::Subject;
 use super::skill_catalog::{ListedSkill, SkillCatalog, SkillEntries};
-use super::visibility::{BoundRules, Listing, OwnedSubject, VisibilityScopes};
+use super::visibility::{BoundRules, Listing, OwnedSubject, VisibilityScopes, Visible};
 use crate::server::{Audience, Caller};
 
 /// The visibility functions of a router, with those of the folders of its skills.
@@ -18,18 +18,27 @@ pub(super) struct Gate<'a> {
 impl Gate<'_> {
     /// Returns whether a caller sees an entry.
     pub(super) fn shows(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
+        self.ask(caller, listing, subject) == Visible::Yes
+    }
+
+    /// Asks the functions for an entry.
+    pub(super) fn ask(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
         let in_folder = match subject {
-            Subject::Resource(uri) => self.shows_folder(caller, uri),
+            Subject::Resource(uri) => self.ask_folder(caller, uri),
             // Its completions tell what the folder holds.
-            Subject::ResourceTemplate(template) => self.shows_folder(caller, literal_prefix(template)),
-            _ => true,
+            Subject::ResourceTemplate(template) => self.ask_folder(caller, literal_prefix(template)),
+            _ => Visible::Yes,
         };
-        in_folder && self.scopes.allow(caller, listing, subject)
+        if in_folder == Visible::Yes { self.scopes.ask_all(caller, listing, subject) } else { in_folder }
     }
 
     /// Returns whether a caller sees the folders that contain the resource with this URI.
     pub(super) fn shows_folder(&self, caller: &Caller, uri: &str) -> bool {
-        self.folders.is_none_or(|folders| folders.show(self.scopes, caller, uri))
+        self.ask_folder(caller, uri) == Visible::Yes
+    }
+
+    fn ask_folder(&self, caller: &Caller, uri: &str) -> Visible {
+        self.folders.map_or(Visible::Yes, |folders| folders.ask(self.scopes, caller, uri))
     }
 
     /// Returns whether there are functions for the folders that contain the resource with this URI.
@@ -73,16 +82,18 @@ impl<'a> Folders<'a> {
         Self { rules: &skills.folder_rules, skills: &skills.entries }
     }
 
-    /// Returns whether a caller sees all folders that contain the resource with this URI.
-    pub(super) fn show(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> bool {
+    /// Asks the functions for all folders that contain the resource with this URI.
+    fn ask(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> Visible {
         if self.rules.is_empty() && !scopes.has_rules() {
-            return true;
+            return Visible::Yes;
         }
         let key = folder_key(uri);
-        self.rules.of_key(&key).all(|rule| scopes.asks(&rule.rule, caller, rule.skill.as_subject()))
-            && self
-                .skills_around(scopes, &key)
-                .all(|skill| scopes.allow(caller, skill.listing, Subject::Skill(&skill.item.uri)))
+        let rules = self.rules.of_key(&key);
+        let of_rules = rules.map(|rule| scopes.ask(&rule.rule, caller, rule.skill.as_subject()));
+        let skills = self.skills_around(scopes, &key);
+        let of_skills =
+            skills.map(|skill| scopes.ask_all(caller, skill.listing, Subject::Skill(&skill.item.uri)));
+        Visible::all(of_rules.chain(of_skills))
     }
 
     /// Adds the functions of all folders that contain the resource with this URI.

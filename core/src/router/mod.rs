@@ -52,6 +52,8 @@ mod apps_tests;
 mod cache;
 #[cfg(test)]
 mod calls_tests;
+#[cfg(test)]
+mod continued_tests;
 mod entries;
 mod entry_hooks;
 mod folder_key;

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -14,7 +15,7 @@ use super::gate::Gate;
 use super::hooks::Subject;
 use super::pending::Listed;
 use super::template::{HASH_SEED, extend_hash};
-use super::visibility::Listing;
+use super::visibility::{Listing, Visible};
 use crate::methods::EntryKind;
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Caller;
@@ -103,6 +104,19 @@ pub(super) struct Viewer<'a, T> {
     /// Reads the name of an entry: a pointer, so that the type of the entry needs no bound.
     subject: for<'i> fn(&'i T) -> Subject<'i>,
     pub(super) view: Box<str>,
+    /// Set when a function has failed: then the page is that of this request alone.
+    has_failed: AtomicBool,
+}
+
+impl<T> Viewer<'_, T> {
+    /// Returns whether the caller sees an entry, and records the failure of a function.
+    fn shows(&self, listing: &Listing, item: &T) -> bool {
+        let answer = self.gate.ask(self.caller, listing, (self.subject)(item));
+        if answer == Visible::Failed {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        answer == Visible::Yes
+    }
 }
 
 impl<'a, T: Listed> Selection<'a, T> {
@@ -114,7 +128,8 @@ impl<'a, T: Listed> Selection<'a, T> {
         caller: &'a Caller,
     ) -> Self {
         if let Some(view) = gate.scopes.view(caller) {
-            return Self::OfView(Viewer { gate, caller, subject: T::subject, view });
+            let has_failed = AtomicBool::new(false);
+            return Self::OfView(Viewer { gate, caller, subject: T::subject, view, has_failed });
         }
         // Now, because the functions of the application must not run while an engine writes.
         let shows = |listing: &Listing, item: &T| gate.shows(caller, listing, item.subject());
@@ -146,17 +161,19 @@ impl<'a, T> CatalogPage<'a, T> {
         match &self.selection {
             Selection::All => self.catalog.page(after, size, |_, _| true),
             Selection::Chosen(items, last) => (items.clone(), *last),
-            Selection::OfView(Viewer { gate, caller, subject, .. }) => {
-                self.catalog.page(after, size, |listing, item| gate.shows(caller, listing, subject(item)))
+            Selection::OfView(viewer) => {
+                self.catalog.page(after, size, |listing, item| viewer.shows(listing, item))
             }
         }
     }
 
-    /// Returns whether the caller still has the view with which the page was requested: rights may change meanwhile.
+    /// Returns whether this is a page of its view: every function has answered, and the caller still has the view with which
+    /// the page was requested. Rights may change meanwhile.
     pub(super) fn is_current(&self) -> bool {
         match &self.selection {
             Selection::OfView(viewer) => {
-                viewer.gate.scopes.view(viewer.caller).as_ref() == Some(&viewer.view)
+                !viewer.has_failed.load(Ordering::Relaxed)
+                    && viewer.gate.scopes.view(viewer.caller).as_ref() == Some(&viewer.view)
             }
             _ => true,
         }

@@ -290,3 +290,26 @@ fn arguments_and_results_are_checked_against_schemas() {
         assert_eq!(text(&answer), format!("{name}({{\"b\":1}})"));
     }
 }
+
+// covers: AUTH-054
+#[test]
+fn scope_is_required_for_any_spelling_of_a_uri() {
+    let mut router = TestRouter::new("x", "1");
+    router.resource(Resource::new("files://Host/a%62", "ab"), target_text).expect("a resource");
+    assert!(router.require_scope(EntryKind::Resource, "FILES://host/%61b", "files"));
+    assert!(!router.require_scope(EntryKind::Resource, "files://host/b", "files"));
+    let access = router.access_rules();
+    assert_eq!(access.required_for(&crate::server::Caller::default(), "files://Host/ab"), ["files".into()]);
+}
+
+// covers: TOOL-021
+#[test]
+fn disabled_tool_has_no_audience() {
+    let mut router = sample();
+    router.enable(EntryKind::Tool, "mid", false).expect("a tool");
+    let access = router.access_rules();
+    assert!(access.tool_audience("mid").is_nobody());
+    assert!(access.tool_audience("zeta").is_everyone() && access.tool_audience("none").is_everyone());
+    router.enable(EntryKind::Tool, "mid", true).expect("a tool");
+    assert!(router.access_rules().tool_audience("mid").is_everyone());
+}

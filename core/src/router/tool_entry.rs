@@ -7,6 +7,7 @@ use core::fmt;
 use super::entries::EntryMut;
 use super::hooks::Hook;
 use super::registry::Router;
+use super::template::{MAX_URI, comparison_key};
 use super::visibility::{VisibilityScopes, rule_of_entry};
 use crate::methods::EntryKind;
 use crate::model::{Icon, Tool, ToolAnnotations, UiToolMeta};
@@ -149,12 +150,16 @@ impl<H, M: Hook> Router<H, M> {
     /// A skill stands for everything in its folder, also for what a template serves there and for files that are registered
     /// later: a client without the scope reads none of it, and sees neither the skill nor its directories.
     ///
-    /// Returns whether there is an entry with this name, URI or URI template.
+    /// Returns whether there is an entry with this name, URI or URI template. The URI may have any spelling that
+    /// finds the resource.
     pub fn require_scope(&mut self, kind: EntryKind, name: &str, scope: impl Into<Box<str>>) -> bool {
         let scope = scope.into();
         let rules = match kind {
             EntryKind::Tool => self.tools.entry_mut(name).map(|entry| entry.rules),
-            EntryKind::Resource => self.resources.entry_mut(name).map(|entry| entry.rules),
+            EntryKind::Resource => {
+                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
+                self.resources.entry_mut(&uri).map(|entry| entry.rules)
+            }
             EntryKind::ResourceTemplate => self.templates.entry_mut(name).map(|entry| entry.rules),
             EntryKind::Prompt => self.prompts.entry_mut(name).map(|entry| entry.rules),
             EntryKind::Skill => return self.require_scope_of_skill(name, scope),

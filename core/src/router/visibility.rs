@@ -21,7 +21,9 @@ use crate::server::{Audience, Caller};
 ///
 /// Closures of a caller and a subject implement it. A function runs for every entry of each list that is requested, and
 /// once per call of an entry, so it must be quick. It may change its mind at any time: each page is right on its own, and
-/// a call that was begun goes on.
+/// a call that was begun goes on. The run of a task and a call that waited for input are not checked again; a read is. Since
+/// 2026-07-28 the state at the client proves that the call goes on, for
+/// [`Limits::input_timeout`](crate::Limits::input_timeout) after each question.
 ///
 /// # Views
 ///
@@ -164,6 +166,22 @@ fn without_prefix(subject: Subject<'_>, len: usize) -> Subject<'_> {
     }
 }
 
+/// The answer of visibility functions about an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Visible {
+    Yes,
+    No,
+    /// No, because a function did not return: the next request asks again.
+    Failed,
+}
+
+impl Visible {
+    /// Returns the answer of several functions, which all have to agree. They are asked in order, up to the first no.
+    pub(super) fn all(mut answers: impl Iterator<Item = Self>) -> Self {
+        answers.find(|answer| *answer != Self::Yes).unwrap_or(Self::Yes)
+    }
+}
+
 /// The functions that all have to agree that a caller sees an entry, each with its subject; apart from the router.
 #[derive(Clone)]
 pub(super) struct BoundRules {
@@ -293,12 +311,27 @@ impl VisibilityScopes {
     }
 
     pub(super) fn allow(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
-        self.of_listing(listing)
-            .all(|(rule, prefix)| self.asks(rule, caller, without_prefix(subject, prefix)))
+        self.ask_all(caller, listing, subject) == Visible::Yes
     }
 
-    pub(super) fn asks(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> bool {
-        (self.guard)(&mut || rule.is_visible(caller, subject))
+    /// Asks the functions that apply to an entry.
+    pub(super) fn ask_all(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
+        let rules = self.of_listing(listing);
+        Visible::all(rules.map(|(rule, prefix)| self.ask(rule, caller, without_prefix(subject, prefix))))
+    }
+
+    pub(super) fn ask(&self, rule: &Rule, caller: &Caller, subject: Subject<'_>) -> Visible {
+        let mut has_returned = false;
+        let is_visible = (self.guard)(&mut || {
+            let is_visible = rule.is_visible(caller, subject);
+            has_returned = true;
+            is_visible
+        });
+        match (has_returned, is_visible) {
+            (true, true) => Visible::Yes,
+            (true, false) => Visible::No,
+            (false, _) => Visible::Failed,
+        }
     }
 
     /// Returns the functions for an entry, apart from the router.

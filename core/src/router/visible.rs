@@ -79,7 +79,8 @@ impl<H, M: Hook> Router<H, M> {
         EntryKind::ALL.into_iter().fold(ChangedLists::NONE, |all, kind| all | ChangedLists::from_kind(kind))
     }
 
-    /// Sets how visibility functions are run: for adapters, which turn a panic into `false`.
+    /// Sets how visibility functions are run: for adapters, which turn a panic into `false`. A page whose function has not
+    /// returned is not remembered.
     ///
     /// By default they are just called, and a panic unwinds through the caller of this crate. Set it before functions are
     /// added; the guard of a nested router is dropped.
@@ -171,7 +172,7 @@ impl<H, M: Hook> Router<H, M> {
         found.filter(|entry| gate.scopes.allow(caller, entry.listing, entry.item.subject()))
     }
 
-    /// Returns whether the caller of a call sees an entry. A call that goes on sees it in any case.
+    /// Returns whether the caller of a call sees an entry. A call that goes on sees it in any case (DESIGN-61).
     pub(super) fn shows(&self, call: &Call, listing: &Listing, subject: Subject<'_>) -> bool {
         call.caller().is_resumed() || self.gate().shows(call.caller(), listing, subject)
     }

@@ -194,7 +194,7 @@ impl Engine {
             // Copied, so that a small request does not keep a large buffer alive.
             return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
         }
-        let AcceptedRequest { version, method, cacheable } = accepted;
+        let AcceptedRequest { version, method, cacheable, fits_headers } = accepted;
         let log_level = params.meta.log_level.slice(frame);
         if log_level.is_some() && version.era() == Era::Modern {
             report_deprecated(self, source.channel, DeprecatedFeature::Logging);
@@ -229,7 +229,13 @@ impl Engine {
         }
         if version.era() == Era::Modern {
             match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
-                Ok(round) => call.retry = round,
+                Ok(round) => {
+                    // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that
+                    // do not fit are passed for a hidden tool alone, so the tool stays hidden.
+                    call.caller.is_resumed =
+                        fits_headers && round.as_ref().is_some_and(|round| round.attempt > 0);
+                    call.retry = round;
+                }
                 Err(error) => {
                     self.endpoint.fail(key, &error);
                     return;

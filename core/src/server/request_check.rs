@@ -26,6 +26,8 @@ pub(super) struct AcceptedRequest {
     pub(super) version: Version,
     pub(super) method: Cow<'static, str>,
     pub(super) cacheable: bool,
+    /// False if header fields do not fit a tool that the caller does not see.
+    pub(super) fits_headers: bool,
 }
 
 /// The origin of a message.
@@ -124,6 +126,7 @@ impl RequestCheck {
                 {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
+                let mut fits_headers = true;
                 if let Some(check) = source.header_check {
                     let in_revision =
                         |error: RpcError| shape::error_in_revision(&error, version).into_owned();
@@ -133,13 +136,15 @@ impl RequestCheck {
                         if !config.hides_tool(&tool, || caller(endpoint, source.channel)) {
                             return Err(error);
                         }
+                        fits_headers = false;
                     }
                 }
                 if rule.handled_by_engine {
                     return Ok(None);
                 }
                 let cacheable = rule.cacheable;
-                Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
+                let method = Cow::Borrowed(rule.name);
+                Ok(Some(AcceptedRequest { version, method, cacheable, fits_headers }))
             }
             None => {
                 let client = || match version.era() {
@@ -149,7 +154,8 @@ impl RequestCheck {
                     Era::Legacy => session(endpoint, source.root).map(LegacySession::capabilities),
                 };
                 config.check_custom_method(method, version, client)?;
-                Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
+                let method = Cow::Owned(method.into());
+                Ok(Some(AcceptedRequest { version, method, cacheable: false, fits_headers: true }))
             }
         }
     }

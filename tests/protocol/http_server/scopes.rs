@@ -356,7 +356,9 @@ fn subscription_needs_the_scopes_of_its_resource() {
     for template in ["vault://{name}", "vault://public/{name}"] {
         router.resource_template(ResourceTemplate::new(template, template), ()).expect("valid");
     }
-    assert!(router.require_scope(EntryKind::Resource, "file:///Mine", "files:read"));
+    // Any spelling that finds the resource.
+    assert!(router.require_scope(EntryKind::Resource, "FILE:///%4Dine", "files:read"));
+    assert!(!router.require_scope(EntryKind::Resource, "file:///mine", "files:read"));
     assert!(router.require_scope(EntryKind::ResourceTemplate, "vault://{name}", "vault"));
     let access = router.access_rules();
     for (uri, expected) in [

@@ -108,6 +108,15 @@ impl Tasks<'_> {
         self.len() == 0
     }
 
+    /// Returns how many tasks may run at a time ([`TaskLimits::max_running`](super::super::TaskLimits::max_running)); 0
+    /// without tasks.
+    ///
+    /// A task that was cancelled frees its place at once, although its handler may go on.
+    #[must_use]
+    pub fn max_running(&mut self) -> usize {
+        self.with(|tasks, _| tasks.max_running()).unwrap_or_default()
+    }
+
     /// Makes a call a task.
     ///
     /// Its client gets the new task (with a store, when that has it; TASK-109), and the key of the call is stale. The

@@ -407,6 +407,10 @@ impl TaskHost for ServerTasks {
         self.table.len()
     }
 
+    fn max_running(&self) -> usize {
+        self.table.max_running()
+    }
+
     fn begin(&mut self, cx: &mut TaskContext<'_>, call: &Call, options: TaskOptions) -> Result<(), UseError> {
         self.begin_task(cx, call, options)?;
         self.arm(cx);

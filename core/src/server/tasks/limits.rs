@@ -42,6 +42,8 @@ pub struct TaskLimits {
     /// Error -32603 answers a request beyond it, and changes nothing.
     pub max_waiting_requests: usize,
     /// Number of tasks whose handlers run at the same time (default 64). Others wait for their turn as data.
+    ///
+    /// In the adapters, the handler of a cancelled task counts until it has returned and its blocking work has ended.
     pub max_running: usize,
 }
 

@@ -194,6 +194,9 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     /// Returns the number of tasks.
     fn len(&self) -> usize;
 
+    /// Returns how many tasks may run at a time.
+    fn max_running(&self) -> usize;
+
     /// Makes a call a task: its client is told, and the call is delivered again as a run of the task.
     ///
     /// # Errors

@@ -174,9 +174,14 @@ impl TaskTable {
         self.tasks.len()
     }
 
+    /// Returns how many tasks may run at a time.
+    pub(super) fn max_running(&self) -> usize {
+        self.limits.max_running.max(1)
+    }
+
     /// Returns whether one more task may run at once, without waiting for its turn.
     pub(in crate::server) fn has_place(&self) -> bool {
-        self.running < self.limits.max_running.max(1) && self.queue.is_empty()
+        self.running < self.max_running() && self.queue.is_empty()
     }
 
     // ---- creation ----
@@ -258,7 +263,7 @@ impl TaskTable {
 
     /// Returns the next task that has its turn, if there is a place. Its handler runs from now on.
     pub(in crate::server) fn take_turn(&mut self) -> Option<Key> {
-        while self.running < self.limits.max_running.max(1) {
+        while self.running < self.max_running() {
             let key = self.queue.pop_front()?;
             if self.tasks.get(key).is_none_or(|task| task.state != TaskState::Queued) {
                 continue;

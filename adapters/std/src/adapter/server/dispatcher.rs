@@ -11,7 +11,7 @@ use mcp_proto::{CallId, Instant, Limits};
 
 use super::handler::HandlerFailure;
 use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
-use super::server_loop::{Backlog, ServerLoop, apply_outcome, set_task_message};
+use super::server_loop::{Backlog, ServerLoop, apply_outcome, max_running_tasks, set_task_message};
 use super::tasks::DriveTasks;
 use crate::adapter::sync::{Inbox, SendError, Sender};
 use crate::catch;
@@ -21,10 +21,11 @@ use crate::catch;
 /// At most [`max_running`](Self::max_running) handlers run at a time. Further calls wait, within
 /// [`Limits::max_waiting_requests`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). While
 /// [`is_congested`](Self::is_congested) returns `true`, the event loop must pause reading. The runs of tasks are not among
-/// them: the engine bounds their number.
+/// them: at most [`TaskLimits::max_running`](mcp_proto::server::TaskLimits) run at a time. A cancelled run counts until its
+/// handler has returned and its [work](super::AsyncCx::run_blocking) has ended, although the engine lets the next task run at once.
 ///
 /// Invariants: `free_slots` contains exactly the indices of the `None` entries of `slots`. `running_tasks` is the number
-/// of runs of tasks in `slots`.
+/// of runs of tasks in `slots`. `waiting_tasks` contains only runs of tasks, and `backlog` none.
 #[derive(Debug)]
 pub struct Dispatcher {
     inbox: Inbox<LoopMessage>,
@@ -34,6 +35,8 @@ pub struct Dispatcher {
     /// Indices of slots without a call.
     free_slots: Vec<usize>,
     backlog: Backlog,
+    /// Runs of tasks that wait for the end of cancelled ones. The engine bounds their number, so they are not congestion.
+    waiting_tasks: Backlog,
     max_running: usize,
     running_tasks: usize,
     tasks: TaskSlot,
@@ -60,6 +63,7 @@ impl Dispatcher {
             slots: Vec::new(),
             free_slots: Vec::new(),
             backlog: Backlog::default(),
+            waiting_tasks: Backlog::default(),
             max_running: max_running.max(1),
             running_tasks: 0,
             tasks: TaskSlot(None),
@@ -109,7 +113,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the number of running tasks.
+    /// Returns the number of running tasks, including cancelled ones that have not ended.
     #[must_use]
     pub const fn running_tasks(&self) -> usize {
         self.running_tasks
@@ -152,7 +156,7 @@ impl Dispatcher {
     /// Returns whether calls wait for handlers.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.backlog.is_empty() || !self.waiting_tasks.is_empty()
     }
 
     /// Returns whether so many calls wait that reading must pause.
@@ -164,10 +168,14 @@ impl Dispatcher {
     /// Queues a call or cancels a running one. Returns events that are neither.
     pub fn accept_event(&mut self, event: Event) -> Option<Event> {
         match event {
+            Event::Call(ref call) if call.is_task_run() => self.waiting_tasks.push(event),
             Event::Call(_) => self.backlog.push(event),
             Event::Cancelled { call, reason } => match self.find_running(call) {
                 Some(running) => running.cancel(reason),
-                None => self.backlog.push(Event::Cancelled { call, reason }),
+                None => {
+                    self.waiting_tasks.remove(call);
+                    self.backlog.remove(call);
+                }
             },
             other => return Some(other),
         }
@@ -176,9 +184,8 @@ impl Dispatcher {
 
     /// Returns the next call for a handler, or `None` if the maximum number runs or no call waits.
     pub fn next_call(&mut self, server_loop: &mut dyn ServerLoop) -> Option<RemoteCall> {
-        let has_room = self.running_count() - self.running_tasks < self.max_running;
-        let may_run = |event: &Event| has_room || matches!(event, Event::Call(call) if call.is_task_run());
-        let Some(Event::Call(call)) = self.backlog.pop_if(may_run) else { return None };
+        let event = self.pop_task(server_loop).or_else(|| self.pop_call());
+        let Some(Event::Call(call)) = event else { return None };
         self.running_tasks += usize::from(call.is_task_run());
         let index = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -189,6 +196,18 @@ impl Dispatcher {
             *slot = Some(running.clone());
         }
         Some(RemoteCall::new(running, self.inbox.sender()))
+    }
+
+    /// Removes and returns the oldest run of a task, if it may run.
+    fn pop_task(&mut self, server_loop: &mut dyn ServerLoop) -> Option<Event> {
+        let may_run = !self.waiting_tasks.is_empty() && self.running_tasks < max_running_tasks(server_loop);
+        if may_run { self.waiting_tasks.pop() } else { None }
+    }
+
+    /// Removes and returns the oldest other call, if it may run.
+    fn pop_call(&mut self) -> Option<Event> {
+        let may_run = self.running_count() - self.running_tasks < self.max_running;
+        if may_run { self.backlog.pop() } else { None }
     }
 
     /// Applies all received messages: outcomes, progress, changes and commands; and [drives](Self::drive_tasks) tasks.

@@ -73,7 +73,9 @@ pub trait Handler {
         let _ = record;
     }
 
-    /// Calls `visit` with the name and the input schema of each tool.
+    /// Calls `visit` with the name and the input schema of each tool, also of a disabled one, whose schema is checked at the
+    /// start. Calls of it are answered as those of an unknown tool all the same
+    /// ([`tool_audience`](mcp_proto::server::Config::tool_audience)).
     ///
     /// An HTTP server calls it at the start, and after a call published a change of the tools. Arguments that are
     /// repeated in header fields (`x-mcp-header`) are compared according to these schemas. By default there are no

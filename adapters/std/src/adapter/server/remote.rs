@@ -207,7 +207,7 @@ impl Abandonment {
     }
 }
 
-/// What the loop is told when a [`RemoteCall`] is dropped.
+/// Part of a call that a [`RemoteCall`] belongs to. It decides which message the loop gets when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallRole {
     /// Its handler has not finished.

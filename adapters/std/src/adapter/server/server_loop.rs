@@ -200,6 +200,20 @@ pub(super) fn set_task_message(server_loop: &mut dyn ServerLoop, call: &Call, me
     let _ = (server_loop, call, message);
 }
 
+/// Returns how many tasks may run at a time.
+pub(super) fn max_running_tasks(server_loop: &mut dyn ServerLoop) -> usize {
+    #[cfg(feature = "crypto")]
+    {
+        let now = server_loop.now();
+        server_loop.engine().tasks(now).max_running()
+    }
+    #[cfg(not(feature = "crypto"))]
+    {
+        let _ = server_loop;
+        0
+    }
+}
+
 /// Events that arrived while a handler ran.
 ///
 /// Invariant: `bytes` is the sum of the costs in `events`.
@@ -213,9 +227,8 @@ pub struct Backlog {
 impl Backlog {
     /// Adds an event. A cancellation instead removes the waiting call.
     pub fn push(&mut self, event: Event) {
-        if let Event::Cancelled { call, .. } = &event {
-            self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
-            self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
+        if let Event::Cancelled { call, .. } = event {
+            self.remove(call);
             return;
         }
         let cost = event_cost(&event);
@@ -223,10 +236,10 @@ impl Backlog {
         self.events.push_back((event, cost));
     }
 
-    /// Removes and returns the oldest event, if `condition` holds for it.
-    pub fn pop_if(&mut self, condition: impl FnOnce(&Event) -> bool) -> Option<Event> {
-        let (event, _) = self.events.front()?;
-        if condition(event) { self.pop() } else { None }
+    /// Removes a call.
+    pub(super) fn remove(&mut self, call: CallId) {
+        self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == call));
+        self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
     }
 
     /// Removes and returns the oldest event.
