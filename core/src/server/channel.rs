@@ -84,6 +84,7 @@ pub(super) fn caller(endpoint: &ServerEndpoint, channel: Key) -> Caller {
         http: own.http.clone(),
         extensions: own.extensions.as_ref().or_else(|| session?.extensions.as_ref()).cloned(),
         is_resumed: false,
+        creator_ip: None,
     }
 }
 

@@ -13,7 +13,8 @@ use crate::adapter::server::router::EntryRequest;
 /// The parts of a call by which a limit distinguishes: calls with equal parts share a limit.
 ///
 /// A part that a call does not have is equal to that of all other calls without it: a byte stream has no peer address,
-/// and a server without authorization has no principals.
+/// and a server without authorization has no principals. The run of a task has the principal and the address of the request
+/// that created it. A store keeps no addresses, so tasks without a principal that were created before a restart are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallKey {
     has_client: bool,
@@ -73,7 +74,7 @@ impl KeyHasher {
         let mut hasher = self.state.build_hasher();
         let call = request.call();
         let principal = call.authorization().map(|party| party.principal());
-        let peer = || call.http().and_then(|http| http.peer_addr()).map(|address| network(address.ip()));
+        let peer = || call.caller().peer_ip().map(network);
         if self.key.has_client {
             match principal {
                 Some(principal) => (0_u8, principal).hash(&mut hasher),
