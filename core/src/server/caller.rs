@@ -1,6 +1,7 @@
 //! The party that makes a call, with its HTTP request and the values of its session.
 
 use alloc::sync::Arc;
+use core::net::IpAddr;
 
 use super::authorization::Authorization;
 use super::http_request::HttpRequest;
@@ -25,9 +26,12 @@ pub struct Caller {
     pub(super) http: Option<Arc<HttpRequest>>,
     /// Those of the session or byte stream.
     pub(super) extensions: Option<Arc<Extensions>>,
-    /// Whether the call was delivered before and goes on: the run of a task, or a call that waited for input.
+    /// Whether the call was delivered before and goes on: the run of a task, or a call that waited for input, here or with
+    /// sealed state at its client.
     pub(super) is_resumed: bool,
     pub(super) observation: Option<Arc<dyn Observation>>,
+    /// For the run of a task: the address from which it was created.
+    pub(super) creator_ip: Option<IpAddr>,
 }
 
 impl Caller {
@@ -75,6 +79,14 @@ impl Caller {
     #[must_use]
     pub fn observation(&self) -> Option<&Arc<dyn Observation>> {
         self.observation.as_ref()
+    }
+
+    /// Returns the IP address of the peer, over HTTP. The run of a task has that of the request that created it, unless the
+    /// server was restarted since.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        let peer = self.http().and_then(HttpRequest::peer_addr).map(|address| address.ip());
+        peer.or(self.creator_ip)
     }
 
     /// Returns whether the call was delivered before and goes on.

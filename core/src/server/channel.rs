@@ -85,6 +85,7 @@ pub(super) fn caller(endpoint: &ServerEndpoint, channel: Key) -> Caller {
         extensions: own.extensions.as_ref().or_else(|| session?.extensions.as_ref()).cloned(),
         is_resumed: false,
         observation: None,
+        creator_ip: None,
     }
 }
 

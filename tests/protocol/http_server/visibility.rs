@@ -1,10 +1,14 @@
 //! Change notices and subscriptions of entries that some principals do not see, in both eras.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use mcp_proto::http::server::{Config, ExchangeId};
-use mcp_proto::model::{Prompt, Resource, Tool};
+use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, Prompt, Resource, Tool};
 use mcp_proto::router::{Route, Router};
-use mcp_proto::server::{Announcement, Audience, Caller, Identity};
-use mcp_proto::{Capability, Change, EntryKind, RawJson};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Announcement, Audience, Caller, Identity, InputRequired};
+use mcp_proto::{Anchor, Capability, Change, EntryKind, RawJson};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::Value;
 
@@ -192,4 +196,53 @@ fn header_fields_of_a_hidden_tool_are_not_compared() {
     assert_eq!(call("bob", "echo"), (status, unknown.replace("none", "echo")));
     let (status, mismatch) = call("alice", "echo");
     assert!(status == 400 && mismatch.contains("Mcp-Param-Text"), "{status} {mismatch}");
+
+    // A disabled tool keeps its schema, and no caller sees it.
+    let mut router = router;
+    router.enable(EntryKind::Tool, "echo", false).expect("a tool");
+    let mut web = HttpServerHarness::new(router.config(), Config::new().protected(protected()));
+    web.server.set_tool_schema("echo", &RawJson::new(schema).expect("JSON")).expect("valid annotations");
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    send(&mut web, ("POST", "/mcp"), &CALL_FIELDS, &body, identity("alice", "echo"));
+    let call = web.expect_call();
+    assert!(matches!(router.route(&call), Route::Refuse(error) if error.code == -32602));
+}
+
+/// A call that goes on after its right has ended passes the check of header fields as any other: for a caller who does not
+/// see the tool they are not compared, so one that does not fit is a call of an unknown tool.
+// covers: XHDR-021, MRTR-020
+#[test]
+fn call_that_goes_on_without_its_right_and_its_header_fields_is_unknown() {
+    let has_right = Arc::new(AtomicBool::new(true));
+    let mut router = Router::<()>::new("x", "1");
+    router.tool(tool("echo"), ()).expect("valid");
+    let right = has_right.clone();
+    router.tool_entry("echo").visible_to(move |_| right.load(Ordering::Relaxed));
+    let config = router.config().seal(Keys::new([5; 32]), Anchor::default());
+    let mut web = HttpServerHarness::new(config, Config::new().protected(protected()));
+    let schema = r#"{"type":"object","properties":{"text":{"type":"string","x-mcp-header":"Text"}}}"#;
+    web.server.set_tool_schema("echo", &RawJson::new(schema).expect("JSON")).expect("valid annotations");
+    let params = r#""name":"echo","arguments":{"text":"hi"}"#;
+    let call = |web: &mut HttpServerHarness, params: &str, text: &str| {
+        let body = modern_request(1, "tools/call", params)
+            .replace("Capabilities\":{}", "Capabilities\":{\"elicitation\":{\"form\":{}}}");
+        let fields = [CALL_FIELDS[0], CALL_FIELDS[1], CALL_FIELDS[2], ("Mcp-Param-Text", text)];
+        let x = send(web, ("POST", "/mcp"), &fields, &body, identity("bob", "base"));
+        (x, web.expect_call())
+    };
+    let (x, first) = call(&mut web, params, "hi");
+    assert!(matches!(router.route(&first), Route::Handle(_)));
+    let mut input = InputRequired::new();
+    let form = ElicitParams::form("?", ElicitSchema::default());
+    let _ = input.request_input(&first, "k", InputRequest::Elicit(form));
+    web.server.engine().require_input(web.now, &first, &input).expect("the client answers forms");
+    web.transmit_all();
+    let state = web.response(x).message()["result"]["requestState"].to_string();
+    has_right.store(false, Ordering::Relaxed);
+    let retry =
+        format!("{params},\"requestState\":{state},\"inputResponses\":{{\"k\":{{\"action\":\"decline\"}}}}");
+    let (_, fits) = call(&mut web, &retry, "hi");
+    assert!(matches!(router.route(&fits), Route::Handle(_)), "it goes on");
+    let (_, other) = call(&mut web, &retry, "other");
+    assert!(matches!(router.route(&other), Route::Refuse(error) if error.code == -32602));
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use mcp_proto::http::server::Config;
-use mcp_proto::server::{Authorization, Event, Identity, TaskOptions};
+use mcp_proto::server::{Authorization, ConnectionInfo, Event, Identity, TaskLimits, TaskOptions};
 use mcp_proto::{Anchor, Entropy, Instant};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
@@ -199,4 +199,50 @@ fn server_without_sessions_offers_no_list() {
     let id = web.response(x).message()["result"]["task"]["taskId"].as_str().expect("an id").to_owned();
     let x = web.post(&fields, &super::task_request(4, "tasks/get", &id).to_string());
     assert_eq!(web.response(x).message()["result"]["status"], "working");
+}
+
+/// The run of a task belongs to the address that created it, whether it runs at once, waits for its turn, or asks first, so
+/// that a limit per client tells apart clients without principals.
+#[test]
+fn run_of_task_has_address_of_its_creator() {
+    let mut web = HttpServerHarness::new(config(), Config::new());
+    let now = web.now;
+    web.server.set_tasks(now, table().limits(TaskLimits::new().max_running(1)));
+    let request = |web: &mut HttpServerHarness, host: u8, method: &str, name: &str, body: &Value| {
+        let fields = [("host", "localhost"), ("accept", "application/json, text/event-stream")];
+        let fields: Vec<(&str, &[u8])> = fields
+            .into_iter()
+            .chain([("content-type", "application/json")])
+            .chain(modern_fields(method, name))
+            .map(|(name, value)| (name, value.as_bytes()))
+            .collect();
+        let head = mcp_proto::head::RequestHead { method: "POST", target: "/mcp", fields: &fields };
+        let x = web.server.open(now, &head, None);
+        let info = ConnectionInfo::new().peer_addr(([192, 0, 2, host], 4000));
+        web.server.request_mut(x).expect("open").set_connection(Arc::new(info));
+        web.server.handle_body(now, x, body.to_string().into());
+        web.server.handle_end(now, x);
+    };
+    let mut runs = Vec::new();
+    for host in [1, 2] {
+        request(&mut web, host, "tools/call", "dredge", &super::modern_call(host.into()));
+        let call = web.expect_call();
+        assert_eq!(call.caller().peer_ip(), Some([192, 0, 2, host].into()));
+        web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+        runs.extend(web.poll_event());
+    }
+    assert_eq!(runs.len(), 1, "the second waits for its turn");
+    let Some(Event::Call(first)) = runs.pop() else { panic!("a run") };
+    assert!(first.http().is_none());
+    assert_eq!(first.caller().peer_ip(), Some([192, 0, 2, 1].into()));
+    web.server.engine().need_input(now, &first, &form("basin"), b"").expect("possible");
+    let second = web.expect_call();
+    assert_eq!(second.caller().peer_ip(), Some([192, 0, 2, 2].into()));
+    web.server.engine().complete(now, second.id(), &dredged()).expect("open");
+    let id = first.task_id().expect("a run").as_str().to_owned();
+    let answers = json!({"taskId": id, "inputResponses": {"basin": {"action": "decline"}}});
+    request(&mut web, 3, "tasks/update", &id, &super::modern(9, "tasks/update", answers));
+    let again = web.expect_call();
+    assert!(again.answer("basin").is_some());
+    assert_eq!(again.caller().peer_ip(), Some([192, 0, 2, 1].into()));
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use super::keys::UsedKeys;
 use crate::calls::inbound::InputOutcome;
@@ -91,6 +92,8 @@ pub(in crate::server) struct TaskRequest {
     /// Open and answered input requests of the last round.
     pub(in crate::server) questions: Vec<Question>,
     pub(in crate::server) authorization: Option<Authorization>,
+    /// The address from which the task was created. It is not stored.
+    pub(in crate::server) creator_ip: Option<IpAddr>,
 }
 
 impl TaskRequest {

@@ -220,7 +220,17 @@ impl<'a> Reader<'a> {
             let answer = if self.flag()? { Some(self.answer()?) } else { None };
             questions.push(Question { name, key, method, params, answer, asked: None });
         }
-        Some(Box::new(TaskRequest { params, meta, attempt, state, answers, questions, authorization }))
+        let creator_ip = None;
+        Some(Box::new(TaskRequest {
+            params,
+            meta,
+            attempt,
+            state,
+            answers,
+            questions,
+            authorization,
+            creator_ip,
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use bytes::Bytes;
 
@@ -101,14 +102,8 @@ impl ServerTasks {
         if runs_at_once && self.table.take_turn() == Some(task) {
             // The message of the call is used as it is.
             let params = call.params;
-            self.deliver(
-                cx,
-                task,
-                call.frame.clone(),
-                params,
-                call.retry.clone(),
-                call.caller.authorization.clone(),
-            );
+            let origin = (call.caller.authorization.clone(), call.caller.peer_ip());
+            self.deliver(cx, task, call.frame.clone(), params, call.retry.clone(), origin);
         } else {
             self.run_next(cx);
         }
@@ -130,7 +125,7 @@ impl ServerTasks {
             return self.table.postpone(task);
         }
         let Some(request) = self.table.take_request(task) else { return };
-        let TaskRequest { params, meta, attempt, state, answers, authorization, .. } = *request;
+        let TaskRequest { params, meta, attempt, state, answers, authorization, creator_ip, .. } = *request;
         let mut frame = Vec::with_capacity(HEAD.len() + params.len() + 1);
         frame.extend_from_slice(HEAD);
         match &meta {
@@ -152,7 +147,7 @@ impl ServerTasks {
         };
         let retry = (attempt > 0 || !answers.is_empty() || !state.is_empty())
             .then(|| Box::new(RetryContext { attempt, state: state.into(), answers, requested_keys: None }));
-        self.deliver(cx, task, frame, params, retry, authorization);
+        self.deliver(cx, task, frame, params, retry, (authorization, creator_ip));
     }
 
     fn deliver(
@@ -162,7 +157,7 @@ impl ServerTasks {
         frame: Bytes,
         params: envelope::ParamsSpans,
         retry: Option<Box<RetryContext>>,
-        authorization: Option<crate::server::Authorization>,
+        (authorization, creator_ip): (Option<crate::server::Authorization>, Option<IpAddr>),
     ) {
         let Some(entry) = self.table.get_mut(task) else { return };
         let (version, id) = (entry.version, RunId(entry.id.0));
@@ -193,7 +188,7 @@ impl ServerTasks {
             frame,
             params,
             retry,
-            caller: Caller { authorization, is_resumed: true, ..Caller::default() },
+            caller: Caller { authorization, is_resumed: true, creator_ip, ..Caller::default() },
             task: CallTask::Run(id),
         }));
     }
@@ -360,8 +355,11 @@ impl ServerTasks {
 /// Returns what is kept of a call, so that it can be delivered again.
 fn keep(call: &Call) -> Box<TaskRequest> {
     let whole = call.params.whole.slice(&call.frame).unwrap_or(b"{}");
-    let mut request =
-        TaskRequest { authorization: call.caller.authorization.clone(), ..TaskRequest::default() };
+    let mut request = TaskRequest {
+        authorization: call.caller.authorization.clone(),
+        creator_ip: call.caller.peer_ip(),
+        ..TaskRequest::default()
+    };
     let at = call.params.meta.whole.start.wrapping_sub(call.params.whole.start);
     match call.params.meta.whole.slice(&call.frame) {
         Some(meta) => {

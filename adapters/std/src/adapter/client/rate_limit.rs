@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mcp_proto::{Instant, RpcError};
 
 use crate::Clock;
+use crate::adapter::sync::TokenRate;
 
 /// A limit on how often a handler answers its server, for requests that cost money or attention: sampling (SAMP-021),
 /// elicitation (ELIC-045). Clones share it.
@@ -44,8 +45,9 @@ struct Inner {
     clock: Clock,
     requests: u32,
     period: Duration,
-    /// When all requests so far would be over if each took its share of the period, one after another.
-    busy_until: Mutex<Instant>,
+    rate: TokenRate,
+    /// The bucket of the rate.
+    full_at: Mutex<u64>,
 }
 
 impl RateLimit {
@@ -53,9 +55,8 @@ impl RateLimit {
     /// period. With no requests, all are refused.
     #[must_use]
     pub fn new(requests: u32, period: Duration) -> Self {
-        let clock = Clock::start();
-        let busy_until = Mutex::new(clock.now());
-        Self(Arc::new(Inner { clock, requests, period, busy_until }))
+        let rate = TokenRate::new(requests, period, requests);
+        Self(Arc::new(Inner { clock: Clock::start(), requests, period, rate, full_at: Mutex::default() }))
     }
 
     /// Counts a request, if it is permitted now.
@@ -69,21 +70,17 @@ impl RateLimit {
     }
 
     fn check_at(&self, now: Instant) -> Result<(), RpcError> {
-        let Inner { requests, period, busy_until, .. } = &*self.0;
-        let Some(share) = period.checked_div(*requests) else {
+        let Inner { requests, period, rate, full_at, .. } = &*self.0;
+        if *requests == 0 {
             return Err(RpcError::internal("the client refuses such requests"));
-        };
-        let mut busy_until = busy_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = (*busy_until).max(now) + share;
-        let excess = next.saturating_duration_since(now).saturating_sub(*period);
-        if excess.is_zero() {
-            *busy_until = next;
-            return Ok(());
         }
-        let seconds = excess.as_millis().div_ceil(1000);
-        let message =
-            format!("the client answers {requests} such requests in {period:?}; try again in {seconds} s");
-        Err(RpcError::internal(message))
+        let mut full_at = full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.take(&mut full_at, now.as_micros().saturating_mul(1000)).map_err(|after| {
+            let seconds = after.as_millis().div_ceil(1000);
+            RpcError::internal(format!(
+                "the client answers {requests} such requests in {period:?}; try again in {seconds} s"
+            ))
+        })
     }
 }
 

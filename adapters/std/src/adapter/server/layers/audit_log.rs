@@ -50,7 +50,7 @@ pub struct AuditRecord {
     pub entry: String,
     /// Authenticated principal.
     pub principal: Option<String>,
-    /// Address of the peer, over HTTP.
+    /// Address of the peer, over HTTP; for a task, that of the request that created it, unless the server was restarted since.
     pub peer: Option<IpAddr>,
     /// Size of the parameters of the request in bytes.
     pub params_bytes: usize,
@@ -171,7 +171,7 @@ impl Interceptor for AuditLog {
             method: call.method().into(),
             entry,
             principal: call.authorization().map(|party| party.principal().into()),
-            peer: call.http().and_then(|http| http.peer_addr()).map(|address| address.ip()),
+            peer: call.caller().peer_ip(),
             params_bytes: call.params().map_or(0, |params| params.as_bytes().len()),
             arguments: if self.has_arguments { request.arguments() } else { None },
             result_bytes: None,

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use core::hash::{BuildHasher, Hash, Hasher};
+use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use std::collections::hash_map::RandomState;
 
@@ -13,7 +13,8 @@ use crate::adapter::server::router::EntryRequest;
 /// The parts of a call by which a limit distinguishes: calls with equal parts share a limit.
 ///
 /// A part that a call does not have is equal to that of all other calls without it: a byte stream has no peer address,
-/// and a server without authorization has no principals.
+/// and a server without authorization has no principals. The run of a task has the principal and the address of the request
+/// that created it. A store keeps no addresses, so tasks without a principal that were created before a restart are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallKey {
     has_client: bool,
@@ -57,11 +58,16 @@ impl CallKey {
 pub(super) type KeyFunction = Box<dyn Fn(&EntryRequest<'_>) -> Option<String> + Send + Sync>;
 
 /// Hashes keys with a secret, so that clients cannot choose equal ones.
-#[derive(Default)]
 pub(super) struct KeyHasher {
-    state: RandomState,
+    empty: PartHasher,
     pub(super) key: CallKey,
     pub(super) function: Option<KeyFunction>,
+}
+
+impl Default for KeyHasher {
+    fn default() -> Self {
+        Self { empty: PartHasher::new(), key: CallKey::default(), function: None }
+    }
 }
 
 impl KeyHasher {
@@ -70,35 +76,82 @@ impl KeyHasher {
     }
 
     pub(super) fn hash(&self, request: &EntryRequest<'_>) -> u64 {
-        let mut hasher = self.state.build_hasher();
+        let mut hasher = self.empty;
         let call = request.call();
         let principal = call.authorization().map(|party| party.principal());
-        let peer = || call.http().and_then(|http| http.peer_addr()).map(|address| network(address.ip()));
+        let peer = || call.caller().peer_ip().map(network);
         if self.key.has_client {
-            match principal {
-                Some(principal) => (0_u8, principal).hash(&mut hasher),
-                None => (1_u8, peer()).hash(&mut hasher),
+            hasher.add_text(principal);
+            if principal.is_none() {
+                hasher.add_network(peer());
             }
         }
         if self.key.has_principal {
-            principal.hash(&mut hasher);
+            hasher.add_text(principal);
         }
         if self.key.has_peer {
-            peer().hash(&mut hasher);
+            hasher.add_network(peer());
         }
         if self.key.has_entry {
-            entry(request.subject()).hash(&mut hasher);
+            let (kind, name) = entry(request.subject());
+            hasher.add(kind);
+            hasher.add_text(Some(name));
         }
         if let Some(function) = &self.function {
-            function(request).hash(&mut hasher);
+            hasher.add_text(function(request).as_deref());
         }
-        hasher.finish()
+        hasher.state
     }
 }
 
 impl core::fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("KeyHasher").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Hashes the parts of a key by folded multiplications: the halves of the product of state and multiplier are the next state.
+///
+/// Both are secrets of a limit, drawn at random, and no hash leaves the limit, so clients cannot find parts with equal hashes.
+/// `SipHash`, which costs more, has to withstand those who see hashes. No part is a prefix of another: each begins with its length.
+#[derive(Clone, Copy)]
+struct PartHasher {
+    state: u64,
+    multiplier: u64,
+}
+
+impl PartHasher {
+    fn new() -> Self {
+        let random = RandomState::new();
+        // Odd, so that no bit of the state is lost.
+        Self { state: random.hash_one(0), multiplier: random.hash_one(1) | 1 }
+    }
+
+    #[inline]
+    fn add(&mut self, word: u64) {
+        let product = u128::from(self.state ^ word) * u128::from(self.multiplier);
+        self.state = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    #[inline]
+    fn add_text(&mut self, text: Option<&str>) {
+        let Some(text) = text else { return self.add(u64::MAX) };
+        self.add(text.len() as u64);
+        let mut words = text.as_bytes().chunks_exact(8);
+        for word in words.by_ref() {
+            self.add(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        }
+        if !words.remainder().is_empty() {
+            self.add(words.remainder().iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        }
+    }
+
+    #[inline]
+    fn add_network(&mut self, network: Option<u128>) {
+        let Some(network) = network else { return self.add(u64::MAX) };
+        self.add(16);
+        self.add(network as u64);
+        self.add((network >> 64) as u64);
     }
 }
 
@@ -111,7 +164,7 @@ fn network(address: IpAddr) -> u128 {
 }
 
 /// Returns a number for the kind of an entry, and its name.
-fn entry(subject: Subject<'_>) -> (u8, &str) {
+fn entry(subject: Subject<'_>) -> (u64, &str) {
     match subject {
         Subject::Tool(name) => (0, name),
         Subject::Resource(uri) => (1, uri),
@@ -145,7 +198,56 @@ pub(super) type KeyTable<V> = std::collections::HashMap<u64, V, core::hash::Buil
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn parts_with_other_texts_or_other_borders_have_other_hashes() {
+        let empty = PartHasher::new();
+        let hash = |parts: &[Option<&str>]| {
+            let mut hasher = empty;
+            parts.iter().for_each(|part| hasher.add_text(*part));
+            hasher.state
+        };
+        assert_eq!(hash(&[Some("alice"), None]), hash(&[Some("alice"), None]));
+        let keys: [&[Option<&str>]; 10] = [
+            &[Some("alice"), None],
+            &[Some("alice"), Some("")],
+            &[Some("alic"), Some("e")],
+            &[None, Some("alice")],
+            &[Some("alicealice")],
+            &[Some("alice"), Some("alice")],
+            &[Some("alice\0")],
+            &[Some("\0alice")],
+            &[Some("alicealicealice!")],
+            &[Some("alicealicealice!\0")],
+        ];
+        assert_eq!(keys.iter().map(|parts| hash(parts)).collect::<HashSet<_>>().len(), keys.len());
+        let other = PartHasher::new();
+        assert_ne!(
+            (empty.state, empty.multiplier),
+            (other.state, other.multiplier),
+            "each limit has its own secret"
+        );
+    }
+
+    #[test]
+    fn hashes_of_similar_texts_are_spread_over_the_table() {
+        // The table looks at the lowest and at the highest bits.
+        let empty = PartHasher::new();
+        for shift in [0, 54] {
+            let mut counts = [0_u32; 1024];
+            for n in 0..10_240_u64 {
+                let mut hasher = empty;
+                hasher.add_text(Some(&format!("tenant/user-{n}")));
+                let slot = (hasher.state >> shift) & 1023;
+                counts[usize::try_from(slot).expect("ten bits")] += 1;
+            }
+            assert!(counts.iter().all(|count| *count < 40), "{shift}: {:?}", counts.iter().max());
+        }
+    }
 
     #[test]
     fn address_of_ipv6_counts_by_its_network() {

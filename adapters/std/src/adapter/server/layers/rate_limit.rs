@@ -16,6 +16,7 @@ use super::refusal;
 use crate::Clock;
 use crate::adapter::server::cx::Cx;
 use crate::adapter::server::router::{EntryRequest, HandlerResult, Interceptor};
+use crate::adapter::sync::TokenRate;
 
 /// Limits the rate of calls by token buckets (TOOL-032, COMP-010).
 ///
@@ -43,19 +44,32 @@ use crate::adapter::server::router::{EntryRequest, HandlerResult, Interceptor};
 /// router.intercept(RateLimit::new(1000, Duration::from_secs(60)).all_entries().key(CallKey::NONE.entry()));
 /// ```
 pub struct RateLimit {
-    /// Time in which a bucket gets a token, in nanoseconds.
-    interval: u64,
-    burst: u32,
+    rate: TokenRate,
     max_keys: usize,
     is_for_all: bool,
     keys: KeyHasher,
-    clock: Box<dyn Fn() -> Instant + Send + Sync>,
+    clock: LimitClock,
     table: Mutex<BucketTable>,
 }
 
+/// The clock of a limit.
+enum LimitClock {
+    System(Clock),
+    Other(Box<dyn Fn() -> Instant + Send + Sync>),
+}
+
+impl LimitClock {
+    /// Returns the time since the epoch in nanoseconds.
+    fn nanos(&self) -> u64 {
+        let now = match self {
+            Self::System(clock) => clock.now(),
+            Self::Other(now) => now(),
+        };
+        now.as_micros().saturating_mul(1000)
+    }
+}
+
 /// The buckets that are not full.
-///
-/// A bucket is the time at which it is full, in nanoseconds: one number that needs no refilling.
 #[derive(Debug, Default)]
 struct BucketTable {
     buckets: KeyTable<u64>,
@@ -71,14 +85,12 @@ impl RateLimit {
     /// Creates a limit of `calls` in each `period`; 0 counts as 1.
     #[must_use]
     pub fn new(calls: u32, period: Duration) -> Self {
-        let clock = Clock::start();
         Self {
-            interval: nanos(period) / u64::from(calls.max(1)),
-            burst: calls.max(1),
+            rate: TokenRate::new(calls, period, calls),
             max_keys: 10_000,
             is_for_all: false,
             keys: KeyHasher::new(CallKey::CLIENT),
-            clock: Box::new(move || clock.now()),
+            clock: LimitClock::System(Clock::start()),
             table: Mutex::default(),
         }
     }
@@ -86,7 +98,7 @@ impl RateLimit {
     /// Sets the size of a bucket, the number of calls at once. 0 counts as 1; by default it is `calls`.
     #[must_use]
     pub fn burst(mut self, calls: u32) -> Self {
-        self.burst = calls.max(1);
+        self.rate = self.rate.with_size(calls);
         self
     }
 
@@ -124,30 +136,28 @@ impl RateLimit {
     /// Sets the clock, for example that of a test. By default it is the monotonic clock of the system.
     #[must_use]
     pub fn clock(mut self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        self.clock = Box::new(now);
+        self.clock = LimitClock::Other(Box::new(now));
         self
     }
 
     /// Takes a token; returns the time until there is one, if there is none.
     fn take(&self, key: u64) -> Result<(), Duration> {
-        let now = (self.clock)().as_micros().saturating_mul(1000);
+        let now = self.clock.nanos();
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = table.bucket(key, now, self.max_keys);
-        let full_at = (*bucket).max(now).saturating_add(self.interval);
-        let latest = now.saturating_add(self.interval.saturating_mul(u64::from(self.burst)));
-        if full_at > latest {
-            return Err(Duration::from_nanos(full_at - latest));
+        // One look-up for a key that has a bucket.
+        if let Some(bucket) = table.buckets.get_mut(&key) {
+            return self.rate.take(bucket, now);
         }
-        *bucket = full_at;
-        Ok(())
+        self.rate.take(table.new_bucket(key, now, self.max_keys), now)
     }
 }
 
 impl BucketTable {
-    /// Returns the bucket of a key.
-    fn bucket(&mut self, key: u64, now: u64, max_keys: usize) -> &mut u64 {
+    /// Returns the bucket of a key that has none in the table.
+    #[cold]
+    fn new_bucket(&mut self, key: u64, now: u64, max_keys: usize) -> &mut u64 {
         let Self { buckets, shared, next_cleaning } = self;
-        if buckets.len() >= max_keys && !buckets.contains_key(&key) {
+        if buckets.len() >= max_keys {
             if now >= *next_cleaning {
                 *next_cleaning = now.saturating_add(CLEANING_INTERVAL);
                 buckets.retain(|_, full_at| *full_at > now);
@@ -181,15 +191,10 @@ impl Interceptor for RateLimit {
 impl fmt::Debug for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
-            .field("interval", &Duration::from_nanos(self.interval))
-            .field("burst", &self.burst)
+            .field("rate", &self.rate)
             .field("keys", &self.keys)
             .finish_non_exhaustive()
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
