@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::evaluation::{ScenarioSet, SuiteRole};
 use crate::node::locked_node;
-use crate::peers::{is_npm_ready, package};
+use crate::peers::{is_npm_ready, peers};
 use crate::run::{DEADLINE, run};
 
 /// Limit for all scenarios of a set, which run one after the other.
@@ -27,7 +27,7 @@ pub(crate) struct ConformanceSuite {
 impl ConformanceSuite {
     /// Installs the suite and the Node version that it needs, unless they are installed.
     pub(crate) fn new() -> Option<Self> {
-        let dir = package().join("peers").join("conformance");
+        let dir = peers().join("conformance");
         if !is_npm_ready(&dir, "the official conformance suite") {
             return None;
         }

@@ -20,8 +20,14 @@ pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Returns the folder of the peers. Tests of `tests/tower` include this file, too.
+pub(crate) fn peers() -> PathBuf {
+    let beside = package().join("peers");
+    if beside.exists() { beside } else { package().with_file_name("peers") }
+}
+
 pub(crate) fn node() -> PathBuf {
-    package().join("peers").join("node")
+    peers().join("node")
 }
 
 /// Returns the `mcp-probe` under test: `MCP_PROBE`, or the one that cargo builds beside this test.
@@ -74,7 +80,7 @@ pub(crate) fn is_python_ready() -> bool {
 
 /// Returns the folder of the Rust peer, a package with a lock file of its own.
 fn rmcp() -> PathBuf {
-    package().join("peers").join("rmcp")
+    peers().join("rmcp")
 }
 
 /// Returns the target directory of the Rust peer, beside that of this workspace.
@@ -151,7 +157,7 @@ fn is_npm_installed(dir: &Path) -> bool {
 }
 
 pub(crate) fn python() -> PathBuf {
-    package().join("peers").join("python")
+    peers().join("python")
 }
 
 /// Returns the interpreter of the virtual environment of the Python peer.

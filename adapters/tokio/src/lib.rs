@@ -35,7 +35,8 @@
 //! task: the task that awaits one drives it, and
 //! `tokio::spawn` moves it to a task of its own. Handlers run concurrently inside the future of their server. A handler
 //! that computes for a long time without awaiting, or blocks, delays its server: move such work away with [`unblock`], or add
-//! the tool by [`tool_blocking`](router::Router::tool_blocking). The future of a cancelled call is dropped.
+//! the tool by [`tool_blocking`](router::Router::tool_blocking). [`Spawned`] runs each call in a task of its own, on all threads of
+//! the runtime. The future of a cancelled call is dropped.
 //!
 //! `mcp-smol` offers the same API under any executor, `mcp-threads` with a pool of workers, `mcp-blocking` as blocking
 //! calls. The crate page of `mcp-blocking` explains what all have in common.
@@ -144,6 +145,7 @@ mod client;
 mod fd_watch;
 mod runtime;
 mod server;
+mod spawned;
 #[cfg(unix)]
 mod stdio;
 #[cfg(not(unix))]
@@ -194,6 +196,7 @@ pub use server::serve_stdio;
 #[cfg(feature = "http")]
 pub use server::{HttpServer, serve_http};
 pub use server::{Server, serve};
+pub use spawned::Spawned;
 pub use stdio::Stdio;
 pub use unblock::unblock;
 

@@ -2,14 +2,16 @@
 
 mod interaction;
 mod steps;
+mod tour_step;
 mod wire;
 
+use core::iter;
 use core::time::Duration;
-use core::{fmt, iter};
 use std::env;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
 use crate::args::{self, EraChoice, Runtime, StderrChoice};
@@ -22,37 +24,15 @@ use crate::session;
 use steps::StepError;
 use wire::WireLog;
 
-/// A step of the tour, in order. A server can be made to perform a step wrongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TourStep {
-    Negotiate,
-    List,
-    Call,
-    Error,
-    Progress,
-    Ask,
-    Change,
-    Task,
-    Cancel,
-    Timeout,
-    End,
-}
+pub(crate) use tour_step::TourStep;
 
-impl fmt::Display for TourStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Negotiate => "negotiate",
-            Self::List => "list",
-            Self::Call => "call",
-            Self::Error => "error",
-            Self::Progress => "progress",
-            Self::Ask => "ask",
-            Self::Change => "change",
-            Self::Task => "task",
-            Self::Cancel => "cancel",
-            Self::Timeout => "timeout",
-            Self::End => "end",
-        })
+impl ValueEnum for TourStep {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tools of the demonstration server that answer at once.
 
+use mcp_proto::model::ToolAnnotations;
 use mcp_proto::router::schema::{NoArguments, Typed, schemars};
 use mcp_std::adapter::server::Cx;
 use mcp_std::adapter::server::router::RegisterFunctions;
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
 use crate::demo::TourStep;
-use crate::serve::read_only;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +70,15 @@ fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
     let exact = a.as_i64().zip(b.as_i64()).and_then(|(a, b)| a.checked_add(b));
     exact.map(Number::from).or_else(|| Number::from_f64(a.as_f64()? + b.as_f64()?))
 }
+
+/// Returns the hints of a tool that is read-only, idempotent and closed-world.
+pub(super) fn read_only() -> ToolAnnotations {
+    ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false)
+}
+
+/// Instructions of the server without further content.
+pub(super) const INSTRUCTIONS: &str = "Four small tools to try a client on: echo and add answer at once, count takes its time and \
+                            reports progress, fail always fails.";
 
 #[cfg(test)]
 mod tests {

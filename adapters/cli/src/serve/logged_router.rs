@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use mcp_proto::Diagnostic;
 use mcp_proto::http::HeadRecord;
+use mcp_proto::server::Call;
 use mcp_proto::tap::TapRecord;
+use mcp_std::adapter::server::HandlerFailure;
 
 use super::clock::lock;
 use crate::args;
@@ -43,6 +45,10 @@ impl ServerLog {
         }
     }
 
+    pub(super) fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        session::print_note(&format!("{} failed: {failure}", call.method()));
+    }
+
     pub(super) fn tap(&self, record: &TapRecord) {
         session::print_stderr(&trace::format_record(record, self.paint));
     }
@@ -72,7 +78,7 @@ macro_rules! logged_router {
             }
 
             fn failed(&$($mut)? $this, call: &mcp_proto::server::Call, failure: &$adapter::HandlerFailure) {
-                $this.router.failed(call, failure);
+                $this.log.failed(call, failure);
             }
 
             fn notification(&$($mut)? $this, notification: &mcp_proto::server::Notification) {

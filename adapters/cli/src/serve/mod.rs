@@ -15,7 +15,6 @@ mod tokio;
 use core::time::Duration;
 use std::thread;
 
-use mcp_proto::model::ToolAnnotations;
 use mcp_proto::router::RegisterErrors;
 use mcp_proto::server::Config;
 use mcp_proto::{Era, Limits, VersionSet};
@@ -24,6 +23,7 @@ use crate::args::{self, Runtime};
 use crate::demo::TourStep;
 use crate::failure::CommandFailure;
 use crate::session;
+use demo::read_only;
 
 /// Serves until the input ends or a signal arrives.
 ///
@@ -88,11 +88,3 @@ fn versions_of_other_era(versions: VersionSet) -> VersionSet {
     let legacy = versions.era(Era::Modern).is_empty();
     VersionSet::ALL.era(if legacy { Era::Modern } else { Era::Legacy })
 }
-
-/// Returns the hints of a tool that is read-only, idempotent and closed-world.
-fn read_only() -> ToolAnnotations {
-    ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false)
-}
-
-const INSTRUCTIONS: &str = "Four small tools to try a client on: echo and add answer at once, count takes its time and \
-                            reports progress, fail always fails.";

@@ -20,7 +20,7 @@ use crate::stop;
 mod http_server;
 
 pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
-    let (router, clock) = tools::router(args);
+    let (router, clock) = tools::build_router(args.everything, args.broken);
     let config = crate::serve::config(args, router.config())?;
     let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
     match &args.http.address {

@@ -1,5 +1,6 @@
 //! An annex: a tool that adds and removes a tool, a prompt and a resource while the server runs.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use mcp_proto::EntryKind;
@@ -21,7 +22,7 @@ struct AnnexArguments {
 /// Registers a tool that adds and removes a tool, a prompt and a resource together.
 pub(super) fn register(router: &mut Router) {
     let later = router.updates();
-    let is_open = AtomicBool::new(false);
+    let is_open = Arc::new(AtomicBool::new(false));
     let annex = handler!(|_, AnnexArguments { open }: AnnexArguments| {
         if is_open.swap(open, Ordering::Relaxed) != open {
             later

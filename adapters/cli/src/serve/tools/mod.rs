@@ -13,16 +13,9 @@ mod tasks;
 use mcp_proto::model::Implementation;
 
 use super::Router;
-use crate::args;
 use crate::demo::TourStep;
 use crate::serve::clock::ClockResource;
-use crate::serve::{INSTRUCTIONS, demo, everything};
-use crate::session;
-
-/// Creates the router that the options select, and the clock if there is one.
-pub(super) fn router(args: &args::ServeArgs) -> (Router, Option<ClockResource>) {
-    build_router(args.everything, args.broken)
-}
+use crate::serve::{demo, everything};
 
 /// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly.
 pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
@@ -38,12 +31,11 @@ pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Route
         notes::register(&mut router);
         Some(clock::register(&mut router))
     } else {
-        router.core().info(info).instructions(INSTRUCTIONS);
+        router.core().info(info).instructions(demo::INSTRUCTIONS);
         None
     };
     demo::register(&mut router, broken);
     count::register(&mut router, broken);
     demo::register_fail(&mut router, broken);
-    router.on_failure(|call, failure| session::print_note(&format!("{} failed: {failure}", call.method())));
     (router, clock)
 }

@@ -1,9 +1,11 @@
 //! The handler of a server's calls, as futures, for adapters on executors.
 
+use alloc::boxed::Box;
 #[cfg(feature = "http")]
 use alloc::sync::Arc;
-use core::future::poll_fn;
-use core::pin::pin;
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
 use core::task::Poll;
 
 #[cfg(feature = "http")]
@@ -108,6 +110,32 @@ pub trait AsyncHandler {
     fn event(&self, event: &Event) {
         let _ = event;
     }
+
+    /// Decides where a call runs: by default inside the future of the server, by [`call`](Self::call).
+    ///
+    /// A handler that moves calls to tasks of an executor runs each by [`run_call`] with another handler, and returns a future
+    /// that is ready when the task has ended. The server drops that future to stop the task; until it is ready or dropped, the
+    /// call counts as one of those that run at a time.
+    fn place(&self, call: RemoteCall, timer: StartTimer) -> Placement {
+        Placement::Inline(call, timer)
+    }
+}
+
+/// Where a call runs; see [`AsyncHandler::place`].
+pub enum Placement {
+    /// Inside the future of the server.
+    Inline(RemoteCall, StartTimer),
+    /// Outside of it, until this future is ready.
+    Spawned(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline(call, _) => f.debug_tuple("Inline").field(call).finish_non_exhaustive(),
+            Self::Spawned(_) => f.debug_tuple("Spawned").finish_non_exhaustive(),
+        }
+    }
 }
 
 impl<F: AsyncFn(&mut AsyncCx, &Call) -> Result<Answered, RpcError>> AsyncHandler for F {
@@ -117,7 +145,13 @@ impl<F: AsyncFn(&mut AsyncCx, &Call) -> Result<Answered, RpcError>> AsyncHandler
 }
 
 /// Runs a handler on a call and reports the outcome. Returns early when the call is cancelled.
+///
+/// If the handler [places](AsyncHandler::place) the call elsewhere, waits for its end there.
 pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_timer: StartTimer) {
+    let (remote, start_timer) = match handler.place(remote, start_timer) {
+        Placement::Inline(remote, start_timer) => (remote, start_timer),
+        Placement::Spawned(end) => return end.await,
+    };
     let running = remote.running().clone();
     let mut cx = AsyncCx::from_remote(remote, start_timer);
     let outcome = {

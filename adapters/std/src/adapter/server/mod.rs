@@ -27,7 +27,7 @@ mod tasks;
 
 #[cfg(feature = "http")]
 pub use async_handler::SharedHandler;
-pub use async_handler::{AsyncHandler, dispatch_async_event, run_call};
+pub use async_handler::{AsyncHandler, Placement, dispatch_async_event, run_call};
 pub use change_set::ChangeSet;
 #[cfg(feature = "http")]
 pub use connection::MigratedConnection;
