@@ -14,6 +14,7 @@ use mcp_proto::{CallKey, Fault, Instant, Limit, UseError};
 
 use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
+use super::layers::Layers;
 use super::outcome::OutcomeReceiver;
 use super::result_cache::ResultCache;
 use crate::adapter::sync::{Inbox, SendError, Sender};
@@ -45,6 +46,7 @@ pub struct ConnectionHandle {
     end: Arc<OnceLock<ConnectionExit>>,
     peer: Arc<Peer>,
     cache: ResultCache,
+    layers: Layers,
     max_frame: usize,
     max_waiting: usize,
 }
@@ -89,6 +91,7 @@ impl CommandQueue {
             end: end.clone(),
             peer: Arc::new(peer),
             cache: connection.cache.clone(),
+            layers: connection.layers.clone(),
             max_frame,
             max_waiting,
         };
@@ -217,6 +220,12 @@ impl ConnectionHandle {
     #[must_use]
     pub const fn cache(&self) -> &ResultCache {
         &self.cache
+    }
+
+    /// Returns the layers around requests.
+    #[must_use]
+    pub const fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// Returns the maximum number of bytes of a list, over all of its pages.
