@@ -119,10 +119,13 @@ impl Drop for PortCall {
     }
 }
 
+/// The end of a call that sends its outcome; `None` after that.
+type CallSender = Option<OutcomeSender<RawJson>>;
+
 /// The calls under way, which this end makes. Dropping it cancels them.
 pub(super) struct PortDriver<F> {
     port: CallPort,
-    calls: Vec<(Option<OutcomeSender<RawJson>>, Pin<Box<F>>)>,
+    calls: Vec<(CallSender, Pin<Box<F>>)>,
 }
 
 impl<F: Future<Output = Result<RawJson, Error>>> PortDriver<F> {

@@ -37,8 +37,11 @@ pub struct Retry {
     attempts: u32,
     pause: Duration,
     max_pause: Duration,
-    tools: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    tools: Option<ToolPredicate>,
 }
+
+/// Tells by its name whether a tool may be called twice.
+type ToolPredicate = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Default for Retry {
     fn default() -> Self {
