@@ -66,6 +66,17 @@ macro_rules! wait {
 }
 pub(crate) use wait;
 
+/// Makes a layer of a client, whose body may use [`wait`] and the clonable values that the list names.
+macro_rules! client_layer {
+    ([$($held:ident),*] |$request:ident, $next:ident| $body:block) => {
+        move |$request, $next| {
+            $(let $held = $held.clone();)*
+            async move $body
+        }
+    };
+}
+pub(crate) use client_layer;
+
 /// Runs a server or a client operation to its end. Valid outside of handlers.
 macro_rules! run {
     ($operation:expr) => {

@@ -16,7 +16,7 @@ use mcp_std::adapter::client::ClientHandler;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
 
-use crate::adapter::{Client, Error, connect};
+use crate::adapter::{Client, Error, client_layer, connect, wait};
 use crate::support::{ERAS, NoteLog, client_config, version_set, with_timeout};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -24,7 +24,11 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// A server with the tool `dredge`, which runs as a task and asks a question, and the tool `plain`. Clones share the
 /// tasks, as processes share a store.
 #[derive(Clone, Default)]
-struct TaskServer(Arc<Mutex<TaskServerState>>);
+struct TaskServer {
+    state: Arc<Mutex<TaskServerState>>,
+    /// Whether its clients have a layer, which changes nothing.
+    has_layer: bool,
+}
 
 #[derive(Default)]
 struct TaskServerState {
@@ -184,11 +188,11 @@ fn question() -> Value {
 
 impl TaskServer {
     fn update(&self, f: impl FnOnce(&mut TaskServerState)) {
-        f(&mut self.0.lock().unwrap());
+        f(&mut self.state.lock().unwrap());
     }
 
     fn take_requests(&self) -> Vec<String> {
-        core::mem::take(&mut self.0.lock().unwrap().requests)
+        core::mem::take(&mut self.state.lock().unwrap().requests)
     }
 
     fn serve(&self, near: &mut dyn Duplex, era: Era) {
@@ -203,7 +207,7 @@ impl TaskServer {
             while let Some(end) = input.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = input.drain(..=end).collect();
                 let message: Value = serde_json::from_slice(&line).expect("a message");
-                let replies = self.0.lock().unwrap().handle(era, &message);
+                let replies = self.state.lock().unwrap().handle(era, &message);
                 for reply in replies {
                     let text = format!("{reply}\n");
                     let mut bytes = text.as_bytes();
@@ -220,7 +224,10 @@ impl TaskServer {
 
     fn connect(&self, config: Config, era: Era, notes: &NoteLog) -> (Client, JoinHandle<()>) {
         let server = self.clone();
-        let options = Client::options(config).handler(User(notes.clone()));
+        let mut options = Client::options(config).handler(User(notes.clone()));
+        if self.has_layer {
+            options = options.layer(client_layer!([] | request, next | { wait!(next.run(request)) }));
+        }
         connect(options, move |mut near| server.serve(&mut *near, era))
     }
 
@@ -229,6 +236,12 @@ impl TaskServer {
         let (client, serving) = self.connect(config(era), era, &notes);
         (client, serving, notes)
     }
+}
+
+/// Returns servers of both eras, for clients with a layer and without.
+fn servers() -> impl Iterator<Item = (Era, TaskServer)> {
+    let server = |has_layer| TaskServer { has_layer, ..TaskServer::default() };
+    ERAS.into_iter().flat_map(move |era| [false, true].map(|has_layer| (era, server(has_layer))))
 }
 
 fn config(era: Era) -> Config {
@@ -266,8 +279,7 @@ fn finish(client: Client, serving: JoinHandle<()>) {
 #[test]
 fn call_of_a_tool_follows_its_task_unseen() {
     with_timeout(|| {
-        for era in ERAS {
-            let server = TaskServer::default();
+        for (era, server) in servers() {
             let (client, serving, notes) = server.client(era);
             let result = client.call_tool("dredge", &json!({})).unwrap();
             assert!(only_text(&result).contains("dredged \\\"east\\\""), "{result:?}");
@@ -293,8 +305,7 @@ fn call_of_a_tool_follows_its_task_unseen() {
 #[test]
 fn started_task_is_taken_up_by_another_client() {
     with_timeout(|| {
-        for era in ERAS {
-            let server = TaskServer::default();
+        for (era, server) in servers() {
             let (client, serving, _) = server.client(era);
             let started = client.start_task("dredge", &json!({}), Some(Duration::from_secs(60))).unwrap();
             let StartedTask::Task(task) = started else { panic!("{started:?}") };
@@ -325,8 +336,7 @@ fn started_task_is_taken_up_by_another_client() {
 #[test]
 fn task_is_answered_and_cancelled_by_its_handle() {
     with_timeout(|| {
-        for era in ERAS {
-            let server = TaskServer::default();
+        for (era, server) in servers() {
             let (client, serving, _) = server.client(era);
             let started = client.start_task("dredge", &json!({}), None).unwrap();
             let StartedTask::Task(task) = started else { panic!("{started:?}") };
@@ -347,8 +357,7 @@ fn task_is_answered_and_cancelled_by_its_handle() {
 #[test]
 fn call_that_times_out_cancels_its_task_and_a_wait_does_not() {
     with_timeout(|| {
-        for era in ERAS {
-            let server = TaskServer::default();
+        for (era, server) in servers() {
             server.update(|state| state.is_endless = true);
             let (client, serving, _) = server.client(era);
             let started = client.start_task("dredge", &json!({}), None).unwrap();
@@ -371,8 +380,7 @@ fn call_that_times_out_cancels_its_task_and_a_wait_does_not() {
 #[test]
 fn server_without_tasks_runs_the_tool_at_once() {
     with_timeout(|| {
-        for era in ERAS {
-            let server = TaskServer::default();
+        for (era, server) in servers() {
             server.update(|state| state.is_plain = true);
             let (client, serving, _) = server.client(era);
             let started = client.start_task("dredge", &json!({}), None).unwrap();

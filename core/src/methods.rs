@@ -182,7 +182,7 @@ impl EntryKind {
         [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt, Self::Skill];
 
     /// Returns the method that lists the entries.
-    pub(crate) const fn list_method(self) -> &'static str {
+    pub const fn list_method(self) -> &'static str {
         match self {
             Self::Tool => TOOLS_LIST,
             Self::Resource => RESOURCES_LIST,

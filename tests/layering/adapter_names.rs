@@ -95,6 +95,8 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("tokio", "AsyncCalls", "Calls"),
     ("blocking", "BlockingCalls", "Calls"),
     ("threads", "BlockingCalls", "Calls"),
+    ("blocking", "BlockingClientNext", "ClientNext"),
+    ("threads", "BlockingClientNext", "ClientNext"),
 ];
 
 /// A public item at the root of an adapter.

@@ -111,6 +111,47 @@
 //! - [`Client::poll`] handles messages of the server between calls.
 //! - [`ClientHandler`] receives the requests and notifications of the server.
 //!
+//! # Layers around calls
+//!
+//! [`Options::layer`] adds a function around all requests of a client, which may look, refuse, rewrite, try again, time,
+//! record, or answer without a call. The first one is the outermost, and a condition restricts a layer to a method or a tool.
+//! [`Retry`] is a layer for requests that only read.
+//!
+#![cfg_attr(feature = "schemars", doc = "```")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_blocking::mcp_proto::RawJson;
+//! use mcp_blocking::{Client, Retry, Router, schemars, testing};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Person {
+//!     name: String,
+//! }
+//!
+//! let mut router = Router::new("greeter", "1.0");
+//! router.tool("greet", |_, person: Person| format!("Hello, {}!", person.name));
+//!
+//! let options = Client::options(mcp_blocking::mcp_proto::client::Config::new("guest", "1.0"))
+//!     .layer(|request, next| {
+//!         let (method, name) = (request.method().to_owned(), request.name());
+//!         let result = next.run(request);
+//!         eprintln!("{method} {name:?}: {}", if result.is_ok() { "done" } else { "failed" });
+//!         result
+//!     })
+//!     .layer(|mut request, next| {
+//!         if request.is_tool("greet") {
+//!             request.set_arguments(RawJson::new(r#"{"name":"you"}"#).expect("JSON"))?;
+//!         }
+//!         next.run(request)
+//!     })
+//!     .retry(Retry::new());
+//! let client = testing::pair(router, options)?;
+//! let result = client.call_tool("greet", &serde_json::json!({"name": "my full name"}))?;
+//! assert_eq!(result.content[0].as_text(), Some("Hello, you!"));
+//! # Ok::<(), mcp_blocking::Error>(())
+//! ```
+//!
+//! [The page of the options](mcp_std::adapter::client::Options#layers) says what passes through layers.
+//!
 //! # HTTP
 //!
 //! The same router serves Streamable HTTP in every revision on one path, and HTTP+SSE of 2024-11-05 if
@@ -354,7 +395,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
+pub use mcp_std::adapter::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
 pub use mcp_std::adapter::server::ServerTasks;
@@ -379,7 +420,9 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
+pub use mcp_std::{
+    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
+};
 pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

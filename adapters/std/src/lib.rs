@@ -87,7 +87,7 @@ pub mod tls;
 #[cfg(feature = "http")]
 pub mod token;
 
-pub use adapter::client::{RateLimit, SharedCompleter};
+pub use adapter::client::{RateLimit, Retry, SharedCompleter};
 pub use cache::SharedCache;
 pub use catch::{Panic, catch, catch_async};
 pub use clock::Clock;

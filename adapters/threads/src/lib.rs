@@ -110,6 +110,9 @@
 //! # Ok::<(), mcp_threads::Error>(())
 //! ```
 //!
+//! Layers surround the requests of a client, as in `mcp-blocking`: [`Options::layer`] adds a function, [`Retry`] is one.
+//! It runs on the thread that makes the call, so several may run at a time.
+//!
 //! # HTTP
 //!
 //! [`Router::serve_http`](Router) serves HTTP with one thread for all connections. `HttpServer` offers more: several
@@ -251,7 +254,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::{BlockingCalls, ClientHandler};
+pub use mcp_std::adapter::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
 pub use mcp_std::adapter::server::ServerTasks;
@@ -276,7 +279,9 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
+pub use mcp_std::{
+    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
+};
 pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.

@@ -60,6 +60,53 @@
 //! `Client::run` to drive it between calls. Dropping the future of a call cancels the call at the server. An
 //! [`AsyncClientHandler`] answers the server's requests with futures, which the driving task polls.
 //!
+//! # Layers around calls
+//!
+//! A layer is an asynchronous function around all requests of a client, which may look, refuse, rewrite, try again, time,
+//! record, or answer without a call. The first one is the outermost, and a condition restricts a layer to a method or a tool.
+//! [`Retry`] is a layer for requests that only read.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mcp_tokio::Error> {
+//! use mcp_tokio::mcp_proto::RawJson;
+//! use mcp_tokio::mcp_proto::client::Config;
+//! use mcp_tokio::mcp_proto::model::Tool;
+//! use mcp_tokio::{Client, Cx, Retry, Router};
+//!
+//! let (near, far) = tokio::io::duplex(1 << 14);
+//! let mut router = Router::new("greeter", "1.0");
+//! let schema = RawJson::new(r#"{"type":"object"}"#).expect("JSON");
+//! let greet = async |_: &mut Cx, person: serde_json::Value| format!("Hello, {}!", person["name"]);
+//! router.tool_with(Tool::new("greet", schema), greet);
+//!
+//! let options = Client::options(Config::new("guest", "1.0"))
+//!     .layer(|request, next| async move {
+//!         let method = request.method().to_owned();
+//!         let result = next.run(request).await;
+//!         eprintln!("{method}: {}", if result.is_ok() { "done" } else { "failed" });
+//!         result
+//!     })
+//!     .layer(|mut request, next| async move {
+//!         if request.is_tool("greet") {
+//!             request.set_arguments(RawJson::new(r#"{"name":"you"}"#).expect("JSON"))?;
+//!         }
+//!         next.run(request).await
+//!     })
+//!     .retry(Retry::new());
+//! let greeting = async {
+//!     let client = options.connect(far).await?;
+//!     let result = client.call_tool("greet", &serde_json::json!({"name": "my full name"})).await?;
+//!     assert_eq!(result.content[0].as_text(), Some("Hello, \"you\"!"));
+//!     client.close().await
+//! };
+//! let (served, greeted) = tokio::join!(router.serve(near), greeting);
+//! served.and(greeted.map(drop))
+//! # }
+//! ```
+//!
+//! [The page of the options](mcp_std::adapter::client::Options#layers) says what passes through layers.
+//!
 //! # HTTP
 //!
 //! [`HttpServer`] serves all connections in one future. Its shards add threads, each with an engine and a runtime of its
@@ -162,7 +209,7 @@ pub use mcp_proto::router::Json;
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler};
+pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler, ClientNext, ClientRequest};
 #[doc(inline)]
 pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
 #[doc(inline)]
@@ -190,7 +237,9 @@ pub use mcp_std::task_store;
 pub use mcp_std::tls;
 #[cfg(feature = "http")]
 pub use mcp_std::token;
-pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, RateLimit, SharedCache, SharedCompleter};
+pub use mcp_std::{
+    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
+};
 pub use runtime::Tokio;
 pub use server::serve_stdio;
 #[cfg(feature = "http")]

@@ -26,6 +26,7 @@ mod list;
 mod log;
 mod negotiate;
 mod receive;
+mod request_info;
 mod rounds;
 mod schemas;
 mod subscription_filter;
@@ -58,6 +59,7 @@ pub use input_tasks::limits::InputTaskLimits;
 pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 pub use log::LogMessage;
 
+pub use request_info::{is_safe_method, request_name};
 pub use schemas::{OutputMismatch, OutputSchemas};
 pub use tasks::{ParseTaskHandleError, StartedTask, TaskHandle, TaskPolling, ToolTasks};
 

@@ -2,9 +2,11 @@
 
 use core::cell::{RefCell, RefMut};
 
-use mcp_proto::{CallError, CallKey, Progress};
+use mcp_proto::{CallError, CallKey, Progress, Version};
 use mcp_std::Error;
-use mcp_std::adapter::client::{CallAnswer, Callback, ClientBackend, Connection, EngineCommand, ResultCache};
+use mcp_std::adapter::client::{
+    CallAnswer, Callback, ClientBackend, Connection, EngineCommand, Layers, ResultCache,
+};
 
 /// The connection of a [`Client`](crate::Client). Its operations run on the calling thread.
 #[derive(Debug)]
@@ -13,14 +15,17 @@ pub struct LocalBackend {
     connection: RefCell<Connection>,
     /// The cache of `connection`.
     cache: ResultCache,
+    layers: Layers,
+    version: Version,
     max_list_bytes: usize,
 }
 
 impl LocalBackend {
-    pub(super) fn new(mut connection: Connection) -> Self {
-        let cache = connection.cache.clone();
+    pub(super) fn new(mut connection: Connection, version: Version) -> Self {
+        let (cache, layers) = (connection.cache.clone(), connection.layers.clone());
         let max_frame = connection.transport.engine().config().effective_limits().max_frame;
-        Self { connection: RefCell::new(connection), cache, max_list_bytes: max_frame.saturating_mul(4) }
+        let max_list_bytes = max_frame.saturating_mul(4);
+        Self { connection: RefCell::new(connection), cache, layers, version, max_list_bytes }
     }
 
     /// Returns the connection, of which no operation runs.
@@ -84,6 +89,14 @@ impl ClientBackend for LocalBackend {
 
     fn result_cache(&self) -> &ResultCache {
         &self.cache
+    }
+
+    fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    fn version(&self) -> Version {
+        self.version
     }
 
     fn max_list_bytes(&self) -> usize {

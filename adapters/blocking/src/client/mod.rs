@@ -15,8 +15,8 @@ use mcp_std::process::{Program, ShutdownReport};
 
 use mcp_std::Error;
 use mcp_std::adapter::client::{
-    BlockingCalls, ClientBackend, ClientHandler, ClientSetup, ConnectionTarget, Connector, HandlerSlot,
-    ReadyConnection, StreamConnector,
+    BlockingCalls, BlockingConnector, ClientBackend, ClientHandler, ClientSetup, ConnectionTarget, Connector,
+    HandlerSlot, ReadyConnection, StreamConnector,
 };
 
 use crate::Options;
@@ -61,7 +61,7 @@ impl Deref for Client {
 
 impl From<ReadyConnection> for Client {
     fn from(ReadyConnection { connection, peer }: ReadyConnection) -> Self {
-        Self { calls: BlockingCalls::new(LocalBackend::new(connection)), peer }
+        Self { calls: BlockingCalls::new(LocalBackend::new(connection, peer.version)), peer }
     }
 }
 
@@ -80,6 +80,8 @@ impl Connector for Client {
         Err(error)
     }
 }
+
+impl BlockingConnector for Client {}
 
 impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
     fn open_stream(setup: ClientSetup, stream: D) -> Self::Connecting<'static> {

@@ -9,10 +9,10 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 
-use mcp_proto::{CallKey, Progress, UseError};
+use mcp_proto::{CallKey, Progress, UseError, Version};
 use mcp_std::adapter::client::{
     CallAnswer, Callback, ClientBackend, ClientHandler, CommandQueue, Connection, ConnectionHandle,
-    EngineCommand, HandlerSlot, OutcomeReceiver, ReadyConnection, RemoteHandler, ResultCache,
+    EngineCommand, HandlerSlot, Layers, OutcomeReceiver, ReadyConnection, RemoteHandler, ResultCache,
 };
 use mcp_std::process::ShutdownReport;
 use mcp_std::{Error, catch};
@@ -163,6 +163,14 @@ impl ClientBackend for LoopBackend {
 
     fn result_cache(&self) -> &ResultCache {
         self.0.caller.cache()
+    }
+
+    fn layers(&self) -> &Layers {
+        self.0.caller.layers()
+    }
+
+    fn version(&self) -> Version {
+        self.0.caller.peer().version
     }
 
     fn max_list_bytes(&self) -> usize {

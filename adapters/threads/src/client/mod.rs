@@ -16,8 +16,8 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Progress, RawJson, UseError};
 use mcp_std::Error;
 use mcp_std::adapter::client::{
-    BlockingCalls, CallAnswer, ClientBackend, ClientHandler, ClientSetup, ConnectionTarget, Connector,
-    OutcomeReceiver, StreamConnector,
+    BlockingCalls, BlockingConnector, CallAnswer, ClientBackend, ClientHandler, ClientSetup,
+    ConnectionTarget, Connector, OutcomeReceiver, StreamConnector,
 };
 use mcp_std::io::Duplex;
 use mcp_std::process::{Program, ShutdownReport};
@@ -111,6 +111,8 @@ impl Connector for Client {
         Err(error)
     }
 }
+
+impl BlockingConnector for Client {}
 
 impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
     fn open_stream(setup: ClientSetup, stream: D) -> Self::Connecting<'static> {

@@ -15,6 +15,7 @@ use mcp_proto::{CallKey, Fault, Instant, Limit, UseError};
 
 use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
+use super::layers::Layers;
 use super::outcome::OutcomeReceiver;
 use super::result_cache::ResultCache;
 use crate::adapter::sync::{Inbox, SendError, Sender};
@@ -47,6 +48,7 @@ pub struct ConnectionHandle {
     peer: Arc<Peer>,
     cache: ResultCache,
     observer: Option<Arc<dyn Observer>>,
+    layers: Layers,
     max_frame: usize,
     max_waiting: usize,
 }
@@ -92,6 +94,7 @@ impl CommandQueue {
             peer: Arc::new(peer),
             cache: connection.cache.clone(),
             observer: connection.transport.engine().config().active_observer().cloned(),
+            layers: connection.layers.clone(),
             max_frame,
             max_waiting,
         };
@@ -220,6 +223,12 @@ impl ConnectionHandle {
     #[must_use]
     pub const fn cache(&self) -> &ResultCache {
         &self.cache
+    }
+
+    /// Returns the layers around requests.
+    #[must_use]
+    pub const fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// Returns the maximum number of bytes of a list, over all of its pages.

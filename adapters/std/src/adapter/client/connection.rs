@@ -23,6 +23,7 @@ use self::calls::subscription_error;
 pub use self::closing::EXIT_STATUS_TIMEOUT;
 use super::callback::{Callback, CallbackReply, HandlerSlot};
 use super::handler::ClientHandler;
+use super::layers::Layers;
 use super::outcome::OutcomeSender;
 use super::result_cache::ResultCache;
 use super::transport::ClientTransport;
@@ -61,6 +62,8 @@ pub struct Connection {
     pub handler: HandlerSlot,
     /// Cached results and output schemas of the server.
     pub cache: ResultCache,
+    /// Layers around the requests of the application.
+    pub layers: Layers,
     shutdown_timeouts: ShutdownTimeouts,
     /// Calls whose outcome has not been taken.
     calls: InlineMap<CallKey, CallSink>,
@@ -102,6 +105,7 @@ impl Connection {
             transport,
             handler: HandlerSlot::Local(handler),
             cache: ResultCache::default(),
+            layers: Layers::None,
             shutdown_timeouts,
             calls: InlineMap::new(),
             pending_subscriptions: Vec::new(),

@@ -3,6 +3,7 @@
 //! An adapter adds how its callers wait and how commands reach the connection ([`ClientBackend`]). Everything between
 //! these and the engine is here.
 
+mod blocking_options;
 mod callback;
 mod calls;
 mod command_queue;
@@ -10,6 +11,7 @@ mod connection;
 mod handler;
 #[cfg(feature = "http")]
 mod http_transport;
+mod layers;
 mod options;
 mod outcome;
 mod rate_limit;
@@ -19,6 +21,7 @@ mod shared_completer;
 mod testing;
 mod transport;
 
+pub use blocking_options::BlockingConnector;
 pub use callback::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
 pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
 pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
@@ -26,6 +29,9 @@ pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STAT
 pub use handler::ClientHandler;
 #[cfg(feature = "http")]
 pub use http_transport::HttpTransport;
+pub use layers::{
+    AsyncLayer, BlockingClientNext, BlockingLayer, ClientNext, ClientRequest, LayerFuture, Layers, Retry,
+};
 pub use options::{ClientSetup, ConnectionTarget, Connector, Options, ReadyConnection, StreamConnector};
 pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
 pub use rate_limit::RateLimit;

@@ -24,6 +24,9 @@ use super::connection::Connection;
 use super::handler::ClientHandler;
 #[cfg(feature = "http")]
 use super::http_transport::HttpTransport;
+use super::layers::Layers;
+#[cfg(doc)]
+use super::layers::{ClientRequest, Retry};
 use super::result_cache::CacheOptions;
 use super::server_io::ServerIo;
 use super::transport::{ClientTransport, StreamTransport};
@@ -53,6 +56,50 @@ use crate::tls::ClientTls;
 /// let client = Options::<ReadyConnection>::new(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
 /// # Ok::<(), mcp_std::Error>(())
 /// ```
+///
+/// # Layers
+///
+/// A layer is a function around the requests of the application. It may look at a request, refuse it, rewrite its parameters,
+/// its result or its error, make it again, or answer without a call. It gets the [`ClientRequest`] and what is inside:
+/// the further layers and the call. On a client that blocks it is a function, on an asynchronous client it returns a
+/// future. A condition restricts it to a method or to a tool:
+///
+/// ```no_run
+/// use std::time::Instant;
+/// use mcp_proto::{CallError, RpcError};
+/// use mcp_std::Error;
+/// use mcp_std::adapter::client::{Options, ReadyConnection};
+///
+/// let client = Options::<ReadyConnection>::default()
+///     .layer(|request, next| {
+///         let (method, start) = (request.method().to_owned(), Instant::now());
+///         let result = next.run(request);
+///         eprintln!("{method}: {:?}, {}", start.elapsed(), if result.is_ok() { "done" } else { "failed" });
+///         result
+///     })
+///     .layer(|request, next| {
+///         if request.is_tool("delete") {
+///             let refusal = RpcError::invalid_request("nothing is deleted here");
+///             return Err(Error::Call(CallError::Rpc(refusal)));
+///         }
+///         next.run(request)
+///     })
+///     .connect_url("http://127.0.0.1:8080/mcp")?;
+/// # Ok::<(), mcp_std::Error>(())
+/// ```
+///
+/// The layer that was added first is the outermost, as on a router. [`Retry`] is a layer, too.
+///
+/// - Layers surround everything that waits for a result: `call_tool`, `get_prompt`, `read_resource`, `complete`, `send`,
+///   `request`, each page of a list, tasks. A call may make several requests: a list of tools goes before
+///   the first call of a client with tasks.
+/// - They do not surround `start` and `start_tool`, which return before there is a result, nor `ping`, subscriptions,
+///   notifications, answers to the server, and what connecting sends.
+/// - The cache is inside of all layers: they see each request, also one that the cache answers, and it has the results of the
+///   server. Reading and checking a result, output schemas included, is outside: what layers return counts.
+/// - A panic of a layer is a panic of the call, and other calls go on. A layer that never returns keeps its caller waiting:
+///   timeouts are those of the requests inside.
+/// - Without layers, a call costs as much as if there were none.
 pub struct Options<C> {
     setup: ClientSetup,
     client: PhantomData<fn() -> C>,
@@ -78,6 +125,8 @@ pub struct ClientSetup {
     tls: ClientTls,
     #[cfg(feature = "auth")]
     authorizer: Option<Authorizer>,
+    /// Layers around the requests of the application.
+    pub layers: Layers,
 }
 
 /// The address of a server that is not a byte stream.
@@ -127,6 +176,13 @@ impl<C: Connector> Default for Options<C> {
     }
 }
 
+impl<C> Options<C> {
+    /// Returns the values, to add to them.
+    pub(crate) const fn setup_mut(&mut self) -> &mut ClientSetup {
+        &mut self.setup
+    }
+}
+
 impl<C: Connector> Options<C> {
     /// Creates options without callbacks, with default shutdown timeouts and a cache of their own.
     ///
@@ -151,6 +207,7 @@ impl<C: Connector> Options<C> {
             tls: ClientTls::new(),
             #[cfg(feature = "auth")]
             authorizer: None,
+            layers: Layers::None,
         };
         Self { setup, client: PhantomData }
     }
@@ -490,6 +547,7 @@ impl ClientSetup {
 
     /// Configures caching and the check of results, once the server is known.
     pub fn configure_results(self, connection: &mut Connection, peer: &Peer) {
+        connection.layers = self.layers;
         connection.cache.open(self.cache, connection.transport.engine().config(), peer);
         connection.cache.set_schemas(self.schemas);
     }

@@ -57,8 +57,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         params: &T,
         options: &CallOptions,
     ) -> Result<RawJson, Error> {
-        let call = self.start(method, params, options)?;
-        self.wait(call).await
+        self.perform(Request { method, params, options }, false, |_| {}).await
     }
 
     /// Sends a request as [`request`](Self::request) does, with progress reported to `on_progress`.
@@ -221,7 +220,6 @@ impl<B: ClientBackend> AsyncCalls<B> {
         on_progress: impl FnMut(&Progress),
     ) -> Result<RawJson, Error> {
         let options = &options.clone().with_progress();
-        let call = self.backend.begin(true, Request { method, params, options })?;
-        self.backend.result(call, on_progress).await.map(|(result, _)| result)
+        self.perform(Request { method, params, options }, true, on_progress).await
     }
 }

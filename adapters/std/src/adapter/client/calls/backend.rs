@@ -2,11 +2,12 @@
 
 use core::future::Future;
 
-use mcp_proto::{CallKey, Progress};
+use mcp_proto::{CallKey, Progress, Version};
 
 use super::EngineCommand;
 use crate::adapter::client::callback::Callback;
 use crate::adapter::client::connection::CallAnswer;
+use crate::adapter::client::layers::Layers;
 use crate::adapter::client::result_cache::ResultCache;
 use crate::error::Error;
 
@@ -59,6 +60,12 @@ pub trait ClientBackend {
 
     /// Returns the cached results and output schemas of the server.
     fn result_cache(&self) -> &ResultCache;
+
+    /// Returns the layers around requests. They are run by [`AsyncCalls`](super::AsyncCalls).
+    fn layers(&self) -> &Layers;
+
+    /// Returns the revision of the connection.
+    fn version(&self) -> Version;
 
     /// Returns the maximum number of bytes of a list, over all of its pages.
     fn max_list_bytes(&self) -> usize;

@@ -3,11 +3,15 @@
 use alloc::boxed::Box;
 
 use mcp_proto::client::{Engine, InputId, TaskHandle, TaskRequest};
-use mcp_proto::model::{InputResponse, InputResponses};
+use mcp_proto::model::{
+    CallToolParams, GetTaskPayloadParams, InputResponse, InputResponses, RequestParams, UpdateTaskParams,
+};
 use mcp_proto::observe::Observer;
 use mcp_proto::server::PreparedResult;
 use mcp_proto::{CallKey, CallOptions, Instant, RawJson, UseError, Version};
 use serde::Serialize;
+
+use crate::adapter::client::layers::{ClientRequest, RequestKind};
 
 /// A command of the engine, with borrowed parameters.
 ///
@@ -48,6 +52,16 @@ impl<T, F: FnOnce(&mut Engine, Instant) -> Result<T, UseError> + Send + 'static>
     }
 }
 
+/// A command that starts a call, and that layers can see.
+pub(super) trait CallCommand: EngineCommand<CallKey> {
+    /// Returns the request for the layers, with parameters encoded for `version`.
+    ///
+    /// # Errors
+    ///
+    /// As [`detach`](EngineCommand::detach).
+    fn into_request(self, version: Version) -> Result<ClientRequest, UseError>;
+}
+
 /// Sends a request.
 pub(super) struct Request<'a, P: ?Sized> {
     pub(super) method: &'a str,
@@ -68,6 +82,13 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for Request<'_, P> {
         let (method, options) = (Box::<str>::from(self.method), with_current_context(self.options, observer));
         let params = encode(version, self.params)?;
         Ok(move |engine: &mut Engine, now| engine.call(now, &method, &params, &options))
+    }
+}
+
+impl<P: Serialize + ?Sized> CallCommand for Request<'_, P> {
+    fn into_request(self, version: Version) -> Result<ClientRequest, UseError> {
+        let params = encode(version, self.params)?;
+        Ok(ClientRequest::new(self.method, params, self.options.clone(), RequestKind::Sent))
     }
 }
 
@@ -112,6 +133,45 @@ impl<P: Serialize + ?Sized> EngineCommand<CallKey> for ToolCall<'_, P> {
     }
 }
 
+impl<P: Serialize + ?Sized> CallCommand for ToolCall<'_, P> {
+    fn into_request(self, version: Version) -> Result<ClientRequest, UseError> {
+        let params = CallToolParams::new(self.name).arguments(encode(version, self.arguments)?);
+        let params = encode(version, &params)?;
+        let kind = RequestKind::Tool(self.task);
+        Ok(ClientRequest::new(CallToolParams::METHOD, params, self.options.clone(), kind))
+    }
+}
+
+/// Waits for a task.
+pub(super) struct TaskWait<'a> {
+    pub(super) task: &'a TaskHandle,
+    pub(super) options: &'a CallOptions,
+}
+
+impl EngineCommand<CallKey> for TaskWait<'_> {
+    fn run(self, engine: &mut Engine, now: Instant) -> Result<CallKey, UseError> {
+        engine.wait_task(now, self.task, self.options)
+    }
+
+    fn detach(
+        self,
+        _: Version,
+        observer: Option<&dyn Observer>,
+    ) -> Result<impl DetachedCommand<CallKey>, UseError> {
+        let (task, options) = (self.task.clone(), with_current_context(self.options, observer));
+        Ok(move |engine: &mut Engine, now| engine.wait_task(now, &task, &options))
+    }
+}
+
+impl CallCommand for TaskWait<'_> {
+    fn into_request(self, _version: Version) -> Result<ClientRequest, UseError> {
+        // Shown to layers only: it is sent in 2025-11-25 alone.
+        let params = RawJson::encode(&GetTaskPayloadParams::new(self.task.id().as_str()))?;
+        let kind = RequestKind::Task(self.task.clone());
+        Ok(ClientRequest::new(GetTaskPayloadParams::METHOD, params, self.options.clone(), kind))
+    }
+}
+
 /// Answers input requests of a task.
 pub(super) struct TaskUpdate<'a> {
     pub(super) task: &'a TaskHandle,
@@ -131,6 +191,14 @@ impl EngineCommand<CallKey> for TaskUpdate<'_> {
         let options = with_current_context(&CallOptions::new(), observer);
         let (task, responses) = (self.task.clone(), encode(version, self.responses)?);
         Ok(move |engine: &mut Engine, now| engine.update_task(now, &task, &responses, &options))
+    }
+}
+
+impl CallCommand for TaskUpdate<'_> {
+    fn into_request(self, version: Version) -> Result<ClientRequest, UseError> {
+        let params = UpdateTaskParams::new(self.task.id().as_str(), self.responses.clone());
+        let params = encode(version, &params)?;
+        Ok(ClientRequest::new(UpdateTaskParams::METHOD, params, CallOptions::new(), RequestKind::Sent))
     }
 }
 

@@ -3,13 +3,22 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use mcp_proto::client::{CacheKey, Engine, Paginator, TypedEntries};
+use mcp_proto::client::{CacheKey, Paginator, TypedEntries};
 use mcp_proto::model::{ListItem, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::{CallOptions, EntryKind, RawJson};
+use serde::Serialize;
 
+use super::commands::Request;
 use super::{AsyncCalls, ClientBackend};
 use crate::adapter::client::callback::Callback;
 use crate::error::Error;
+
+/// Parameters of a page of a list.
+#[derive(Serialize)]
+struct PageParams {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
 
 /// # Lists
 impl<B: ClientBackend> AsyncCalls<B> {
@@ -79,26 +88,23 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let mut generation = self.backend.result_cache().tools_generation();
         loop {
             let cursor = pages.cursor().map(String::from);
-            let taken = match self.lookup_cached(CacheKey::List(kind, cursor.clone())).await? {
-                Ok(cached) => pages.take_cached(&cached),
-                Err(ticket) => {
-                    let call = self.backend.begin(false, move |engine: &mut Engine, now| {
-                        engine.list(now, kind, cursor.as_deref(), &CallOptions::new())
-                    })?;
-                    match self.wait(call).await {
-                        Ok(result) => {
-                            let taken = pages.take(&result);
-                            self.backend.result_cache().insert(ticket.filter(|_| taken.is_ok()), &result);
-                            taken
-                        }
-                        Err(Error::Call(error)) if pages.restart(&error) => {
-                            self.backend.result_cache().invalidate_list(kind);
-                            generation = self.backend.result_cache().tools_generation();
-                            continue;
-                        }
-                        Err(error) => return Err(error),
-                    }
+            let (key, params) = (CacheKey::List(kind, cursor.clone()), PageParams { cursor });
+            let options = &CallOptions::new();
+            let page = Request { method: kind.list_method(), params: &params, options };
+            let taken = match self.fetch(Some(key), page).await {
+                Ok(fetched) if fetched.is_cached => pages.take_cached(&fetched.result),
+                Ok(fetched) => {
+                    let taken = pages.take(&fetched.result);
+                    let ticket = fetched.ticket.filter(|_| taken.is_ok());
+                    self.backend.result_cache().insert(ticket, &fetched.result);
+                    taken
                 }
+                Err(Error::Call(error)) if pages.restart(&error) => {
+                    self.backend.result_cache().invalidate_list(kind);
+                    generation = self.backend.result_cache().tools_generation();
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             if !taken.map_err(|error| Error::UnexpectedResult(error.to_string()))? {
                 let entries = pages.into_entries();

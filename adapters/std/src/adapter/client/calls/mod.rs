@@ -11,6 +11,7 @@ mod blocking_completing;
 mod blocking_tasks;
 mod commands;
 mod lists;
+mod perform;
 #[cfg(feature = "skills")]
 mod skill_files;
 mod skills;

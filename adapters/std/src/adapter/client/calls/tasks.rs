@@ -5,12 +5,14 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::client::{Engine, Peer, StartedTask, TaskHandle, TaskRequest};
-use mcp_proto::model::{CallToolResult, GetTaskParams, InputResponses, RequestParams, Task};
+use mcp_proto::client::{Peer, StartedTask, TaskHandle, TaskRequest};
+use mcp_proto::model::{
+    CallToolResult, CancelTaskParams, GetTaskParams, InputResponses, RequestParams, Task,
+};
 use mcp_proto::{CallOptions, Capability, EntryKind, UseError};
 use serde::Serialize;
 
-use super::commands::{TaskUpdate, ToolCall};
+use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
 use super::{AsyncCalls, ClientBackend};
 use crate::error::Error;
 
@@ -43,8 +45,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
         let task = cache.task_request(name, Some(wanted));
         let options = &CallOptions::new();
-        let call = self.backend.begin(false, ToolCall { name, arguments, task, options })?;
-        let (result, _) = self.backend.result(call, |_| {}).await?;
+        let result = self.perform(ToolCall { name, arguments, task, options }, false, |_| {}).await?;
         match StartedTask::from_result(&peer, name, &result) {
             Ok(StartedTask::Done(_)) => {
                 self.read_tool_result(name, &result).map(|result| StartedTask::Done(result.into()))
@@ -98,11 +99,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         task: &TaskHandle,
         options: &CallOptions,
     ) -> Result<CallToolResult<'static>, Error> {
-        let (handle, options) = (task.clone(), options.clone());
-        let call = self
-            .backend
-            .begin(false, move |engine: &mut Engine, now| engine.wait_task(now, &handle, &options))?;
-        let result = self.wait(call).await?;
+        let result = self.perform(TaskWait { task, options }, false, |_| {}).await?;
         self.read_tool_result(task.tool(), &result)
     }
 
@@ -112,14 +109,13 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`] for a task of another server.
     pub async fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
-        let (id, task) = (task.id().clone(), task.clone());
-        let call = self
-            .backend
-            .begin(false, move |engine: &mut Engine, now| engine.get_task(now, &task, &CallOptions::new()))?;
-        let result = self.wait(call).await?;
+        self.check_task(task)?;
+        let (params, options) = (GetTaskParams::new(task.id().as_str()), &CallOptions::new());
+        let command = Request { method: GetTaskParams::METHOD, params: &params, options };
+        let result = self.perform(command, false, |_| {}).await?;
         let state = GetTaskParams::read(&result)
             .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))?;
-        if state.task_id != id {
+        if state.task_id != *task.id() {
             return Err(Error::UnexpectedResult("the state is that of another task".into()));
         }
         Ok(state)
@@ -134,8 +130,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`get_task`](Self::get_task), and [`Error::Use`] in 2025-11-25, where questions are requests of the server.
     pub async fn update_task(&self, task: &TaskHandle, responses: &InputResponses<'_>) -> Result<(), Error> {
-        let call = self.backend.begin(false, TaskUpdate { task, responses })?;
-        self.wait(call).await.map(drop)
+        self.check_task(task)?;
+        self.perform(TaskUpdate { task, responses }, false, |_| {}).await.map(drop)
     }
 
     /// Asks the server to cancel a task.
@@ -146,11 +142,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// As [`get_task`](Self::get_task).
     pub async fn cancel_task(&self, task: &TaskHandle) -> Result<(), Error> {
-        let task = task.clone();
-        let call = self.backend.begin(false, move |engine: &mut Engine, now| {
-            engine.cancel_task(now, &task, &CallOptions::new())
-        })?;
-        self.wait(call).await.map(drop)
+        self.check_task(task)?;
+        let (params, options) = (CancelTaskParams::new(task.id().as_str()), &CallOptions::new());
+        let command = Request { method: CancelTaskParams::METHOD, params: &params, options };
+        self.perform(command, false, |_| {}).await.map(drop)
     }
 
     /// Requests the list of tools if it is needed to know which of them run as tasks: once more if it changes meanwhile.
@@ -161,6 +156,11 @@ impl<B: ClientBackend> AsyncCalls<B> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a task is one of this server.
+    fn check_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        task.check(&*self.task_peer()?).map_err(Error::Use)
     }
 
     fn task_peer(&self) -> Result<Arc<Peer>, Error> {

@@ -12,7 +12,7 @@ use mcp_proto::model::{
 use mcp_proto::{CallOptions, EncodeError, Progress, RawJson, UseError};
 use serde::Serialize;
 
-use super::commands::ToolCall;
+use super::commands::{Request, ToolCall};
 use super::{AsyncCalls, ClientBackend};
 use crate::adapter::client::callback::Callback;
 use crate::error::{Error, OutputSchemaViolation};
@@ -115,18 +115,16 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
         mut on_progress: Option<impl FnMut(&Progress)>,
     ) -> Result<RawJson, Error> {
-        let cache = self.backend.result_cache();
         let wants_progress = on_progress.is_some();
-        let mut report = |progress: &Progress| {
+        let report = |progress: &Progress| {
             if let Some(on_progress) = &mut on_progress {
                 on_progress(progress);
             }
         };
         // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
         let _ = self.learn_tool_tasks().await;
-        let task = cache.task_request(name, None);
-        let call = self.backend.begin(wants_progress, ToolCall { name, arguments, task, options })?;
-        self.backend.result(call, &mut report).await.map(|(result, _)| result)
+        let task = self.backend.result_cache().task_request(name, None);
+        self.perform(ToolCall { name, arguments, task, options }, wants_progress, report).await
     }
 
     /// Reads the result of a tool and checks it against the output schema, if that is known.
@@ -228,18 +226,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), except for [`Error::OutputSchemaViolation`]: output schemas are checked by
     /// the `call_tool` methods only.
     pub async fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
-        let mut ticket = None;
-        if let Some(key) = CacheKey::from_request(R::METHOD, params) {
-            match self.lookup_cached(key).await? {
-                Ok(cached) => return read::<R>(&cached),
-                Err(permission) => ticket = permission,
-            }
-        }
-        let call = self.start(R::METHOD, params, &CallOptions::new())?;
-        let (result, retried) = self.backend.result(call, |_| {}).await?;
-        let read = read::<R>(&result)?;
-        // A retried call depends on input responses of this user at this time, so it is never cached (CACHE-011).
-        self.backend.result_cache().insert(ticket.filter(|_| !retried), &result);
+        let (key, options) = (CacheKey::from_request(R::METHOD, params), &CallOptions::new());
+        let fetched = self.fetch(key, Request { method: R::METHOD, params, options }).await?;
+        let read = read::<R>(&fetched.result)?;
+        self.backend.result_cache().insert(fetched.ticket, &fetched.result);
         Ok(read)
     }
 

@@ -8,10 +8,10 @@ use std::sync::Mutex;
 
 use crate::Error;
 use crate::adapter::client::{
-    CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, OutcomeReceiver,
-    ResultCache,
+    CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, Layers,
+    OutcomeReceiver, ResultCache,
 };
-use mcp_proto::{CallKey, Progress};
+use mcp_proto::{CallKey, Progress, Version};
 
 use super::PendingCall;
 use super::driver::ConnectionDriver;
@@ -131,6 +131,14 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
 
     fn result_cache(&self) -> &ResultCache {
         self.0.shared.caller.cache()
+    }
+
+    fn layers(&self) -> &Layers {
+        self.0.shared.caller.layers()
+    }
+
+    fn version(&self) -> Version {
+        self.0.shared.caller.peer().version
     }
 
     fn max_list_bytes(&self) -> usize {

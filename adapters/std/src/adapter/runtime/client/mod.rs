@@ -4,6 +4,7 @@ mod async_handler;
 mod backend;
 mod completing;
 mod driver;
+mod layers;
 mod leader;
 mod open;
 mod pending_call;
