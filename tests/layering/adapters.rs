@@ -55,6 +55,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/smol", "mcp-proto mcp-std"),
     ("adapters/tokio", "mcp-proto mcp-std"),
     ("adapters/tower", "mcp-proto mcp-std"),
+    ("adapters/telemetry", "mcp-proto"),
     ("adapters/cli", "mcp-proto mcp-std mcp-blocking mcp-threads mcp-smol mcp-tokio"),
 ];
 

@@ -57,6 +57,7 @@ fn counts_are_printed() {
         "adapters/smol/src",
         "adapters/tokio/src",
         "adapters/tower/src",
+        "adapters/telemetry/src",
         "adapters/cli/src",
     ];
     for folder in folders {

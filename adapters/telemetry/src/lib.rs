@@ -1,0 +1,91 @@
+//! OpenTelemetry spans and metrics of Model Context Protocol clients and servers.
+//!
+//! [`Telemetry`] makes an [`Observer`] for the configuration of a client or a server. It reports each request, in both
+//! directions, by the [semantic conventions](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md):
+//!
+//! ```
+//! use mcp_telemetry::Telemetry;
+//! use mcp_telemetry::mcp_proto::server;
+//!
+//! let config = server::Config::new("calculator", "1.0.0")
+//!     .observer(Telemetry::new().transport("pipe").build());
+//! # let _ = config;
+//! ```
+//!
+//! The application chooses how they are exported: spans by a subscriber of [`tracing`] with the layer of
+//! [`tracing_opentelemetry`], metrics by the meter provider of [`opentelemetry::global`] (or [`Telemetry::meter`]). Set
+//! both up before [`Telemetry::build`]. Without them nothing is recorded. Use exporters that work on a thread of their own
+//! (`BatchSpanProcessor` and `PeriodicReader` of `opentelemetry_sdk`, which drop what does not fit their queues): then an exporter that
+//! hangs holds up no request.
+//!
+//! # Spans
+//!
+//! One for each request: `SERVER` if it was received, `CLIENT` if it was sent. Its name is the method, with the name of the tool
+//! or prompt once a request for that has succeeded. Its target is [`TARGET`], its level `INFO`: a filter of `tracing` can turn them off.
+//!
+//! | attribute | value |
+//! |---|---|
+//! | `mcp.method.name` | method of the specification, or of [`Telemetry::methods`]; otherwise `_OTHER` |
+//! | `mcp.protocol.version` | revision, if it is known |
+//! | `jsonrpc.request.id` | id of the request, up to 128 bytes |
+//! | `gen_ai.operation.name` | `execute_tool` for `tools/call` |
+//! | `gen_ai.tool.name`, `gen_ai.prompt.name` | up to 256 bytes |
+//! | `mcp.resource.uri` | up to 1024 bytes; see [`Telemetry::without_resource_uris`] |
+//! | `network.transport` | if [`Telemetry::transport`] names it |
+//! | `mcp.request.size`, `mcp.response.size` | sizes of the messages in bytes, without framing; names of this crate |
+//! | `error.type` | if the request failed: `tool_error`, the code of a JSON-RPC error, or a class of [`CallError`] (`timeout`, `cancelled`, `connection_closed`, …) |
+//! | `rpc.response.status_code` | the code of a JSON-RPC error |
+//!
+//! They contain neither arguments nor results, and no session ids. Messages of errors are left out unless
+//! [`Telemetry::error_messages`] asks for them. Text of the peer is cut to the lengths above, with `…` at the cut, and has `U+FFFD`
+//! for control characters.
+//!
+//! # Trace context
+//!
+//! The parent of a span is the W3C trace context in the `_meta` of the request (META-021), with a link to the span that
+//! runs at that time. Without a valid one, that span is the parent. A request that is sent carries the context of its own span.
+//! Handlers run in the span of their request, so what they do, including the requests of their MCP clients, belongs to it. Baggage
+//! of the application is sent as it is; that of a peer is ignored. With [`Telemetry::without_spans`] the context of a received
+//! request is handed on to the requests of its handler.
+//!
+//! # Metrics
+//!
+//! Histograms in seconds, with the buckets of the conventions:
+//!
+//! | name | of |
+//! |---|---|
+//! | `mcp.server.operation.duration` | requests that were received |
+//! | `mcp.client.operation.duration` | requests that were sent |
+//! | `mcp.server.session.duration`, `mcp.client.session.duration` | sessions (revisions up to 2025-11-25), as the engine reports their end |
+//!
+//! A server that asks its client is the client of that request. Labels are those of the spans that have few values: method,
+//! revision, tool or prompt, transport, and `error.type`, `rpc.response.status_code` with the codes that are defined, others as `_OTHER`.
+//! Names label metrics if a request for them was not refused as unknown, up to [`Telemetry::max_names`]; others are
+//! `_OTHER`. So a hostile peer adds no time series.
+//!
+//! Durations of requests are measured by the monotonic clock of `std`, because the clock of an engine stands still while a handler is
+//! a function that runs within its step. On `wasm32-unknown-unknown`, which has no clock, it is the clock of the engine. Durations
+//! of sessions are always by that.
+//!
+//! [`CallError`]: mcp_proto::CallError
+//! [`Observer`]: mcp_proto::observe::Observer
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod clock;
+mod labels;
+mod metrics;
+mod observer;
+mod operation;
+mod telemetry;
+mod trace_context;
+
+pub use mcp_proto;
+pub use telemetry::{TARGET, Telemetry};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
