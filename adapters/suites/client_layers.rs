@@ -6,8 +6,9 @@
 mod scripted_server;
 
 use alloc::sync::Arc;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 

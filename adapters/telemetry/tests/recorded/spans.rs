@@ -1,5 +1,6 @@
 //! Spans: names, attributes, parents, and text of hostile peers.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::observe::{Observer, TraceContext};
@@ -221,7 +222,7 @@ trait ExtractNamed {
 
 impl ExtractNamed for Vec<SpanData> {
     fn extract_if_named(&mut self, name: &str) -> Vec<SpanData> {
-        let (taken, left) = std::mem::take(self).into_iter().partition(|span| span.name == name);
+        let (taken, left) = core::mem::take(self).into_iter().partition(|span| span.name == name);
         *self = left;
         taken
     }
@@ -271,7 +272,7 @@ fn unsampled_spans_hand_their_decision_on() {
         let mut pair = Pair::new(VersionSet::MODERN, exported.telemetry(), exported.telemetry());
         let call = pair.call("tools/list", &json!({}), &CallOptions::new());
         let observation = call.caller().observation().expect("observed").clone();
-        let observer: std::sync::Arc<dyn Observer> = exported.telemetry().build();
+        let observer: Arc<dyn Observer> = exported.telemetry().build();
         let mut inside = None;
         observation.in_scope(&mut || inside = observer.current_context());
         let inside = inside.and_then(|context| context.traceparent).expect("a context");

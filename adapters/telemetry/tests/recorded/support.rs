@@ -1,6 +1,6 @@
 //! A client and a server engine with telemetry, and the spans and metrics that they record.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use mcp_proto::client::{self, Event as ClientEvent};
 use mcp_proto::server::{self, Event};
