@@ -185,7 +185,7 @@ fn calls_of_a_shard_run_on_the_named_runtime() {
             client.call_tool("block", &json!({})).unwrap().content[0].as_text().map(str::to_owned)
         };
         // Both block at the same time, though the server has one thread.
-        let calls = [(); 2].map(|()| thread::spawn(call.clone()));
+        let calls = [(); 2].map(|()| thread::spawn(call));
         let threads = [(); 2].map(|()| begun.recv_timeout(DEADLINE).unwrap());
         assert_ne!(threads[0], threads[1]);
         assert!(!threads.contains(&serving.thread().id()));
@@ -267,10 +267,11 @@ fn end_of_server_aborts_tasks() {
         let running = add_never(&mut router);
         let (near, mut far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
-        let server = runtime.block_on(async {
+        let server = {
+            let _entered = runtime.enter();
             let near = tokio::net::UnixStream::from_std(near).unwrap();
             tokio::spawn(Server::new(router.config().unwrap(), near, Spawned::new(router)).run())
-        });
+        };
         far.write_all((INITIALIZE.to_owned() + &call_line(1, "never")).as_bytes()).unwrap();
         wait_until(|| running.load(Ordering::SeqCst) == 1);
         server.abort();
