@@ -41,7 +41,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("smol tokio", "unblock", "handlers of blocking and threads may block"),
     ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
     ("tokio", "Tokio", "the adapter in the type of its routers"),
-    ("tokio", "Spawned", "only tokio has tasks that run on the threads of a runtime"),
+    (
+        "tokio",
+        "Spawned Spawned::new Spawned::on Spawned::router",
+        "only tokio has tasks that run on the threads of a runtime",
+    ),
     ("smol tokio", "generic", "the types behind aliases, with their methods"),
     ("blocking", "LocalBackend", "how calls reach the connection of this client"),
     ("threads", "LoopBackend", "how calls reach the connection of this client"),
