@@ -56,7 +56,7 @@
 //! |---|---|
 //! | `mcp.server.operation.duration` | requests that were received |
 //! | `mcp.client.operation.duration` | requests that were sent |
-//! | `mcp.server.session.duration`, `mcp.client.session.duration` | sessions (revisions up to 2025-11-25), as the engine reports their end |
+//! | `mcp.server.session.duration`, `mcp.client.session.duration` | sessions: at a server those of legacy clients, at a client each connection |
 //!
 //! A server that asks its client is the client of that request. Labels are those of the spans that have few values: method,
 //! revision, tool or prompt, transport, and `error.type`, `rpc.response.status_code` with the codes that are defined, others as `_OTHER`.

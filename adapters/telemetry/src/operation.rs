@@ -42,7 +42,11 @@ impl Operation {
         let kind = match method {
             "tools/call" => Some(SubjectKind::Tool),
             "prompts/get" => Some(SubjectKind::Prompt),
-            "resources/read" if settings.has_resource_uris => Some(SubjectKind::Resource),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe"
+                if settings.has_resource_uris =>
+            {
+                Some(SubjectKind::Resource)
+            }
             _ => None,
         };
         let max = if kind == Some(SubjectKind::Resource) { MAX_URI } else { MAX_NAME };

@@ -43,7 +43,7 @@ impl OpenRequest {
     pub(crate) fn begin(observer: &dyn Observer, request: &Requested<'_>) -> Option<Self> {
         let &Requested { at, direction, id, method, params, version, request_bytes, .. } = request;
         let (mut subject, mut meta) = (None, request.meta);
-        let subject_member = methods::subject_member(method).map(str::as_bytes);
+        let subject_member = subject_member(method).map(str::as_bytes);
         object_members(params, |name, value| {
             if Some(name) == subject_member {
                 subject = string(value);
@@ -91,6 +91,14 @@ impl OpenRequest {
     fn end(self, at: Instant, response_bytes: usize, outcome: RequestOutcome<'_>) {
         let request_bytes = self.request_bytes;
         self.observation.end(&RequestEnd { at, request_bytes, response_bytes, outcome });
+    }
+}
+
+/// Returns the parameter that names what a request is about.
+fn subject_member(method: &str) -> Option<&'static str> {
+    match method {
+        methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => Some("uri"),
+        _ => methods::subject_member(method),
     }
 }
 

@@ -91,3 +91,24 @@ fn nothing_is_observed_if_nothing_records() {
     assert!(call.caller().observation().is_none());
     pair.complete(&call, &json!({"tools": []}));
 }
+
+#[test]
+fn sessions_are_measured_at_their_end() {
+    for (versions, version, at_server) in
+        [(VersionSet::LEGACY, "2025-11-25", 1), (VersionSet::MODERN, "2026-07-28", 0)]
+    {
+        let exported = Exported::new();
+        let mut pair = Pair::new(versions, exported.telemetry(), exported.telemetry());
+        let sessions = || {
+            let mut lines = exported.series();
+            lines.retain(|line| line.contains("session.duration"));
+            lines
+        };
+        pair.call_tool("add", &CallOptions::new());
+        assert!(sessions().is_empty());
+        pair.lose_connection();
+        let line = |side: &str| format!("mcp.{side}.session.duration {{mcp.protocol.version={version}}} 1");
+        // Modern clients have no sessions at a server.
+        assert_eq!(sessions(), [line("client"), line("server")][..=at_server]);
+    }
+}

@@ -85,6 +85,13 @@ fn prompts_and_resources_have_their_names() {
         let [server, _] = two(exported);
         assert_eq!(server.name, "resources/read", "URIs are too many");
         assert_eq!(attribute(&server, "mcp.resource.uri").as_deref(), Some("file:///a"));
+        let mut pair = Pair::new(VersionSet::LEGACY, exported.telemetry(), exported.telemetry());
+        exported.spans();
+        let request = json!({"jsonrpc": "2.0", "id": 9, "method": "resources/subscribe", "params": {"uri": "file:///b"}});
+        pair.server.handle_message(pair.now, pair.down, request.to_string().into());
+        let spans = exported.spans();
+        assert_eq!((spans.len(), &*spans[0].name), (1, "resources/subscribe"));
+        assert_eq!(attribute(&spans[0], "mcp.resource.uri").as_deref(), Some("file:///b"));
     });
 }
 
