@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;
-use crate::observe::OpenRequests;
+use crate::observe::{OpenRequest, OpenRequests};
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
@@ -144,6 +144,12 @@ impl InboundCalls {
         self.observed.take_if(|_| self.calls.is_empty());
     }
 
+    /// Ends the observation of a call, if it is observed.
+    #[inline]
+    pub(super) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
+        self.observed.as_mut()?.take(key)
+    }
+
     #[inline]
     pub(super) fn find(&mut self, index: &mut InboundIndex, id: &RequestId) -> Option<Key> {
         index.find(&mut self.calls, |_, call| call.id.cmp(id))
@@ -164,7 +170,7 @@ impl InboundCalls {
 
     /// Gives a call a new key. The old one is stale.
     pub(super) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
-        let observed = self.observed.as_mut().and_then(|observed| observed.take(key));
+        let observed = self.take_observed(key);
         let call = self.remove(index, key)?;
         let key = self.insert(index, call)?;
         if let (Some(all), Some(observed)) = (&mut self.observed, observed) {

@@ -91,7 +91,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call with an error.
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InboundCall> {
-        let observed = self.inbound.observed.as_mut().and_then(|observed| observed.take(key));
+        let observed = self.inbound.take_observed(key);
         let record = self.end_call(key)?;
         self.send_error(record.channel, record.batch, Some(&record.id), error);
         if let Some(open) = observed {

@@ -53,7 +53,7 @@ pub(crate) fn observe_call<R: Role>(
     Some(observation)
 }
 
-/// Observes a request that the engine refuses or answers by itendpoint.
+/// Observes a request that the engine refuses or answers by itself.
 #[inline]
 pub(crate) fn begin_direct_answer<R: Role>(
     endpoint: &mut Endpoint<R>,
@@ -65,7 +65,7 @@ pub(crate) fn begin_direct_answer<R: Role>(
     endpoint.observing.as_deref_mut()?.begin_received(endpoint.now, id, method, params, version)
 }
 
-/// Ends a request that the engine has answered by itendpoint.
+/// Ends a request that the engine has answered by itself.
 #[inline]
 pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, open: Option<OpenRequest>) {
     let (Some(open), Some(observing)) = (open, endpoint.observing.as_deref_mut()) else { return };
@@ -79,9 +79,7 @@ pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, open: Optio
 /// Ends a call that is answered with the message at the end of its outbox.
 #[inline]
 pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark: usize) {
-    let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) else {
-        return;
-    };
+    let Some(open) = endpoint.inbound.take_observed(key) else { return };
     let channel = endpoint.inbound.calls.get(key).and_then(|call| endpoint.channels.get_mut(call.channel));
     let response = channel.and_then(|c| c.outbox.tail().get(mark..));
     open.end_with_response(endpoint.now, response.unwrap_or_default());
@@ -102,7 +100,7 @@ pub(crate) fn observe_result<R: Role>(
     response_bytes: usize,
     result: &[u8],
 ) {
-    if let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) {
+    if let Some(open) = endpoint.inbound.take_observed(key) {
         open.end_with_result(endpoint.now, response_bytes, result);
     }
 }
@@ -110,7 +108,7 @@ pub(crate) fn observe_result<R: Role>(
 /// Ends a call that gets no answer.
 #[inline]
 pub(super) fn observe_cancellation<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
-    if let Some(open) = endpoint.inbound.observed.as_mut().and_then(|observed| observed.take(key)) {
+    if let Some(open) = endpoint.inbound.take_observed(key) {
         open.end_with_error(endpoint.now, 0, &CallError::Cancelled);
     }
 }
@@ -123,8 +121,7 @@ pub(crate) fn observe_outcome<R: Role>(
     outcome: Result<&RawJson, &CallError>,
 ) {
     let Some(observing) = &endpoint.observing else { return };
-    let observed = endpoint.outbound.calls.observed.as_mut();
-    let Some(open) = observed.and_then(|observed| observed.take(key)) else { return };
+    let Some(open) = endpoint.outbound.calls.take_observed(key) else { return };
     match outcome {
         Ok(result) => open.end_with_result(endpoint.now, observing.received_bytes, result.as_bytes()),
         Err(error) => {

@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use crate::observe::{Observer, OpenRequest, Requested};
-use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::Direction;
@@ -24,15 +23,6 @@ pub(crate) struct Observing {
     pub(super) sent_error: Option<RpcError>,
     /// Open sessions, by their channel: revision and time of beginning.
     pub(super) sessions: BTreeMap<Key, (Version, Instant)>,
-}
-
-/// A request that is about to be sent.
-pub(super) struct SentRequest<'a> {
-    pub(super) id: i64,
-    pub(super) method: &'a str,
-    pub(super) params: &'a [u8],
-    pub(super) meta: Option<&'a RawJson>,
-    pub(super) version: Option<Version>,
 }
 
 impl Observing {
@@ -57,22 +47,6 @@ impl Observing {
     /// Returns the revision of the session of a root channel.
     pub(super) fn version(&self, channel: Key) -> Option<Version> {
         self.sessions.get(&channel).map(|(version, _)| *version)
-    }
-
-    /// Begins the observation of a request that is sent.
-    #[cold]
-    pub(super) fn begin_sent(&self, at: Instant, sent: &SentRequest<'_>) -> Option<OpenRequest> {
-        let requested = Requested {
-            at,
-            direction: Direction::Out,
-            id: &RequestId::int(sent.id),
-            method: sent.method,
-            params: sent.params,
-            meta: sent.meta.map(RawJson::as_bytes),
-            version: sent.version,
-            request_bytes: 0,
-        };
-        OpenRequest::begin(&*self.observer, &requested)
     }
 
     pub(super) fn record_error(&mut self, error: &RpcError) {

@@ -12,7 +12,7 @@ use super::versioned_params::VersionedParams;
 use crate::error::CallError;
 use crate::json::{append_one_line, object_members, write_str};
 use crate::limits::Limits;
-use crate::observe::{OpenRequests, TraceContext};
+use crate::observe::{OpenRequest, OpenRequests, TRACE_MEMBERS, TRACEPARENT, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
@@ -114,7 +114,7 @@ impl CallOptions {
         let mut is_traced = false;
         if let Some(meta) = &self.meta {
             object_members(meta.as_bytes(), |name, value| {
-                is_traced |= name == TRACE_MEMBERS[0];
+                is_traced |= name == TRACEPARENT;
                 if !TRACE_MEMBERS.contains(&name) {
                     append_member(&mut text, name, |out| append_one_line(out, value));
                 }
@@ -128,9 +128,6 @@ impl CallOptions {
         self
     }
 }
-
-/// Members of `_meta` with trace context (META-021).
-pub(super) const TRACE_MEMBERS: [&[u8]; 3] = [b"traceparent", b"tracestate", b"baggage"];
 
 /// Appends the members of a trace context to an open object.
 pub(super) fn append_trace_context(out: &mut Vec<u8>, context: &TraceContext) {
@@ -401,10 +398,14 @@ impl CallSlab {
         core::mem::replace(&mut self.ended, ended)
     }
 
+    /// Ends the observation of a call, if it is observed.
+    #[inline]
+    pub(super) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
+        self.observed.as_mut()?.take(key)
+    }
+
     fn note_ended(&mut self, key: Key) {
-        if let Some(observed) = &mut self.observed {
-            drop(observed.take(key));
-        }
+        drop(self.take_observed(key));
         #[cfg(feature = "http")]
         if let Some(ended) = &mut self.ended {
             ended.calls.push(key);

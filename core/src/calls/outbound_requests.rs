@@ -8,9 +8,8 @@ use core::ops::Range;
 
 use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::Progress;
-use super::observing::SentRequest;
 use super::outbound::{
-    CallTask, OutboundCall, OutboundCalls, ResponseMatch, TRACE_MEMBERS, append_member, append_trace_context,
+    CallTask, OutboundCall, OutboundCalls, ResponseMatch, append_member, append_trace_context,
 };
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
@@ -18,7 +17,7 @@ use crate::error::UseError;
 use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int};
 use crate::meta;
 use crate::methods;
-use crate::observe::TraceContext;
+use crate::observe::{Direction, OpenRequest, Requested, TRACE_MEMBERS, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
@@ -201,9 +200,18 @@ impl<R: Role> Endpoint<R> {
         }
         let observed = match &self.observing {
             Some(observing) if !purpose.is_of_connection() => {
-                let params = out.get(start..).unwrap_or_default();
-                let sent = SentRequest { id, method: request.method, params, meta: request.meta, version };
-                observing.begin_sent(self.now, &sent)
+                let sent = Requested {
+                    at: self.now,
+                    direction: Direction::Out,
+                    id: &RequestId::int(id),
+                    method: request.method,
+                    params: out.get(start..).unwrap_or_default(),
+                    meta: request.meta.map(RawJson::as_bytes),
+                    version,
+                    // Known when the message is complete.
+                    request_bytes: 0,
+                };
+                OpenRequest::begin(&*observing.observer, &sent)
             }
             _ => None,
         };

@@ -108,15 +108,22 @@ fn trace_context(meta: &[u8]) -> TraceContext {
     let text = |value| string(value).map(Cow::into_owned);
     object_members(meta, |name, value| {
         let member: &mut Option<String> = match name {
-            b"traceparent" => &mut context.traceparent,
-            b"tracestate" => &mut context.tracestate,
-            b"baggage" => &mut context.baggage,
+            TRACEPARENT => &mut context.traceparent,
+            TRACESTATE => &mut context.tracestate,
+            BAGGAGE => &mut context.baggage,
             _ => return,
         };
         *member = text(value);
     });
     context
 }
+
+/// Member of `_meta` for the parent span (META-021).
+pub(crate) const TRACEPARENT: &[u8] = b"traceparent";
+const TRACESTATE: &[u8] = b"tracestate";
+const BAGGAGE: &[u8] = b"baggage";
+/// All members of `_meta` with trace context, in the order of [`TraceContext`].
+pub(crate) const TRACE_MEMBERS: [&[u8]; 3] = [TRACEPARENT, TRACESTATE, BAGGAGE];
 
 /// The observed requests of one direction, by the key of their call.
 ///

@@ -1,6 +1,7 @@
 //! A client and a server engine with telemetry, and the spans and metrics that they record.
 
 use alloc::sync::Arc;
+use std::sync::LazyLock;
 
 use mcp_proto::client::{self, Event as ClientEvent};
 use mcp_proto::server::{self, Event};
@@ -82,6 +83,14 @@ impl Exported {
     }
 }
 
+/// Two subscribers that live as long as the process.
+///
+/// While there is only one, `tracing` asks the subscriber of the thread that comes first to a span
+/// whether anybody wants it, and keeps the answer for all threads. Tests without a subscriber would
+/// turn the spans of the others off. With two, it asks all.
+static SUBSCRIBERS: LazyLock<[tracing::Dispatch; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| tracing::Dispatch::new(tracing_subscriber::registry())));
+
 /// Returns the attribute of a span as text.
 pub(crate) fn attribute(span: &SpanData, key: &str) -> Option<String> {
     let mut found = span.attributes.iter().filter(|attribute| attribute.key.as_str() == key);
@@ -101,6 +110,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(versions: VersionSet, at_client: Telemetry, at_server: Telemetry) -> Self {
+        LazyLock::force(&SUBSCRIBERS);
         let client_config = client::Config::new("client", "1").versions(versions).observer(at_client.build());
         let capabilities =
             Capabilities::new().with(Capability::Tools).with(Capability::Prompts).with(Capability::Resources);
