@@ -1,7 +1,8 @@
 //! `bench-layers FLAVOUR VARIANT N`: a server of one flavour (`functions`, `futures`) that answers N calls of a tool.
 //!
 //! Variants: `plain`, `layer` (one that looks at the result), `interceptor` (the same, for all flavours), `rate` (a rate limit
-//! by client and tool). Instructions are counted from outside.
+//! by client and tool), `unused` (telemetry, with neither spans nor metrics), `metrics`, `unsampled` (metrics, and spans that
+//! the sampler refuses), `recorded` (metrics, and spans that an exporter gets and drops). Instructions are counted from outside.
 
 use core::ops::ControlFlow;
 use core::task::Waker;
@@ -20,6 +21,16 @@ use mcp_std::adapter::server::router::{
     EntryRequest, Flavor, HandlerResult, Interceptor, RegisterFunctions, Router,
 };
 use mcp_std::io::{Duplex, Interest, MemoryEnd, Ready, memory_pair};
+use mcp_telemetry::Telemetry;
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// A stream that gives its input and forgets its output.
 struct Replay {
@@ -67,13 +78,66 @@ impl Interceptor for Look {
     }
 }
 
+/// An exporter that drops what it gets.
+#[derive(Debug)]
+struct Drain;
+
+impl SpanExporter for Drain {
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        drop(core::hint::black_box(spans));
+        Ok(())
+    }
+}
+
+impl PushMetricExporter for Drain {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        core::hint::black_box(metrics);
+        Ok(())
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn temporality(&self) -> Temporality {
+        Temporality::Cumulative
+    }
+}
+
+/// Sets up telemetry as an application does, with exporters that cost nothing.
+struct Exported {
+    meters: SdkMeterProvider,
+    _tracers: Option<SdkTracerProvider>,
+}
+
+impl Exported {
+    fn new(sampler: Option<Sampler>) -> Self {
+        let meters = SdkMeterProvider::builder().with_reader(PeriodicReader::builder(Drain).build()).build();
+        let _tracers = sampler.map(|sampler| {
+            let tracers = SdkTracerProvider::builder().with_simple_exporter(Drain).with_sampler(sampler).build();
+            let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("bench"));
+            tracing_subscriber::registry().with(layer).init();
+            tracers
+        });
+        Self { meters, _tracers }
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        Telemetry::new().transport("pipe").meter(self.meters.meter("bench"))
+    }
+}
+
 fn schema() -> RawJson {
     RawJson::new(r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#)
         .expect("a constant")
 }
 
 /// Adds what is the same for all flavours.
-fn add<F: Flavor>(router: &mut Router<F>, variant: &str) {
+fn add<F: Flavor>(router: &mut Router<F>, variant: &str, exported: Option<&Exported>) {
     router.clear_validator();
     RegisterFunctions::tool_with(router, Tool::new("echo", schema()), |_, arguments: RawJson| {
         CallToolResult::text(arguments.member("text").and_then(|text| text.string()).unwrap_or_default())
@@ -84,7 +148,11 @@ fn add<F: Flavor>(router: &mut Router<F>, variant: &str) {
             let limit = RateLimit::new(u32::MAX, Duration::from_secs(1)).key(CallKey::CLIENT.entry());
             router.intercept(limit);
         }
+        "unused" => _ = router.observer(Telemetry::new().without_metrics().build()),
         _ => {}
+    }
+    if let Some(exported) = exported {
+        router.observer(exported.telemetry().build());
     }
 }
 
@@ -96,9 +164,15 @@ fn main() -> ExitCode {
     for _ in 0..n.parse().unwrap_or(1_usize) {
         input.extend_from_slice(request.advance());
     }
+    let exported = match variant.as_str() {
+        "metrics" => Some(Exported::new(None)),
+        "unsampled" => Some(Exported::new(Some(Sampler::AlwaysOff))),
+        "recorded" => Some(Exported::new(Some(Sampler::AlwaysOn))),
+        _ => None,
+    };
     if flavour == "functions" {
         let mut router = mcp_blocking::Router::new("bench", "1");
-        add(&mut router, variant);
+        add(&mut router, variant, exported.as_ref());
         if variant == "layer" {
             router.layer(|cx, request, next| {
                 let result = next.run(cx, request);
@@ -110,7 +184,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut router = mcp_smol::Router::new("bench", "1");
-    add(&mut router, variant);
+    add(&mut router, variant, exported.as_ref());
     if variant == "layer" {
         router.layer(async |cx, request, next| {
             let result = next.run(cx, request).await;
