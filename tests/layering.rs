@@ -73,7 +73,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Tasks as both roles see them.
     ("tasks", "entropy error json meta model rpc"),
     // The interface of an observer of requests.
-    ("observe", "error json methods model rpc slab tap time version"),
+    ("observe", "error json meta methods model rpc slab tap time version"),
     // Shared by both engines.
     ("calls", SHARED),
     // Heads of HTTP messages, which no engine parses.

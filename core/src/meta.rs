@@ -18,6 +18,12 @@ pub(crate) const OAUTH_CLIENT_CREDENTIALS: &str = "io.modelcontextprotocol/oauth
 pub(crate) const ENTERPRISE_MANAGED_AUTHORIZATION: &str =
     "io.modelcontextprotocol/enterprise-managed-authorization";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
+/// The parent span (META-021).
+pub(crate) const TRACEPARENT: &[u8] = b"traceparent";
+pub(crate) const TRACESTATE: &[u8] = b"tracestate";
+pub(crate) const BAGGAGE: &[u8] = b"baggage";
+/// All keys of trace context, in the order of [`TraceContext`](crate::observe::TraceContext).
+pub(crate) const TRACE_MEMBERS: [&[u8]; 3] = [TRACEPARENT, TRACESTATE, BAGGAGE];
 
 /// Keys of requests, without the prefix.
 pub(crate) mod unprefixed {

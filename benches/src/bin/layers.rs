@@ -118,7 +118,8 @@ impl Exported {
     fn new(sampler: Option<Sampler>) -> Self {
         let meters = SdkMeterProvider::builder().with_reader(PeriodicReader::builder(Drain).build()).build();
         let _tracers = sampler.map(|sampler| {
-            let tracers = SdkTracerProvider::builder().with_simple_exporter(Drain).with_sampler(sampler).build();
+            let tracers =
+                SdkTracerProvider::builder().with_simple_exporter(Drain).with_sampler(sampler).build();
             let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("bench"));
             tracing_subscriber::registry().with(layer).init();
             tracers

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use super::endpoint::Endpoint;
 use super::role::Role;
 use crate::error::{CallError, Fault};
-use crate::observe::{Observation, OpenRequest, SessionEnd};
+use crate::observe::{Observation, OpenRequest, RequestedParams, SessionEnd};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
@@ -43,7 +43,7 @@ pub(crate) fn observe_call<R: Role>(
     endpoint: &mut Endpoint<R>,
     key: Key,
     method: &str,
-    params: Option<&[u8]>,
+    params: RequestedParams<'_>,
 ) -> Option<Arc<dyn Observation>> {
     let observing = endpoint.observing.as_deref_mut()?;
     let call = endpoint.inbound.calls.get(key)?;
@@ -59,7 +59,7 @@ pub(crate) fn begin_direct_answer<R: Role>(
     endpoint: &mut Endpoint<R>,
     id: &RequestId,
     method: &str,
-    params: Option<&[u8]>,
+    params: RequestedParams<'_>,
     version: Option<Version>,
 ) -> Option<OpenRequest> {
     endpoint.observing.as_deref_mut()?.begin_received(endpoint.now, id, method, params, version)

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use crate::observe::{Observer, OpenRequest, Requested};
+use crate::observe::{Observer, OpenRequest, Requested, RequestedParams};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::Direction;
@@ -60,7 +60,7 @@ impl Observing {
         at: Instant,
         id: &RequestId,
         method: &str,
-        params: Option<&[u8]>,
+        params: RequestedParams<'_>,
         version: Option<Version>,
     ) -> Option<OpenRequest> {
         self.sent_error = None;
@@ -69,8 +69,7 @@ impl Observing {
             direction: Direction::In,
             id,
             method,
-            params: params.unwrap_or_default(),
-            meta: None,
+            params,
             version,
             request_bytes: self.received_bytes,
         };

@@ -17,7 +17,7 @@ use crate::error::UseError;
 use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int};
 use crate::meta;
 use crate::methods;
-use crate::observe::{Direction, OpenRequest, Requested, TRACE_MEMBERS, TraceContext};
+use crate::observe::{Direction, OpenRequest, Requested, RequestedParams, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
@@ -39,7 +39,7 @@ impl OutboundRequest<'_> {
         out.extend_from_slice(self.base_meta.unwrap_or_default());
         if let Some(meta) = self.meta {
             object_members(meta.as_bytes(), |name, value| {
-                if trace.is_none() || !TRACE_MEMBERS.contains(&name) {
+                if trace.is_none() || !meta::TRACE_MEMBERS.contains(&name) {
                     append_member(out, name, |out| append_one_line(out, value));
                 }
             });
@@ -205,8 +205,10 @@ impl<R: Role> Endpoint<R> {
                     direction: Direction::Out,
                     id: &RequestId::int(id),
                     method: request.method,
-                    params: out.get(start..).unwrap_or_default(),
-                    meta: request.meta.map(RawJson::as_bytes),
+                    params: RequestedParams::unread(
+                        out.get(start..).unwrap_or_default(),
+                        request.meta.map(RawJson::as_bytes),
+                    ),
                     version,
                     // Known when the message is complete.
                     request_bytes: 0,

@@ -26,6 +26,7 @@ use crate::frame::line::Oversize;
 use crate::meta;
 use crate::methods;
 use crate::model::TaskId;
+use crate::observe::RequestedParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
@@ -368,7 +369,9 @@ impl Engine {
         match self.common.endpoint.begin_call(call) {
             None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
-                observe_call(&mut self.common.endpoint, key, &method, params.as_ref().map(RawJson::as_bytes));
+                let observed = params.as_ref().map(RawJson::as_bytes).unwrap_or_default();
+                let observed = RequestedParams::unread(observed, None);
+                observe_call(&mut self.common.endpoint, key, &method, observed);
                 if let Some(input) = input {
                     let source = InputSource::Request(key);
                     return self.calls.receive_input_request(&mut self.common, source, input, related);

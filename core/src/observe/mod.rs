@@ -21,7 +21,7 @@ use crate::rpc::RequestId;
 use crate::time::Instant;
 use crate::version::Version;
 
-pub(crate) use table::{OpenRequest, OpenRequests, Requested, TRACE_MEMBERS, TRACEPARENT};
+pub(crate) use table::{OpenRequest, OpenRequests, Requested, RequestedParams};
 
 /// An observer of the requests of an engine.
 ///

@@ -13,7 +13,7 @@ use super::id::RequestId;
 use crate::ascii::AsciiCaseExt as _;
 use crate::json::{ScanError, Scanner, Span, StringToken, check_utf8};
 use crate::limits::Limits;
-use crate::meta::{PREFIX, PROGRESS_TOKEN, unprefixed};
+use crate::meta::{PREFIX, PROGRESS_TOKEN, TRACE_MEMBERS, unprefixed};
 use crate::raw::RawJson;
 
 /// Kind of a message (BASE-017).
@@ -49,6 +49,8 @@ pub(crate) struct MetaSpans {
     pub(crate) token: Span,
     /// Whether a member begins with `io.modelcontextprotocol/` and is not one of those that legacy revisions have too.
     pub(crate) has_reserved: bool,
+    /// Whether there is trace context (META-021).
+    pub(crate) has_trace: bool,
 }
 
 impl MetaSpans {
@@ -61,6 +63,7 @@ impl MetaSpans {
             log_level: self.log_level.shifted(by),
             token: self.token.shifted(by),
             has_reserved: self.has_reserved,
+            has_trace: self.has_trace,
         }
     }
 }
@@ -382,6 +385,8 @@ fn read_meta(s: &mut Scanner<'_>) -> Result<MetaSpans, ScanError> {
             meta.has_reserved |= !unprefixed::LEGACY_TASK_KEYS.contains(&key);
         } else if &*name == PROGRESS_TOKEN.as_bytes() {
             meta.token = value;
+        } else {
+            meta.has_trace |= TRACE_MEMBERS.contains(&&*name);
         }
         Ok(())
     })?;

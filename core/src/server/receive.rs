@@ -26,7 +26,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::methods;
-use crate::observe::OpenRequest;
+use crate::observe::{OpenRequest, RequestedParams};
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
@@ -157,7 +157,8 @@ impl Engine {
             Ok(Some(accepted)) => accepted,
             // The engine answers this method.
             Ok(None) => {
-                let observed = observe_direct(self, source, &id, &method, params.whole.slice(frame));
+                let observed =
+                    observe_direct(self, source, &id, &method, RequestedParams::read(frame, &params));
                 self.answer_in_engine(source, frame, &id, &method, &params);
                 return end_direct_answer(&mut self.endpoint, observed);
             }
@@ -165,7 +166,8 @@ impl Engine {
                 if source.batch.is_none() {
                     mark_request_refused(&mut self.endpoint, source.channel);
                 }
-                let observed = observe_direct(self, source, &id, &method, params.whole.slice(frame));
+                let observed =
+                    observe_direct(self, source, &id, &method, RequestedParams::read(frame, &params));
                 self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
                 return end_direct_answer(&mut self.endpoint, observed);
             }
@@ -215,7 +217,8 @@ impl Engine {
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
         let mut caller = channel::caller(&self.endpoint, source.channel);
-        caller.observation = observe_call(&mut self.endpoint, key, &method, params.whole.slice(&frame));
+        caller.observation =
+            observe_call(&mut self.endpoint, key, &method, RequestedParams::read(&frame, &params));
         let task = CallTask::Offer(TaskOffer::None);
         let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
         if let Some(tasks) = self.tasks.as_deref() {
@@ -332,7 +335,7 @@ fn observe_direct(
     source: MessageSource<'_>,
     id: &RequestId,
     method: &str,
-    params: Option<&[u8]>,
+    params: RequestedParams<'_>,
 ) -> Option<OpenRequest> {
     let version = session(&engine.endpoint, source.root).map(|session| session.version);
     begin_direct_answer(&mut engine.endpoint, id, method, params, version)
