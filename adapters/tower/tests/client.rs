@@ -199,6 +199,8 @@ struct Faulty {
     failure: Arc<Mutex<(Failure, Option<Waker>)>>,
     /// The failure that `poll_ready` has found.
     found: Failure,
+    /// How often `poll_ready` was called.
+    polls: Arc<AtomicUsize>,
 }
 
 impl Faulty {
@@ -225,6 +227,7 @@ impl Service<Request<Full<Bytes>>> for Faulty {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Broken>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
         let mut state = self.failure.lock().unwrap();
         self.found = state.0;
         match state.0 {
@@ -272,7 +275,7 @@ impl Service<Request<Full<Bytes>>> for Faulty {
 
 async fn faulty(era: Era) -> (Client, Faulty) {
     let failure = Arc::new(Mutex::new((Failure::None, None)));
-    let service = Faulty { service: server().0, failure, found: Failure::None };
+    let service = Faulty { service: server().0, failure, found: Failure::None, polls: Arc::default() };
     let config = HttpConfig::new(URL).unwrap();
     let is_unsent = |error: &Broken| error.0 == "cannot connect";
     let client = mcp_tower::connect_with(options(era), config, service.clone(), is_unsent).await.unwrap();
@@ -364,6 +367,22 @@ fn service_that_is_never_ready_is_a_timeout() {
         assert_echo(&client, "after").await;
         client.close().await.unwrap();
     });
+}
+
+/// Where the last handle is dropped there may be no runtime, without which a service could panic.
+#[test]
+fn client_dropped_without_close_uses_the_service_no_more() {
+    for era in ERAS {
+        let (client, service) = block_on(faulty(era));
+        let arguments = json!({});
+        let mut call = Box::pin(client.call_tool("never", &arguments));
+        assert!(poll_once(&mut call).is_pending());
+        drop(call);
+        let polls = service.polls.load(Ordering::SeqCst);
+        drop(client);
+        assert_eq!(service.polls.load(Ordering::SeqCst), polls, "{era:?}");
+        assert_eq!(Arc::strong_count(&service.polls), 1, "{era:?}: nothing is left");
+    }
 }
 
 #[test]

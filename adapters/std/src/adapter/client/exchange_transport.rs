@@ -122,7 +122,7 @@ impl Wake for WakeFlag {
 
 impl ExchangeTransport {
     /// Creates a transport that has not sent anything. `waker` is woken when an exchange can continue; after `is_abandoned`
-    /// was set, no exchange is polled any more.
+    /// was set, no exchange is started or polled any more.
     pub(crate) fn new(
         config: Config,
         http: Http,
@@ -207,6 +207,7 @@ impl ClientTransport for ExchangeTransport {
         while let Some(action) = self.client.poll_exchange(self.now) {
             any = true;
             match action {
+                Action::Send(_) if self.is_abandoned.load(Ordering::Relaxed) => {}
                 Action::Send(request) => {
                     let id = request.exchange;
                     let exchange = (self.start)(request);

@@ -82,7 +82,15 @@ impl<R: Runtime> ConnectionWatch<R> {
             Self::Descriptors(_) => {}
             Self::Stream(state, _) => state.is_blocking.store(true, Ordering::Relaxed),
             #[cfg(feature = "http")]
-            Self::Exchanges(is_abandoned) => is_abandoned.store(true, Ordering::Relaxed),
+            Self::Exchanges(_) => {}
+        }
+    }
+
+    /// Ends what only a task can continue, because no task polls the connection any more.
+    pub(super) fn abandon(&self) {
+        #[cfg(feature = "http")]
+        if let Self::Exchanges(is_abandoned) = self {
+            is_abandoned.store(true, Ordering::Relaxed);
         }
     }
 }
