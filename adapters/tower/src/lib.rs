@@ -95,6 +95,11 @@
 //! Most such programs abort on a panic, so it is not caught. Handlers are [`Send`]: wrap futures of the host that are not.
 //! `tests/worker` in the repository is an example.
 //!
+//! # Clients
+//!
+//! [`connect`] makes a client of `mcp-tokio` or `mcp-smol` that sends its requests by an HTTP client of yours: that of hyper,
+//! `reqwest`, or any other `tower` service.
+//!
 //! # Features
 //!
 //! | feature | effect |
@@ -113,6 +118,7 @@
 extern crate alloc;
 
 mod body;
+mod client;
 mod handler;
 mod request_view;
 mod response_future;
@@ -122,6 +128,7 @@ mod time;
 mod unblock;
 
 pub use body::McpBody;
+pub use client::{connect, connect_with};
 pub use mcp_proto;
 pub use mcp_proto::http::server::Config as HttpConfig;
 pub use mcp_proto::router::Json;

@@ -1,4 +1,4 @@
-//! The examples of `mcp-tower` with web frameworks, and a [client] over hyper.
+//! The examples of `mcp-tower` with web frameworks, and [clients](client) over other HTTP clients.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The client of `mcp-blocking`, and one over hyper, against `mcp-tower` in axum and in hyper on real sockets.
+//! The client of `mcp-blocking` against `mcp-tower` in axum and in hyper on real sockets.
 
 use std::future::pending;
 use std::io::{Read, Write};
@@ -14,7 +14,6 @@ use mcp_proto::{
     CallOptions, Capabilities, Capability, Change, Era, Progress, RawJson, RpcError, VersionSet, client,
 };
 use mcp_tower::{Cx, McpService, Router};
-use mcp_tower_tests::client::Connection;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -340,31 +339,4 @@ fn a_router_of_mcp_tokio_is_served() {
         .unwrap();
     assert_eq!(text(&client.call_tool("nap", &json!({})).unwrap()), "rested");
     client.close().unwrap();
-}
-
-#[test]
-fn a_client_over_hyper_calls_in_both_eras() {
-    let served = Served::start(Stack::Hyper, 1);
-    for era in [Era::Modern, Era::Legacy] {
-        let config = client::Config::new("hyper", "1").versions(VersionSet::ALL.era(era));
-        served.runtime.block_on(async {
-            let mut connection = Connection::new(&served.url(), config).unwrap();
-            let now = connection.now();
-            let options = CallOptions::new();
-            let call = connection
-                .client
-                .engine()
-                .call_tool(now, "echo", &json!({ "era": "any" }), &options)
-                .unwrap();
-            let outcome = loop {
-                match connection.next().await {
-                    client::Event::Ready(peer) => assert_eq!(peer.era(), era),
-                    client::Event::Done { call: done, outcome, .. } if done == call => break outcome,
-                    _ => {}
-                }
-            };
-            assert!(outcome.unwrap().as_str().contains("any"));
-        });
-    }
-    served.stop();
 }

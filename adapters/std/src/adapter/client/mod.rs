@@ -8,6 +8,8 @@ mod callback;
 mod calls;
 mod command_queue;
 mod connection;
+#[cfg(feature = "http")]
+mod exchange_transport;
 mod handler;
 #[cfg(feature = "http")]
 mod http_transport;
@@ -26,12 +28,16 @@ pub use callback::{Callback, CallbackReply, DeferredHandler, HandlerSlot, Remote
 pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
 pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
 pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};
+#[cfg(feature = "http")]
+pub use exchange_transport::{Exchange, ExchangeTransport, ResponseSink, StartExchange};
 pub use handler::ClientHandler;
 #[cfg(feature = "http")]
 pub use http_transport::HttpTransport;
 pub use layers::{
     AsyncLayer, BlockingClientNext, BlockingLayer, ClientNext, ClientRequest, LayerFuture, Layers, Retry,
 };
+#[cfg(feature = "http")]
+pub use options::ExchangeConnector;
 pub use options::{ClientSetup, ConnectionTarget, Connector, Options, ReadyConnection, StreamConnector};
 pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
 pub use rate_limit::RateLimit;

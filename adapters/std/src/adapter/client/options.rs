@@ -1,7 +1,7 @@
 //! Options of a client, and how it connects to its server.
 
 use alloc::boxed::Box;
-#[cfg(all(feature = "http", not(feature = "tls")))]
+#[cfg(feature = "http")]
 use alloc::format;
 use alloc::string::String;
 use core::borrow::Borrow;
@@ -21,6 +21,8 @@ use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
 use mcp_proto::client::{InputTaskLimits, InputTasks};
 
 use super::connection::Connection;
+#[cfg(feature = "http")]
+use super::exchange_transport::StartExchange;
 use super::handler::ClientHandler;
 #[cfg(feature = "http")]
 use super::http_transport::HttpTransport;
@@ -158,6 +160,17 @@ pub trait Connector: Sized {
 pub trait StreamConnector<S>: Connector {
     /// Starts to connect over a byte stream.
     fn open_stream(setup: ClientSetup, stream: S) -> Self::Connecting<'static>;
+}
+
+/// A client of an adapter that can use an HTTP implementation of the application.
+#[cfg(feature = "http")]
+pub trait ExchangeConnector: Connector {
+    /// Starts to connect to an HTTP server. `start` starts each exchange.
+    fn open_exchanges(
+        setup: ClientSetup,
+        http: mcp_proto::http::client::Config,
+        start: StartExchange,
+    ) -> Self::Connecting<'static>;
 }
 
 /// A connection that is ready, and its server. Adapters build their client from it.
@@ -417,6 +430,36 @@ impl<C: Connector> Options<C> {
             return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &CLEARTEXT));
         }
         C::open(self.setup, ConnectionTarget::Http(http))
+    }
+
+    /// Connects to an HTTP server over an HTTP implementation of the application, and waits until the connection is ready.
+    ///
+    /// `mcp_tower::connect` calls this with a `tower::Service`. That implementation decides about TLS, proxies and
+    /// connections; heads are not recorded for the tap. The connection ends exchanges that are left when its last handle
+    /// is dropped, so close the client to end its session at the server.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_url`](Self::connect_url), except that `https` needs no feature. [`Error::Io`] with `Unsupported` if the
+    /// options have an authorizer: let the HTTP implementation add the token, or a handler answer challenges.
+    #[cfg(feature = "http")]
+    pub fn connect_exchanges(
+        self,
+        http: mcp_proto::http::client::Config,
+        start: StartExchange,
+    ) -> C::Connecting<'static>
+    where
+        C: ExchangeConnector,
+    {
+        if http.exposes_credential() {
+            return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &CLEARTEXT));
+        }
+        #[cfg(feature = "auth")]
+        if self.setup.authorizer.is_some() {
+            let why = "an authorizer works over the HTTP implementation of this library only";
+            return C::refuse(Error::Io(std::io::Error::new(std::io::ErrorKind::Unsupported, why)));
+        }
+        C::open_exchanges(self.setup, http, start)
     }
 }
 

@@ -402,6 +402,7 @@ impl<R: Runtime> Drop for ConnectionDriver<R> {
     fn drop(&mut self) {
         let Some(mut inner) = self.state.take() else { return };
         (inner.is_closing, inner.is_detached) = (true, true);
+        inner.watch.iter().for_each(ConnectionWatch::abandon);
         while catch(|| inner.step()).unwrap_or_else(|panic| inner.handle_panic(&panic)) {}
         if let DriverStage::Closed = inner.stage {
             return;

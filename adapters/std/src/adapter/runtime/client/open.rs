@@ -6,6 +6,8 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::future::{Future, ready};
 use core::pin::Pin;
+#[cfg(feature = "http")]
+use core::sync::atomic::AtomicBool;
 use core::task::{Context, Poll, Waker};
 
 use crate::Error;
@@ -13,7 +15,11 @@ use crate::adapter::client::{
     ClientSetup, ClientTransport, CommandQueue, ConnectionTarget, Connector, ServerIo, StreamConnector,
     StreamTransport,
 };
+#[cfg(feature = "http")]
+use crate::adapter::client::{ExchangeConnector, ExchangeTransport, StartExchange};
 use mcp_proto::client::Config;
+#[cfg(feature = "http")]
+use mcp_proto::http::client::Config as HttpConfig;
 
 use super::Client;
 use super::driver::ConnectionDriver;
@@ -62,6 +68,25 @@ impl<R: PollStream<S>, S: Send + 'static> StreamConnector<S> for Client<R> {
             let queue = Arc::<LeaderQueue>::default();
             let (duplex, watch) = AsyncDuplex::<R, S>::new(stream, Waker::from(queue.clone()));
             let transport = StreamTransport::new(setup.engine_config()?, ServerIo::Stream(Box::new(duplex)));
+            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
+            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+        }))
+    }
+}
+
+#[cfg(feature = "http")]
+impl<R: Runtime> ExchangeConnector for Client<R> {
+    fn open_exchanges(
+        mut setup: ClientSetup,
+        http: HttpConfig,
+        start: StartExchange,
+    ) -> Self::Connecting<'static> {
+        Connecting(Box::pin(async move {
+            let queue = Arc::<LeaderQueue>::default();
+            let is_abandoned = Arc::<AtomicBool>::default();
+            let watch = ConnectionWatch::Exchanges(is_abandoned.clone());
+            let (config, waker) = (setup.engine_config()?, Waker::from(queue.clone()));
+            let transport = ExchangeTransport::new(config, http, start, waker, is_abandoned);
             let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }))

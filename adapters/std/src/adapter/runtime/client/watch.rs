@@ -23,6 +23,9 @@ pub(super) enum ConnectionWatch<R: Runtime> {
     Descriptors(DescriptorWatches<R::Watch>),
     /// An asynchronous stream, which has stored the waker.
     Stream(Arc<AsyncDuplexState>, PhantomData<fn() -> R>),
+    /// Exchanges of an HTTP implementation, which have the waker. The flag says that no task polls them any more.
+    #[cfg(feature = "http")]
+    Exchanges(Arc<AtomicBool>),
 }
 
 impl<R: Runtime> ConnectionWatch<R> {
@@ -44,6 +47,8 @@ impl<R: Runtime> ConnectionWatch<R> {
                 let is_blocked = state.is_read_blocked.load(Ordering::Relaxed);
                 Ok(transport.interest().read && !is_blocked)
             }
+            #[cfg(feature = "http")]
+            Self::Exchanges(_) => Ok(transport.interest().read),
         }
     }
 
@@ -65,6 +70,8 @@ impl<R: Runtime> ConnectionWatch<R> {
                 let _ = (cx, reactor);
                 WatchReadiness { is_readable: true, has_stderr: false }
             }
+            #[cfg(feature = "http")]
+            Self::Exchanges(_) => WatchReadiness { is_readable: true, has_stderr: false },
         }
     }
 
@@ -74,6 +81,16 @@ impl<R: Runtime> ConnectionWatch<R> {
             #[cfg(unix)]
             Self::Descriptors(_) => {}
             Self::Stream(state, _) => state.is_blocking.store(true, Ordering::Relaxed),
+            #[cfg(feature = "http")]
+            Self::Exchanges(_) => {}
+        }
+    }
+
+    /// Ends what only a task can continue, because no task polls the connection any more.
+    pub(super) fn abandon(&self) {
+        #[cfg(feature = "http")]
+        if let Self::Exchanges(is_abandoned) = self {
+            is_abandoned.store(true, Ordering::Relaxed);
         }
     }
 }
