@@ -14,9 +14,12 @@
 //!
 //! The application chooses how they are exported: spans by a subscriber of [`tracing`] with the layer of
 //! [`tracing_opentelemetry`], metrics by the meter provider of [`opentelemetry::global`] (or [`Telemetry::meter`]). Set
-//! both up before [`Telemetry::build`]. Without them nothing is recorded. Use exporters that work on a thread of their own
-//! (`BatchSpanProcessor` and `PeriodicReader` of `opentelemetry_sdk`, which drop what does not fit their queues): then an exporter that
-//! hangs holds up no request.
+//! both up before [`Telemetry::build`]. Without them nothing is recorded. The
+//! [README](https://github.com/mcp-proto/mcp-proto/tree/main/adapters/telemetry#export-by-otlp) shows all of it with exporters of OTLP.
+//!
+//! Use exporters that work on a thread of their own (`BatchSpanProcessor` and `PeriodicReader` of `opentelemetry_sdk`, which drop
+//! what does not fit their queues): then an exporter that hangs holds up no request. It delays the end of the process
+//! by the time that their shutdown waits. A client gives the server that it started 5 s to end.
 //!
 //! # Spans
 //!
@@ -85,7 +88,3 @@ mod trace_context;
 
 pub use mcp_proto;
 pub use telemetry::{TARGET, Telemetry};
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
