@@ -27,8 +27,8 @@ pub(crate) use table::{OpenRequest, OpenRequests, Requested, RequestedParams};
 ///
 /// It is called while the engine works, so it must return soon and must not panic: hand over what takes long.
 ///
-/// Observed is each request on the wire, in both directions, except pings and the requests that negotiate a revision. A call
-/// of the application that is continued after it asked for input, or that follows a task, is several requests.
+/// Observed is each request on the wire, in both directions, except pings and, on the client, the requests that negotiate a
+/// revision. A call of the application that is continued after it asked for input, or that follows a task, is several requests.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Returns the observation of a request that was received or is to be sent, or `None` if it is not observed.
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>>;
