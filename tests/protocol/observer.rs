@@ -1,6 +1,7 @@
 //! Observers: each request once, in both directions, with its sizes, its outcome and its trace context.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use mcp_proto::client::{self, Event as ClientEvent};
@@ -22,6 +23,7 @@ struct Recorder {
     sessions: Arc<Mutex<Vec<SessionEnd>>>,
     /// Trace context of each request that is sent.
     trace: Option<TraceContext>,
+    is_disabled: Arc<AtomicBool>,
 }
 
 impl Recorder {
@@ -42,7 +44,12 @@ struct Recorded {
 }
 
 impl Observer for Recorder {
+    fn is_enabled(&self) -> bool {
+        !self.is_disabled.load(Ordering::Relaxed)
+    }
+
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
+        assert!(self.is_enabled(), "asked although it is disabled");
         if request.method == "unobserved" {
             return None;
         }
@@ -195,6 +202,38 @@ fn each_request_is_reported_with_its_outcome_on_both_sides() {
         let with = |sign: &str| expected.iter().map(|line| format!("{sign}{line}")).collect::<Vec<_>>();
         assert_eq!(sent, with(">"));
         assert_eq!(received, with("<"));
+    }
+}
+
+#[test]
+fn observer_that_is_disabled_is_told_of_no_beginning_and_of_each_end_that_it_waits_for() {
+    for (versions, version) in ERAS {
+        let mut both = Observed::new(versions, None);
+        let (at_client, at_server) = (both.at_client.clone(), both.at_server.clone());
+        let disable = |is_disabled| {
+            for recorder in [&at_client, &at_server] {
+                recorder.is_disabled.store(is_disabled, Ordering::Relaxed);
+            }
+        };
+        drop((at_client.take(), at_server.take()));
+        let (params, options) = (json!({"name": "a", "arguments": {}}), CallOptions::new());
+        // Each combination of begin and end.
+        for (is_disabled_at_begin, is_disabled_at_end) in [(true, true), (true, false), (false, true)] {
+            disable(is_disabled_at_begin);
+            let call = both.call("tools/call", &params, &options);
+            assert_eq!(call.caller().observation().is_some(), !is_disabled_at_begin);
+            disable(is_disabled_at_end);
+            both.complete(&call, &json!({"content": []}));
+            for (recorder, sign) in [(&at_client, '>'), (&at_server, '<')] {
+                let begin = format!("{sign}tools/call a {version} -");
+                let seen = if is_disabled_at_begin {
+                    vec![]
+                } else {
+                    vec![begin, format!("{sign}tools/call a = ok")]
+                };
+                assert_eq!(recorder.take(), seen);
+            }
+        }
     }
 }
 

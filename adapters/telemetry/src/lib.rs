@@ -70,6 +70,12 @@
 //! a function that runs within its step. On `wasm32-unknown-unknown`, which has no clock, it is the clock of the engine. Durations
 //! of sessions are always by that.
 //!
+//! # Cost
+//!
+//! Beside the smallest call of a server in memory (3 µs on one core of a small virtual machine), metrics cost 1.2 µs, and a span
+//! 4 µs, whether it is sampled or not: a filter that turns off [`TARGET`] makes it as cheap as [`Telemetry::without_spans`].
+//! `benches/measure --only telemetry` measures it.
+//!
 //! [`CallError`]: mcp_proto::CallError
 //! [`Observer`]: mcp_proto::observe::Observer
 

@@ -35,6 +35,13 @@ struct Shared {
     prompts: Names,
 }
 
+impl Shared {
+    /// Returns whether a subscriber wants spans.
+    fn is_traced(&self) -> bool {
+        self.settings.has_spans && tracing::enabled!(target: TARGET, tracing::Level::INFO)
+    }
+}
+
 impl TelemetryObserver {
     pub(crate) fn new(settings: Telemetry, metrics: Option<Metrics>, tools: Names, prompts: Names) -> Self {
         Self { shared: Arc::new(Shared { settings, metrics, tools, prompts }) }
@@ -42,9 +49,13 @@ impl TelemetryObserver {
 }
 
 impl Observer for TelemetryObserver {
+    fn is_enabled(&self) -> bool {
+        self.shared.metrics.is_some() || self.shared.is_traced()
+    }
+
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
         let shared = &self.shared;
-        let is_traced = shared.settings.has_spans && tracing::enabled!(target: TARGET, tracing::Level::INFO);
+        let is_traced = shared.is_traced();
         if !is_traced && shared.metrics.is_none() {
             return None;
         }

@@ -30,6 +30,12 @@ pub(crate) use table::{OpenRequest, OpenRequests, Requested, RequestedParams};
 /// Observed is each request on the wire, in both directions, except pings and, on the client, the requests that negotiate a
 /// revision. A call of the application that is continued after it asked for input, or that follows a task, is several requests.
 pub trait Observer: Send + Sync + fmt::Debug {
+    /// Returns whether requests are observed at present. If not, [`request`](Self::request) is not called, and nothing is read
+    /// for it. Called for each request; the default is `true`.
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
     /// Returns the observation of a request that was received or is to be sent, or `None` if it is not observed.
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>>;
 

@@ -95,9 +95,12 @@ impl OpenRequest {
     /// Tells the observer about a request.
     #[cold]
     pub(crate) fn begin(observer: &dyn Observer, request: &Requested<'_>) -> Option<Self> {
+        if !observer.is_enabled() {
+            return None;
+        }
         let &Requested { at, direction, id, method, ref params, version, request_bytes } = request;
         let (subject, meta) = params.subject_and_meta(method);
-        let parent = trace_context(meta.unwrap_or_default());
+        let parent = meta.map_or_else(TraceContext::new, trace_context);
         let start = RequestStart { at, direction, id, method, subject, version, parent };
         let observation = observer.request(&start)?;
         let is_tool_call = method == methods::TOOLS_CALL;
