@@ -84,7 +84,8 @@ pub(crate) const CORS_DOCUMENT_REQUEST_HEADERS: &str = "Content-Type, If-None-Ma
 pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate";
 
 /// Returns whether the value of a field must not be shown, because its name suggests a secret (SEC-019).
-pub(crate) fn is_secret(name: &str) -> bool {
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
     const PARTS: [&str; 14] = [
         "auth",
         "cookie",

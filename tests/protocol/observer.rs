@@ -10,11 +10,11 @@ use mcp_proto::observe::{
 };
 use mcp_proto::server::{self, Event};
 use mcp_proto::tap::ChannelId;
-use mcp_proto::{CallOptions, Instant, RawJson, RpcError, Version, VersionSet};
+use mcp_proto::{CallOptions, Instant, Limits, RawJson, RpcError, Version, VersionSet};
 use mcp_tests::harness::build::{raw, to_value};
 use serde_json::json;
 
-use crate::common::{client, ms, secs, server};
+use crate::common::{client, limits, ms, secs, server};
 
 /// Records what it is told, a line each.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ struct Recorder {
     /// Trace context of each request that is sent.
     trace: Option<TraceContext>,
     is_disabled: Arc<AtomicBool>,
+    /// Bytes of the request and of the response, of each that has ended.
+    sizes: Arc<Mutex<Vec<(usize, usize)>>>,
 }
 
 impl Recorder {
@@ -82,6 +84,7 @@ impl Observation for Recorded {
         };
         let answered = if end.response_bytes == 0 { " without answer" } else { "" };
         assert!(end.request_bytes > 20, "{end:?}");
+        self.recorder.sizes.lock().expect("no panic").push((end.request_bytes, end.response_bytes));
         self.recorder.push(format!("{} = {outcome}{answered}", self.name));
     }
 }
@@ -107,10 +110,14 @@ struct Observed {
 
 impl Observed {
     fn new(versions: VersionSet, trace: Option<TraceContext>) -> Self {
+        Self::with_limits(versions, trace, Limits::default())
+    }
+
+    fn with_limits(versions: VersionSet, trace: Option<TraceContext>, limits: Limits) -> Self {
         let at_client = Recorder { trace, ..Recorder::default() };
         let at_server = Recorder::default();
         let client_config = client(versions).observer(Arc::new(at_client.clone()));
-        let server_config = server(versions).observer(Arc::new(at_server.clone()));
+        let server_config = server(versions).limits(limits).observer(Arc::new(at_server.clone()));
         let mut client = client::Engine::new(Arc::new(client_config));
         let mut server = server::Engine::new(Arc::new(server_config));
         let now = Instant::ZERO;
@@ -234,6 +241,47 @@ fn observer_that_is_disabled_is_told_of_no_beginning_and_of_each_end_that_it_wai
                 assert_eq!(recorder.take(), seen);
             }
         }
+    }
+}
+
+#[test]
+fn requests_that_wait_have_their_own_sizes_and_those_beyond_the_limit_are_reported() {
+    for (versions, _) in ERAS {
+        let few = limits(|l| (l.max_live_calls, l.max_waiting_requests) = (1, 2));
+        let mut both = Observed::with_limits(versions, None, few);
+        let options = CallOptions::new();
+        let first = both.call("tools/call", &json!({"name": "a"}), &options);
+        drop((both.at_client.take(), both.at_server.take()));
+        both.at_server.sizes.lock().expect("no panic").clear();
+        let text = "x".repeat(20_000);
+        for (name, text) in [("large", &*text), ("small", ""), ("refused", "")] {
+            let params = json!({"name": name, "arguments": {"text": text}});
+            both.client.call(both.now, "tools/call", &params, &options).expect("ready");
+        }
+        both.exchange();
+        let lines = both.at_server.take();
+        assert!(lines.iter().all(|line| line.contains(" refused ")), "{lines:?}");
+        assert!(lines[1].contains("too many requests in work"), "{lines:?}");
+        let result =
+            RawJson::new(format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#)).expect("JSON");
+        both.server.complete_raw(both.now, first.id(), &result).expect("open");
+        for _ in 0..2 {
+            both.exchange();
+            let Some(Event::Call(call)) = both.server.poll_event(both.now) else {
+                panic!("a call that waited")
+            };
+            both.server.complete(both.now, call.id(), &json!({"content": []})).expect("open");
+        }
+        both.exchange();
+        let at_server = both.at_server.sizes.lock().expect("no panic").clone();
+        let mut at_client = both.at_client.sizes.lock().expect("no panic").clone();
+        // The order of the answers is that of the server; both sides count the same bytes.
+        assert_eq!(at_server.len(), 4, "{at_server:?}");
+        assert!(
+            at_server[1].1 > 20_000 && at_server[2].0 > 20_000 && at_server[3].0 < 1_000,
+            "{at_server:?}"
+        );
+        assert_eq!(at_client.split_off(at_client.len() - 4), at_server);
     }
 }
 
@@ -384,4 +432,16 @@ fn sessions_are_reported_at_their_end() {
         both.server.handle_eof(both.now, both.down);
         assert!(sessions(&both.at_client).is_empty() && sessions(&both.at_server).is_empty());
     }
+}
+
+// covers: META-021
+#[test]
+fn baggage_of_the_application_is_replaced_by_other_baggage_only() {
+    let meta = |options: CallOptions| to_value(&options.meta.expect("set"));
+    let options = || CallOptions::new().with_meta(raw(&json!({"baggage": "tenant=1", "tracestate": "a=b"})));
+    let context = TraceContext::new().traceparent("00-1-1-01");
+    let sent = meta(options().with_trace_context(&context));
+    assert_eq!(sent, json!({"traceparent": "00-1-1-01", "baggage": "tenant=1"}));
+    let sent = meta(options().with_trace_context(&context.baggage("tenant=2")));
+    assert_eq!(sent, json!({"traceparent": "00-1-1-01", "baggage": "tenant=2"}));
 }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-use mcp_proto::observe::{RequestEnd, RequestOutcome};
+use mcp_proto::observe::{Direction, RequestEnd, RequestOutcome};
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, HttpError};
 
@@ -142,9 +142,14 @@ impl ErrorType {
         })
     }
 
-    /// Returns whether the peer may not know the name in the request: it refused the request, or gave no answer.
-    pub(crate) const fn leaves_name_unknown(self) -> bool {
+    /// Returns whether the name in the request may be one that does not exist: the request was refused, or had no answer.
+    ///
+    /// A received name is known only after a success or a failure of its tool, because a server also refuses requests
+    /// that it has not read so far.
+    pub(crate) const fn leaves_name_unknown(self, direction: Direction) -> bool {
         match self {
+            Self::Named(name) if matches!(name.as_bytes(), b"tool_error") => false,
+            _ if matches!(direction, Direction::In) => true,
             Self::Code(code) => {
                 matches!(code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND)
             }
@@ -244,10 +249,12 @@ mod tests {
         let rpc = |code| of(CallError::Rpc(RpcError::new(code, "no")));
         for unknown in [rpc(-32601), rpc(-32602), rpc(-32002), of(CallError::Cancelled), ErrorType::CANCELLED]
         {
-            assert!(unknown.leaves_name_unknown(), "{unknown:?}");
+            assert!(unknown.leaves_name_unknown(Direction::Out), "{unknown:?}");
         }
         for known in [rpc(-32603), rpc(5), of(CallError::TimedOut), ErrorType::Named("tool_error")] {
-            assert!(!known.leaves_name_unknown(), "{known:?}");
+            assert!(!known.leaves_name_unknown(Direction::Out), "{known:?}");
+            let is_of_tool = known == ErrorType::Named("tool_error");
+            assert_eq!(known.leaves_name_unknown(Direction::In), !is_of_tool, "{known:?}");
         }
         assert_eq!(rpc(5).text(), "5");
         assert_eq!(of(CallError::TotalTimedOut).text(), "timeout");

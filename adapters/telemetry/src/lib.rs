@@ -63,8 +63,8 @@
 //!
 //! A server that asks its client is the client of that request. Labels are those of the spans that have few values: method,
 //! revision, tool or prompt, transport, and `error.type`, `rpc.response.status_code` with the codes that are defined, others as `_OTHER`.
-//! Names label metrics if a request for them was not refused as unknown, up to [`Telemetry::max_names`]; others are
-//! `_OTHER`. So a hostile peer adds no time series.
+//! Names label metrics up to [`Telemetry::max_names`], others are `_OTHER`: at a server those for which a request has succeeded or a
+//! tool has failed, at a client those that the server has not refused as unknown. So a hostile peer adds no time series.
 //!
 //! Durations of requests are measured by the monotonic clock of `std`, because the clock of an engine stands still while a handler is
 //! a function that runs within its step. On `wasm32-unknown-unknown`, which has no clock, it is the clock of the engine. Durations

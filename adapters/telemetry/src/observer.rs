@@ -216,7 +216,7 @@ impl ObservedRequest {
 
     /// Makes the name of the tool or prompt known, because this request has shown that it exists.
     fn add_name(&self, error: Option<ErrorType>) -> Option<Arc<str>> {
-        if error.is_some_and(ErrorType::leaves_name_unknown) {
+        if error.is_some_and(|error| error.leaves_name_unknown(self.operation.direction)) {
             return None;
         }
         let name = self.operation.subject.as_deref()?;

@@ -8,10 +8,11 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use mcp_proto::head::ResponseHead;
 use mcp_proto::http::client::{Config as HttpClientConfig, ExchangeFailure, OutgoingRequest};
+use mcp_proto::http::fields::is_secret;
 use mcp_std::Error;
 use mcp_std::adapter::client::{Exchange, ExchangeConnector, Options, ResponseSink};
 use tower_service::Service;
@@ -106,7 +107,15 @@ fn http_request<Q: From<Bytes>>(request: &OutgoingRequest) -> Result<Request<Q>,
     let fields = request.fields.iter();
     fields
         .fold(Request::builder().method(request.method).uri(uri), |builder, (name, value)| {
-            builder.header(name, value)
+            match HeaderValue::try_from(value) {
+                Ok(mut value) => {
+                    // Layers that print requests leave it out (SEC-019).
+                    value.set_sensitive(is_secret(name));
+                    builder.header(name, value)
+                }
+                // The builder reports it.
+                Err(_) => builder.header(name, value),
+            }
         })
         .body(request.body.clone().into())
 }

@@ -47,8 +47,8 @@
 //!
 //! # Requests in view
 //!
-//! Handlers see the path, the fields that [`HttpConfig::visible_fields`] names (`cx.http()`),
-//! and values that a layer in front has put into the extensions of the request, if [`Builder::extension`] names their types:
+//! Handlers see the path, the fields that [`HttpConfig::visible_fields`] names
+//! (`cx.http().and_then(|request| request.field_text("user-agent"))`), and values that a layer in front has put into the extensions of the request, if [`Builder::extension`] names their types:
 //!
 //! ```
 //! # use mcp_tower::mcp_proto::{RawJson, model::Tool};
@@ -83,8 +83,17 @@
 //!   deadlines are met when something is polled.
 //! - *Between requests*, when nothing is polled, nothing moves: a call of a legacy client that left and may come back,
 //!   or a task. Spawn [`McpService::run`] if that matters.
-//! - *Shutting down* is [`McpService::shutdown`]. Await it after or beside that of the web server.
+//! - *Shutting down* is [`McpService::shutdown`]. Await it in the future that stops the web server, as the
+//!   [README](https://github.com/mcp-proto/mcp-proto/tree/main/adapters/tower) shows. Not after the web server has ended: it waits for
+//!   event streams, which only the shutdown of the service ends.
 //! - *Threads* that poll at the same time share one engine, which is locked for short steps. [`Builder::shards`] makes several.
+//!
+//! # Authorization
+//!
+//! [`HttpConfig::protected`] names the authorization server, and [`Builder::validate_tokens`] sets what decides about access tokens:
+//! a function, or with the feature `auth-server` a validator of [`token`]. Mount the service by `fallback_service`, so that clients
+//! find its metadata. A validator that answers at once runs within a poll of a request.
+//! `tests/library` in the repository is a complete program.
 //!
 //! # Workers
 //!

@@ -76,7 +76,7 @@ impl McpService {
     /// Shuts the server down: new requests get 503, streams end, and what is not answered after `grace` is aborted.
     ///
     /// This begins at once. The returned future is ready when all responses were taken and no handler runs, or after
-    /// `grace`; it drives the server until then. A web server that stops accepting connections by itself is stopped then.
+    /// `grace`; it drives the server until then. Stop the web server when it is ready: before that, open event streams hold it up.
     pub fn shutdown(&self, grace: Duration) -> Run {
         for shard in &*self.shards {
             Handle::new(shard.commands()).shutdown(grace);

@@ -396,6 +396,48 @@ fn panic_of_the_service_ends_the_connection() {
     });
 }
 
+/// Writes down the header fields of requests, as a layer for traces does.
+#[derive(Clone)]
+struct Printing {
+    service: McpService,
+    printed: Arc<Mutex<String>>,
+}
+
+impl Service<Request<Full<Bytes>>> for Printing {
+    type Response = <McpService as Service<Request<Full<Bytes>>>>::Response;
+    type Error = <McpService as Service<Request<Full<Bytes>>>>::Error;
+    type Future = <McpService as Service<Request<Full<Bytes>>>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        self.printed.lock().unwrap().push_str(&format!("{:?}", request.headers()));
+        self.service.call(request)
+    }
+}
+
+// covers: SEC-019
+#[test]
+fn credentials_are_hidden_from_layers_that_print_requests() {
+    block_on(async {
+        let printed = Arc::<Mutex<String>>::default();
+        let printing = Printing { service: server().0, printed: Arc::clone(&printed) };
+        let config = HttpConfig::new(URL).unwrap().credential(Credential::bearer("hidden-token").unwrap());
+        let config = config.field("X-Api-Key", b"hidden-key").unwrap().field("X-Tenant", b"shown").unwrap();
+        let client =
+            mcp_tower::connect_with(options(Era::Legacy), config, printing, |_| false).await.unwrap();
+        assert_echo(&client, "text").await;
+        client.close().await.unwrap();
+        let printed = printed.lock().unwrap();
+        assert!(
+            printed.contains("x-api-key") && printed.contains("authorization") && printed.contains("shown")
+        );
+        assert!(!printed.contains("hidden"), "{printed}");
+    });
+}
+
 #[test]
 fn invalid_url_and_exposed_token_are_refused() {
     block_on(async {

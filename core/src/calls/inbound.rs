@@ -146,7 +146,7 @@ impl InboundCalls {
 
     /// Ends the observation of a call, if it is observed.
     #[inline]
-    pub(super) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
+    pub(crate) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
         self.observed.as_mut()?.take(key)
     }
 

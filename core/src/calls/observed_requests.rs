@@ -37,6 +37,14 @@ pub(crate) fn end_session<R: Role>(
     observing.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at, is_fault });
 }
 
+/// Goes on with a message that was received before, and has waited.
+#[inline]
+pub(crate) fn resume_message<R: Role>(endpoint: &mut Endpoint<R>, message: &[u8]) {
+    if let Some(observing) = &mut endpoint.observing {
+        observing.record_received(message);
+    }
+}
+
 /// Observes a request that is a call now.
 #[inline]
 pub(crate) fn observe_call<R: Role>(
@@ -92,17 +100,16 @@ pub(super) fn observe_failure<R: Role>(endpoint: &Endpoint<R>, open: OpenRequest
     open.end_with_error(endpoint.now, bytes, &CallError::Rpc(error.clone()));
 }
 
-/// Ends a call that was answered with a result of this size.
+/// Ends a call that was answered with this result, in `before` bytes and the segment that was sent last.
 #[inline]
-pub(crate) fn observe_result<R: Role>(
-    endpoint: &mut Endpoint<R>,
-    key: Key,
-    response_bytes: usize,
+pub(crate) fn observe_sent_result<R: Role>(
+    endpoint: &Endpoint<R>,
+    open: Option<OpenRequest>,
+    before: usize,
     result: &[u8],
 ) {
-    if let Some(open) = endpoint.inbound.take_observed(key) {
-        open.end_with_result(endpoint.now, response_bytes, result);
-    }
+    let (Some(open), Some(observing)) = (open, &endpoint.observing) else { return };
+    open.end_with_result(endpoint.now, before + observing.sent_bytes, result);
 }
 
 /// Ends a call that gets no answer.

@@ -12,7 +12,7 @@ use super::versioned_params::VersionedParams;
 use crate::error::CallError;
 use crate::json::{append_one_line, object_members, write_str};
 use crate::limits::Limits;
-use crate::meta::{TRACE_MEMBERS, TRACEPARENT};
+use crate::meta::{BAGGAGE, TRACE_MEMBERS, TRACEPARENT};
 use crate::observe::{OpenRequest, OpenRequests, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
@@ -106,7 +106,8 @@ impl CallOptions {
         self
     }
 
-    /// Adds trace context to [`meta`](Self::meta), unless that has a `traceparent` (META-021).
+    /// Adds trace context to [`meta`](Self::meta), unless that has a `traceparent` (META-021). Baggage that it has is replaced only
+    /// by other baggage.
     ///
     /// An [observer](crate::observe::Observer) of the engine makes it the parent of what it sends.
     #[must_use]
@@ -116,7 +117,8 @@ impl CallOptions {
         if let Some(meta) = &self.meta {
             object_members(meta.as_bytes(), |name, value| {
                 is_traced |= name == TRACEPARENT;
-                if !TRACE_MEMBERS.contains(&name) {
+                let is_kept = name == BAGGAGE && context.baggage.is_none();
+                if is_kept || !TRACE_MEMBERS.contains(&name) {
                     append_member(&mut text, name, |out| append_one_line(out, value));
                 }
             });

@@ -59,7 +59,8 @@ pub trait Observer: Send + Sync + fmt::Debug {
 /// The observation of one request.
 ///
 /// It is dropped without [`end`](Self::end) if the request was given up: its caller dropped it, or its connection was
-/// released.
+/// released. Like the [`Observer`], it must return soon and must not panic, except for what `run` does in
+/// [`in_scope`](Self::in_scope).
 pub trait Observation: Send + Sync + fmt::Debug {
     /// Runs a part of the handler of a received request, for example with a span entered.
     ///

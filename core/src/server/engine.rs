@@ -21,7 +21,7 @@ use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::{end_session, observe_outcome};
+use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::deprecation::ReportedFeatures;
@@ -569,6 +569,7 @@ impl Engine {
         let next = self.backlog.as_mut().and_then(|backlog| backlog.pop());
         let Some((channel, frame)) = next else { return false };
         if self.endpoint.channels.get(channel).is_some() {
+            resume_message(&mut self.endpoint, &frame);
             self.receive(channel, frame, true);
             self.close_if_finished(channel);
         }

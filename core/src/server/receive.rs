@@ -166,10 +166,7 @@ impl Engine {
                 if source.batch.is_none() {
                     mark_request_refused(&mut self.endpoint, source.channel);
                 }
-                let observed =
-                    observe_direct(self, source, &id, &method, RequestedParams::read(frame, &params));
-                self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
-                return end_direct_answer(&mut self.endpoint, observed);
+                return refuse(self, &request, &id, &error);
             }
         };
         #[cfg(feature = "exchanges")]
@@ -178,7 +175,7 @@ impl Engine {
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
             Ok(token) => token,
-            Err(error) => return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error),
+            Err(error) => return refuse(self, &request, &id, &error),
         };
         let Some(c) = self.endpoint.channels.get(source.root) else { return };
         let is_empty = self.backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
@@ -191,7 +188,7 @@ impl Engine {
             // (DESIGN-40).
             if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
                 let error = RpcError::internal("too many requests in work");
-                return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
+                return refuse(self, &request, &id, &error);
             }
             // Copied, so that a small request does not keep a large buffer alive.
             return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
@@ -327,6 +324,14 @@ impl Engine {
             ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
         }
     }
+}
+
+/// Answers a request with an error.
+fn refuse(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId, error: &RpcError) {
+    let &ReceivedRequest { source, frame, method, params, .. } = request;
+    let observed = observe_direct(engine, source, id, method, RequestedParams::read(frame, params));
+    engine.endpoint.send_error(source.channel, source.batch, Some(id), error);
+    end_direct_answer(&mut engine.endpoint, observed);
 }
 
 /// Begins the observation of a request that becomes no call.

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::engine::Engine;
 use super::tasks::RunAnswer;
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::observe_result;
+use crate::calls::observed_requests::observe_sent_result;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
 use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members};
@@ -138,11 +138,12 @@ impl Engine {
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let needs_input =
             record.version.era() == Era::Modern && is_input_required(*members, text.as_bytes())?;
-        observe_result(&mut self.endpoint, call.0, text.as_bytes().len(), text.as_bytes());
+        let observed = self.endpoint.inbound.take_observed(call.0);
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         encode::result_head(c.outbox.tail(), &record.id);
+        let head_bytes = c.outbox.tail().len().saturating_sub(mark);
         c.outbox.commit(mark);
         // Everything except the closing brace is shared; the required members and a brace follow.
         let mut body = text.clone().into_bytes();
@@ -163,6 +164,7 @@ impl Engine {
         out.push(b'}');
         encode::end(out);
         self.endpoint.commit_message(record.channel, mark);
+        observe_sent_result(&self.endpoint, observed, head_bytes + body.len(), text.as_bytes());
         self.close_if_finished(record.channel);
         Ok(())
     }

@@ -225,8 +225,9 @@ impl RequestCheck {
             }
         }
         c.allows_idless_errors = true;
-        // A text with a progress token differs in each request.
-        let repeats = |t: &&[u8]| t.len() <= endpoint.limits.max_meta_cache && parts.token.is_empty();
+        // A text with a progress token or a span differs in each request.
+        let is_constant = parts.token.is_empty() && !parts.has_trace;
+        let repeats = |t: &&[u8]| is_constant && t.len() <= endpoint.limits.max_meta_cache;
         if let Some(text) = parts.whole.slice(frame).filter(repeats) {
             // Relative to the beginning of the text; `shifted` wraps.
             let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));

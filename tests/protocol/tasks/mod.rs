@@ -3,6 +3,7 @@
 mod attacks;
 mod extension;
 mod legacy;
+mod observed;
 mod over_http;
 mod sessions;
 mod stored;

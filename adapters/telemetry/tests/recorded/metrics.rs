@@ -1,6 +1,8 @@
 //! Metrics: their labels, and how many there can be.
 
-use mcp_proto::{CallOptions, RpcError, VersionSet};
+use alloc::sync::Arc;
+
+use mcp_proto::{CallOptions, Instant, RpcError, VersionSet, server};
 use mcp_telemetry::Telemetry;
 use serde_json::json;
 
@@ -60,6 +62,21 @@ fn hostile_peers_add_no_series() {
     let series = exported.series();
     assert_eq!(series.len() - before, 3 * 2, "{series:#?}");
     assert!(series.iter().all(|line| !line.contains("no-") && !line.contains("no/")), "{series:#?}");
+    // Requests that the engine refuses before anything has looked for the tool.
+    let config =
+        server::Config::new("server", "1").versions(VersionSet::LEGACY).observer(telemetry().build());
+    let mut engine = server::Engine::new(Arc::new(config));
+    let channel = engine.open_channel(Instant::ZERO);
+    for i in 0..50 {
+        let request =
+            json!({"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": {"name": format!("no-{i}")}});
+        engine.handle_message(Instant::ZERO, channel, request.to_string().into());
+        assert!(engine.outbox(channel).and_then(|outbox| outbox.pop_message()).is_some(), "refused");
+    }
+    let refused = exported.series();
+    assert_eq!(refused.len() - series.len(), 1, "{refused:#?}");
+    assert!(refused.iter().all(|line| !line.contains("no-")), "{refused:#?}");
+    let series = refused;
     // Known tools beyond the limit.
     for i in 0..50 {
         pair.call_tool(&format!("tool-{i}"), &CallOptions::new());

@@ -17,6 +17,7 @@ use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
 use crate::calls::inbound::{InputOutcome, Progress, SendStatus};
+use crate::calls::observed_requests::observe_sent_result;
 use crate::error::UseError;
 use crate::identity::declared_extension;
 use crate::json::{read, write_str};
@@ -128,12 +129,14 @@ impl ServerTasks {
 
     /// Ends a call with the result object that `write` appends.
     pub(super) fn respond(cx: &mut TaskContext<'_>, call: Key, write: impl FnOnce(&mut Vec<u8>)) {
+        let observed = cx.endpoint.inbound.take_observed(call);
         let Some(record) = cx.endpoint.end_call(call) else { return };
         cx.endpoint.send(record.channel, |out| {
             encode::result_head(out, &record.id);
             write(out);
             encode::end(out);
         });
+        observe_sent_result(cx.endpoint, observed, 0, b"");
         cx.ended.push(record.channel);
     }
 
