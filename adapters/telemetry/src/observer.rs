@@ -56,9 +56,6 @@ impl Observer for TelemetryObserver {
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
         let shared = &self.shared;
         let is_traced = shared.is_traced();
-        if !is_traced && shared.metrics.is_none() {
-            return None;
-        }
         let operation = Operation::new(request, &shared.settings, &shared.tools, &shared.prompts);
         let is_received = request.direction == Direction::In;
         let parent = trace_context::parse(&request.parent, is_received);

@@ -27,7 +27,7 @@ use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::process::ShutdownTimeouts;
 
-use super::transport::{ClientTransport, CloseAction, ExitInfo};
+use super::transport::{ClientTransport, CloseAction, ExitInfo, answer_challenge};
 
 /// An exchange that the HTTP implementation of the application performs: a request that is sent, and its response.
 ///
@@ -279,12 +279,9 @@ impl ClientTransport for ExchangeTransport {
     }
 
     fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
-        // A user may have taken long. A stale exchange is ignored.
+        // A user may have taken long.
         let now = self.tick();
-        let _ = match credential {
-            Some(credential) => self.client.authorization().authorize(now, exchange, credential),
-            None => self.client.authorization().refuse(now, exchange),
-        };
+        answer_challenge(&mut self.client, now, exchange, credential);
     }
 
     fn waker(&mut self) -> io::Result<Waker> {

@@ -32,7 +32,7 @@ use mcp_proto::http::client::{
 use mcp_proto::{Diagnostic, Instant};
 
 use self::connecting::{AddressLookup, ConnectAttempt};
-use super::transport::{ClientTransport, CloseAction, ExitInfo};
+use super::transport::{ClientTransport, CloseAction, ExitInfo, answer_challenge};
 
 /// The exchanges of one client, their connection pool, and the sockets of the pool.
 #[derive(Debug)]
@@ -426,12 +426,9 @@ impl ClientTransport for HttpTransport {
     }
 
     fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
-        // A user may have taken long. A stale exchange is ignored.
+        // A user may have taken long.
         let now = self.tick();
-        let _ = match credential {
-            Some(credential) => self.client.authorization().authorize(now, exchange, credential),
-            None => self.client.authorization().refuse(now, exchange),
-        };
+        answer_challenge(&mut self.client, now, exchange, credential);
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {

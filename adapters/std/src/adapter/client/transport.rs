@@ -19,7 +19,7 @@ use mcp_proto::client::{Config, Engine, Event};
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
-use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
+use mcp_proto::http::client::{Challenge, Client, Credential, ExchangeId};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{Diagnostic, Instant};
 
@@ -27,6 +27,21 @@ use super::server_io::ServerIo;
 use crate::adapter::driver::{MessageLineCounter, PipeDriver};
 use crate::adapter::poll::WaitRequest;
 use crate::error::Error;
+
+/// Answers a challenge of an HTTP server; without a credential, its request fails. A stale exchange is ignored.
+#[cfg(feature = "http")]
+pub(super) fn answer_challenge(
+    client: &mut Client,
+    now: Instant,
+    exchange: ExchangeId,
+    credential: Option<Credential>,
+) {
+    let mut authorization = client.authorization();
+    let _ = match credential {
+        Some(credential) => authorization.authorize(now, exchange, credential),
+        None => authorization.refuse(now, exchange),
+    };
+}
 
 /// The transport of a client connection, together with its engine.
 pub trait ClientTransport: Debug {
