@@ -199,7 +199,6 @@ async fn questions_and_changes_arrive_in_both_eras() {
     }
 }
 
-// covers: CANC-016
 #[tokio::test]
 async fn dropped_call_aborts_its_exchange() {
     let served = Served::start().await;
@@ -220,7 +219,6 @@ async fn dropped_call_aborts_its_exchange() {
     }
 }
 
-// covers: HTTP-073
 #[tokio::test]
 async fn close_ends_the_session() {
     let served = Served::start().await;
