@@ -32,6 +32,14 @@ macro_rules! wait {
 }
 pub(crate) use wait;
 
+/// As [`wait`], with all code of the operation inside of the function `$inside`.
+macro_rules! wait_inside {
+    ($inside:expr, $operation:expr) => {
+        $inside(&mut || $operation)
+    };
+}
+pub(crate) use wait_inside;
+
 /// Makes a layer of a client, whose body may use [`wait`] and the clonable values that the list names.
 macro_rules! client_layer {
     ([$($held:ident),*] |$request:ident, $next:ident| $body:block) => {

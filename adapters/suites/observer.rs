@@ -11,7 +11,7 @@ use core::time::Duration;
 use mcp_proto::observe::{Direction, Observation, Observer, RequestEnd, RequestStart, TraceContext};
 use serde_json::json;
 
-use crate::adapter::{Cx, Options, Router, handler, serve, wait};
+use crate::adapter::{Cx, Options, Router, client_layer, handler, serve, wait, wait_inside};
 use crate::support::{ERAS, NoteLog, client_config, text, version_set, with_timeout};
 
 thread_local! {
@@ -21,6 +21,14 @@ thread_local! {
 
 fn scope() -> String {
     SCOPE.with_borrow(Clone::clone)
+}
+
+/// Runs code in a scope.
+fn in_scope<T>(name: &str, run: &mut dyn FnMut() -> T) -> T {
+    let outer = SCOPE.replace(name.to_owned());
+    let outcome = run();
+    SCOPE.set(outer);
+    outcome
 }
 
 /// Notes the parent of each call of a tool, and runs its handler in a scope of that name.
@@ -60,9 +68,7 @@ impl Observer for Scopes {
 
 impl Observation for Scoped {
     fn in_scope(&self, run: &mut dyn FnMut()) {
-        let outer = SCOPE.replace(self.name.clone());
-        run();
-        SCOPE.set(outer);
+        in_scope(&self.name, run);
     }
 
     fn end(&self, end: &RequestEnd<'_>) {
@@ -141,6 +147,32 @@ fn requests_have_context_of_their_caller() {
             let sent: Vec<_> = notes.iter().filter(|note| note.contains(" in ")).collect();
             assert_eq!(sent, ["one in caller of one", "two in caller of two"]);
             assert_eq!(notes.len(), 4, "{notes:?}");
+        }
+    });
+}
+
+// covers: META-021
+#[test]
+fn requests_have_context_of_the_layer_that_makes_them() {
+    with_timeout(|| {
+        for era in ERAS {
+            let observer = Scopes::default();
+            let config = client_config(version_set(era)).observer(Arc::new(observer.clone()));
+            let options = Options::new(config).layer(client_layer!(
+                [] | request,
+                next | {
+                    let name = format!("layer around {}", request.name().unwrap_or_default());
+                    let inside = |run: &mut dyn FnMut() -> _| in_scope(&name, run);
+                    wait_inside!(inside, next.run(request.clone()))
+                }
+            ));
+            let (client, serving) = serve(router, options);
+            SCOPE.set("caller".to_owned());
+            client.call_tool("one", &json!({})).unwrap();
+            SCOPE.set(String::new());
+            client.close().unwrap();
+            serving.join().unwrap().unwrap();
+            assert_eq!(observer.0.take(), ["one in layer around one", "one: Success"]);
         }
     });
 }

@@ -11,7 +11,9 @@ use mcp_proto::client::{Config, StartedTask, TaskPolling};
 use mcp_proto::model::{
     CallToolResult, ElicitParams, ElicitResult, InputResponse, InputResponses, Task, TaskStatus,
 };
-use mcp_proto::{CallError, CallKey, CallOptions, Capabilities, Capability, Era, RpcError, UseError};
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Capabilities, Capability, Era, RawJson, RpcError, UseError,
+};
 use mcp_std::adapter::client::ClientHandler;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
@@ -226,7 +228,17 @@ impl TaskServer {
         let server = self.clone();
         let mut options = Client::options(config).handler(User(notes.clone()));
         if self.has_layer {
-            options = options.layer(client_layer!([] | request, next | { wait!(next.run(request)) }));
+            options = options.layer(client_layer!(
+                [] | request,
+                next | {
+                    let mut request = request;
+                    if request.is_tool("dredge") {
+                        // Arguments may be left out.
+                        request.set_params(RawJson::new(r#"{"name":"dredge"}"#).unwrap()).unwrap();
+                    }
+                    wait!(next.run(request))
+                }
+            ));
         }
         connect(options, move |mut near| server.serve(&mut *near, era))
     }

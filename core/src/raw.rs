@@ -90,7 +90,8 @@ impl RawJson {
     }
 
     /// Returns `{}`.
-    pub(crate) const fn empty_object() -> Self {
+    #[must_use]
+    pub const fn empty_object() -> Self {
         Self(Bytes::from_static(b"{}"))
     }
 

@@ -53,6 +53,7 @@ mod pairs;
 mod parity;
 mod probe;
 mod progress;
+mod recorder;
 mod rounds;
 mod sealed;
 mod slow_start;

@@ -1,101 +1,19 @@
 //! Observers: each request once, in both directions, with its sizes, its outcome and its trace context.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Mutex;
+use core::sync::atomic::Ordering;
 
 use mcp_proto::client::{self, Event as ClientEvent};
-use mcp_proto::observe::{
-    Direction, Observation, Observer, RequestEnd, RequestOutcome, RequestStart, SessionEnd, TraceContext,
-};
+use mcp_proto::observe::{Direction, SessionEnd, TraceContext};
 use mcp_proto::server::{self, Event};
 use mcp_proto::tap::ChannelId;
 use mcp_proto::{CallOptions, Instant, Limits, RawJson, RpcError, Version, VersionSet};
-use mcp_tests::harness::build::{raw, to_value};
+use mcp_tests::harness::build::{modern_request, raw, to_value};
+use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::json;
 
 use crate::common::{client, limits, ms, secs, server};
-
-/// Records what it is told, a line each.
-#[derive(Clone, Debug, Default)]
-struct Recorder {
-    lines: Arc<Mutex<Vec<String>>>,
-    sessions: Arc<Mutex<Vec<SessionEnd>>>,
-    /// Trace context of each request that is sent.
-    trace: Option<TraceContext>,
-    is_disabled: Arc<AtomicBool>,
-    /// Bytes of the request and of the response, of each that has ended.
-    sizes: Arc<Mutex<Vec<(usize, usize)>>>,
-}
-
-impl Recorder {
-    fn take(&self) -> Vec<String> {
-        core::mem::take(&mut *self.lines.lock().expect("no panic"))
-    }
-
-    fn push(&self, line: String) {
-        self.lines.lock().expect("no panic").push(line);
-    }
-}
-
-#[derive(Debug)]
-struct Recorded {
-    name: String,
-    recorder: Recorder,
-    ended: Mutex<bool>,
-}
-
-impl Observer for Recorder {
-    fn is_enabled(&self) -> bool {
-        !self.is_disabled.load(Ordering::Relaxed)
-    }
-
-    fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
-        assert!(self.is_enabled(), "asked although it is disabled");
-        if request.method == "unobserved" {
-            return None;
-        }
-        let sign = if request.direction == Direction::In { "<" } else { ">" };
-        let subject = request.subject.as_deref().map_or(String::new(), |subject| format!(" {subject}"));
-        let version = request.version.map_or("?", Version::as_str);
-        let parent = request.parent.traceparent.as_deref().unwrap_or("-");
-        let name = format!("{sign}{}{subject}", request.method);
-        self.push(format!("{name} {version} {parent}"));
-        Some(Arc::new(Recorded { name, recorder: self.clone(), ended: Mutex::new(false) }))
-    }
-
-    fn session_ended(&self, session: &SessionEnd) {
-        self.sessions.lock().expect("no panic").push(session.clone());
-    }
-}
-
-impl Observation for Recorded {
-    fn trace_context(&self) -> Option<TraceContext> {
-        self.recorder.trace.clone()
-    }
-
-    fn end(&self, end: &RequestEnd<'_>) {
-        assert!(!core::mem::replace(&mut *self.ended.lock().expect("no panic"), true), "ended twice");
-        let outcome = match end.outcome {
-            RequestOutcome::Success => "ok".to_owned(),
-            RequestOutcome::ToolError => "tool error".to_owned(),
-            RequestOutcome::Failed(error) => format!("{error}"),
-            other => panic!("{other:?}"),
-        };
-        let answered = if end.response_bytes == 0 { " without answer" } else { "" };
-        assert!(end.request_bytes > 20, "{end:?}");
-        self.recorder.sizes.lock().expect("no panic").push((end.request_bytes, end.response_bytes));
-        self.recorder.push(format!("{} = {outcome}{answered}", self.name));
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        if !*self.ended.lock().expect("no panic") {
-            self.recorder.push(format!("{} dropped", self.name));
-        }
-    }
-}
+use crate::recorder::Recorder;
 
 /// A client and a server, with a recorder each.
 struct Observed {
@@ -176,7 +94,11 @@ fn each_request_is_reported_with_its_outcome_on_both_sides() {
     for (versions, version) in ERAS {
         let mut both = Observed::new(versions, None);
         let negotiation = if versions == VersionSet::LEGACY { "initialize" } else { "server/discover" };
-        assert_eq!(both.at_server.take(), [format!("<{negotiation} ? -"), format!("<{negotiation} = ok")]);
+        let stated = if versions == VersionSet::LEGACY { "?" } else { version };
+        assert_eq!(
+            both.at_server.take(),
+            [format!("<{negotiation} {stated} -"), format!("<{negotiation} = ok")]
+        );
         assert_eq!(both.at_client.take(), [""; 0], "the negotiation is the client's own");
         let options = CallOptions::new();
         let params = json!({"name": "a", "arguments": {}});
@@ -444,4 +366,46 @@ fn baggage_of_the_application_is_replaced_by_other_baggage_only() {
     assert_eq!(sent, json!({"traceparent": "00-1-1-01", "baggage": "tenant=1"}));
     let sent = meta(options().with_trace_context(&context.baggage("tenant=2")));
     assert_eq!(sent, json!({"traceparent": "00-1-1-01", "baggage": "tenant=2"}));
+}
+
+// covers: BATCH-001
+#[test]
+fn members_of_a_batch_have_their_own_sizes() {
+    let recorder = Recorder::default();
+    let config = server(VersionSet::LEGACY).observer(Arc::new(recorder.clone()));
+    let mut harness = ServerHarness::server(config, Chunker::Whole);
+    harness.open_session(Version::V2025_03_26);
+    recorder.take();
+    recorder.sizes.lock().expect("no panic").clear();
+    let members = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "prompts/list", "params": {"cursor": "a long one"}}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list"}),
+    ];
+    harness.feed_message(&json!(members));
+    let call = harness.expect_call();
+    let now = harness.now;
+    harness.pipe.engine().complete(now, call.id(), &json!({"tools": []})).expect("open");
+    harness.pump();
+    let answers = harness.expect_reply();
+    let length = |value: &serde_json::Value| value.to_string().len();
+    let expected: Vec<_> =
+        members.iter().enumerate().map(|(at, member)| (length(member), length(&answers[at]))).collect();
+    assert_eq!(*recorder.sizes.lock().expect("no panic"), expected);
+    assert_eq!(recorder.take()[2], "<prompts/list 2025-03-26 -");
+}
+
+#[test]
+fn engine_answers_have_the_revision_of_their_request() {
+    let recorder = Recorder::default();
+    let config = server(VersionSet::ALL).observer(Arc::new(recorder.clone()));
+    let mut harness = ServerHarness::server(config, Chunker::Whole);
+    for method in ["server/discover", "prompts/list"] {
+        harness.feed_message(&modern_request(1, method, json!({})));
+        drop(harness.expect_reply());
+        assert_eq!(recorder.take()[0], format!("<{method} 2026-07-28 -"));
+    }
+    harness.feed_message(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
+    drop(harness.expect_reply());
+    assert_eq!(recorder.take()[0], "<tools/list ? -", "it names no revision and has no session");
 }

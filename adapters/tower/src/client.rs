@@ -1,7 +1,7 @@
 //! Clients over an HTTP client of the application.
 
 use alloc::boxed::Box;
-use alloc::string::ToString as _;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::error::Error as StdError;
 use core::pin::Pin;
@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use mcp_proto::head::ResponseHead;
-use mcp_proto::http::client::{Config as HttpClientConfig, ExchangeFailure, OutgoingRequest};
+use mcp_proto::http::client::{Config as HttpClientConfig, ExchangeFailure, OutgoingRequest, Url};
 use mcp_proto::http::fields::is_secret;
 use mcp_std::Error;
 use mcp_std::adapter::client::{Exchange, ExchangeConnector, Options, ResponseSink};
@@ -215,7 +215,17 @@ fn describe(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Box<str> {
         text = alloc::format!("{text}: {next}");
         cause = next.source();
     }
-    text.into()
+    without_queries(&text).into()
+}
+
+/// Hides the queries of URLs: HTTP clients quote the URL of a request in their errors, and its query may be a secret (SEC-019).
+fn without_queries(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>');
+    let words = text.split_inclusive(is_end).map(|word| {
+        let (url, end) = word.split_at(word.trim_end_matches(is_end).len());
+        if url.contains("://") { Url::redacted(url) + end } else { word.to_string() }
+    });
+    words.collect()
 }
 
 /// Steps of an exchange before other exchanges run.

@@ -190,6 +190,8 @@ enum Failure {
     /// A JSON body that does not end.
     Endless,
     Panic,
+    /// The error quotes the URL of the request.
+    Quoting,
 }
 
 /// The service of a server, whose calls fail.
@@ -261,6 +263,9 @@ impl Service<Request<Full<Bytes>>> for Faulty {
                 response(200, "application/json", scripted(frames, true))
             }
             Failure::Panic => panic!("as expected"),
+            Failure::Quoting => {
+                Err(Broken("cannot reach (http://harbor.example/mcp?key=secret), twice", None))
+            }
             Failure::None | Failure::NotReady | Failure::Closed => {
                 let response = self.service.handle(request);
                 return Box::pin(async move {
@@ -385,15 +390,15 @@ fn client_dropped_without_close_uses_the_service_no_more() {
     }
 }
 
+// covers: SEC-019
 #[test]
-fn panic_of_the_service_ends_the_connection() {
-    block_on(async {
-        let (client, service) = faulty(Era::Modern).await;
-        service.set(Failure::Panic);
-        assert!(client.call_tool("echo", &json!({})).await.is_err());
-        service.set(Failure::None);
-        assert!(client.call_tool("echo", &json!({})).await.unwrap_err().is_closed());
-    });
+fn panic_of_the_service_fails_its_call_alone() {
+    for era in [Era::Modern, Era::Legacy] {
+        let text = error_of(era, Failure::Panic).to_string();
+        assert!(text.contains("the HTTP client panicked: as expected"), "{text}");
+        let text = error_of(era, Failure::Quoting).to_string();
+        assert!(text.contains("cannot reach (http://harbor.example/mcp?…), twice"), "{text}");
+    }
 }
 
 /// Writes down the header fields of requests, as a layer for traces does.

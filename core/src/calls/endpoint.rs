@@ -368,6 +368,9 @@ impl<R: Role> Endpoint<R> {
             Some(batch) => {
                 let mut message = Vec::new();
                 write(&mut message);
+                if let Some(observing) = &mut self.observing {
+                    observing.record_sent(&message);
+                }
                 self.add_to_batch(batch, id, &message);
             }
         }

@@ -68,15 +68,30 @@ pub(crate) fn begin_direct_answer<R: Role>(
     id: &RequestId,
     method: &str,
     params: RequestedParams<'_>,
-    version: Option<Version>,
-) -> Option<OpenRequest> {
-    endpoint.observing.as_deref_mut()?.begin_received(endpoint.now, id, method, params, version)
+    version: impl FnOnce(&Endpoint<R>) -> Option<Version>,
+) {
+    if endpoint.observing.is_none() {
+        return;
+    }
+    let version = version(endpoint);
+    if let Some(observing) = &mut endpoint.observing {
+        observing.direct = observing.begin_received(endpoint.now, id, method, params, version);
+    }
 }
 
-/// Ends a request that the engine has answered by itself.
+/// Continues a request that the engine cannot answer at once as this call.
 #[inline]
-pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, open: Option<OpenRequest>) {
-    let (Some(open), Some(observing)) = (open, endpoint.observing.as_deref_mut()) else { return };
+pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
+    if let Some(open) = endpoint.observing.as_deref_mut().and_then(|observing| observing.direct.take()) {
+        endpoint.inbound.observed.get_or_insert_default().insert(key, open);
+    }
+}
+
+/// Ends a request that the engine has answered by itself, unless it continues as a call.
+#[inline]
+pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>) {
+    let Some(observing) = endpoint.observing.as_deref_mut() else { return };
+    let Some(open) = observing.direct.take() else { return };
     let at = endpoint.now;
     match observing.sent_error.take() {
         Some(error) => open.end_with_error(at, observing.sent_bytes, &CallError::Rpc(error)),
@@ -95,7 +110,7 @@ pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark
 
 /// Ends a call that was answered with an error.
 #[cold]
-pub(super) fn observe_failure<R: Role>(endpoint: &Endpoint<R>, open: OpenRequest, error: &RpcError) {
+pub(crate) fn observe_failure<R: Role>(endpoint: &Endpoint<R>, open: OpenRequest, error: &RpcError) {
     let bytes = endpoint.observing.as_ref().map_or(0, |observing| observing.sent_bytes);
     open.end_with_error(endpoint.now, bytes, &CallError::Rpc(error.clone()));
 }

@@ -21,6 +21,8 @@ pub(crate) struct Observing {
     pub(super) sent_bytes: usize,
     /// Error that was sent last.
     pub(super) sent_error: Option<RpcError>,
+    /// Request that the engine is answering by itself.
+    pub(super) direct: Option<OpenRequest>,
     /// Open sessions, by their channel: revision and time of beginning.
     pub(super) sessions: BTreeMap<Key, (Version, Instant)>,
 }
@@ -32,6 +34,7 @@ impl Observing {
             received_bytes: 0,
             sent_bytes: 0,
             sent_error: None,
+            direct: None,
             sessions: BTreeMap::new(),
         })
     }

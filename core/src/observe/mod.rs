@@ -28,7 +28,7 @@ pub(crate) use table::{OpenRequest, OpenRequests, Requested, RequestedParams};
 /// It is called while the engine works, so it must return soon and must not panic: hand over what takes long.
 ///
 /// Observed is each request on the wire, in both directions, except pings and, on the client, the requests that negotiate a
-/// revision. A call of the application that is continued after it asked for input, or that follows a task, is several requests.
+/// revision. `subscriptions/listen` ends with its acknowledgement. A call of the application that is continued after it asked for input, or that follows a task, is several requests.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Returns whether requests are observed at present. If not, [`request`](Self::request) is not called, and nothing is read
     /// for it. Called for each request; the default is `true`.

@@ -162,6 +162,7 @@ fn may_have_is_error(json: &[u8]) -> bool {
 fn subject_member(method: &str) -> Option<&'static str> {
     match method {
         methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => Some("uri"),
+        methods::TASKS_RESULT => Some("taskId"),
         _ => methods::subject_member(method),
     }
 }

@@ -19,14 +19,17 @@ use super::tasks::unlisten;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::observed_requests::{begin_direct_answer, begin_session, end_direct_answer, observe_call};
+use crate::calls::observed_requests::{
+    begin_direct_answer, begin_session, end_direct_answer, observe_call, resume_message,
+};
 use crate::calls::outbound::ResponseMatch;
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
+use crate::json::string;
 use crate::methods;
-use crate::observe::{OpenRequest, RequestedParams};
+use crate::observe::RequestedParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
@@ -93,6 +96,7 @@ impl Engine {
         };
         let batch = self.endpoint.open_batch(channel);
         for member in members {
+            resume_message(&mut self.endpoint, &member);
             // An earlier member may have been one fault too many.
             if self.endpoint.channels.get(channel).is_some_and(|c| c.input_end.is_none()) {
                 let batch = Some(batch);
@@ -157,10 +161,9 @@ impl Engine {
             Ok(Some(accepted)) => accepted,
             // The engine answers this method.
             Ok(None) => {
-                let observed =
-                    observe_direct(self, source, &id, &method, RequestedParams::read(frame, &params));
+                observe_direct(self, &request, &id);
                 self.answer_in_engine(source, frame, &id, &method, &params);
-                return end_direct_answer(&mut self.endpoint, observed);
+                return end_direct_answer(&mut self.endpoint);
             }
             Err(error) => {
                 if source.batch.is_none() {
@@ -328,22 +331,23 @@ impl Engine {
 
 /// Answers a request with an error.
 fn refuse(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId, error: &RpcError) {
-    let &ReceivedRequest { source, frame, method, params, .. } = request;
-    let observed = observe_direct(engine, source, id, method, RequestedParams::read(frame, params));
+    observe_direct(engine, request, id);
+    let source = request.source;
     engine.endpoint.send_error(source.channel, source.batch, Some(id), error);
-    end_direct_answer(&mut engine.endpoint, observed);
+    end_direct_answer(&mut engine.endpoint);
 }
 
 /// Begins the observation of a request that becomes no call.
-fn observe_direct(
-    engine: &mut Engine,
-    source: MessageSource<'_>,
-    id: &RequestId,
-    method: &str,
-    params: RequestedParams<'_>,
-) -> Option<OpenRequest> {
-    let version = session(&engine.endpoint, source.root).map(|session| session.version);
-    begin_direct_answer(&mut engine.endpoint, id, method, params, version)
+fn observe_direct(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId) {
+    let &ReceivedRequest { source, frame, method, params, .. } = request;
+    let served = engine.config.modern_versions();
+    let observed = RequestedParams::read(frame, params);
+    begin_direct_answer(&mut engine.endpoint, id, method, observed, |endpoint| {
+        let stated = params.meta.version.slice(frame).and_then(string);
+        let modern =
+            stated.and_then(|text| Version::from_name(&text)).filter(|version| served.contains(*version));
+        modern.or_else(|| session(endpoint, source.root).map(|session| session.version))
+    });
 }
 
 /// Opens a legacy session for the application.

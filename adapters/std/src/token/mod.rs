@@ -3,10 +3,12 @@
 //! A server requires tokens if its [configuration](mcp_proto::http::server::Config::protected) says so. A
 //! [`TokenValidator`] decides about each of them:
 //!
-//! - a closure `Fn(&TokenRequest) -> Result<Identity, Denial>`, which runs on the loop of the server;
+//! - a closure `Fn(&TokenRequest) -> Result<Identity, Denial>`, which runs in the code that serves all connections, so it must not block;
 //! - [`off_loop`] of such a closure, which may block;
 //! - with the feature `auth-server`: `JwtValidator` for tokens that are JWTs, and `IntrospectionValidator` for all
 //!   others, and `DpopVerifier` for closures that accept tokens which are bound to a key.
+//!
+//! Adapters re-export this module as `token`.
 //!
 //! A validator has to check that the token was issued for this server (AUTH-010, SEC-007), and that it is still valid. A
 //! server does not pass the token of a client on to other services (AUTH-011).

@@ -9,7 +9,7 @@ use mcp_proto::server::Identity;
 /// Decides about the access tokens of requests.
 ///
 /// Every `Fn(&TokenRequest) -> Result<Identity, Denial>` is a validator; the closure may also return an `Arc<Identity>`.
-/// It runs on the loop of the server, which does nothing else meanwhile: it should look something up in memory.
+/// It runs in the code that serves all connections, which do nothing else meanwhile: it should look something up in memory.
 ///
 /// ```
 /// use mcp_proto::http::server::{Denial, TokenRequest};
@@ -34,7 +34,7 @@ pub trait TokenValidator: Send + Sync {
     /// The denial that the client receives.
     fn validate(&self, request: &TokenRequest) -> Result<Arc<Identity>, Denial>;
 
-    /// Decides about a token without blocking, on the loop of the server. `None` if [`validate`](Self::validate) is
+    /// Decides about a token without blocking, in the code that serves all connections. `None` if [`validate`](Self::validate) is
     /// needed. By default it always is.
     fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
         let _ = request;

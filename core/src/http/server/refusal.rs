@@ -20,7 +20,7 @@ impl Refusal {
 }
 
 pub(super) fn no_session() -> Refusal {
-    Refusal::new(400, format!("`{}` is missing", fields::SESSION_ID)) // HTTP-069
+    Refusal::new(400, format!("`{}` is missing: `initialize` begins a session", fields::SESSION_ID)) // HTTP-069
 }
 
 pub(super) fn unknown_session() -> Refusal {

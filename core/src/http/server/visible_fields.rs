@@ -26,7 +26,8 @@ impl Config {
     /// # Errors
     ///
     /// A name that is no field name, or that suggests a secret: known fields of credentials, cookies, sessions and keys are not shown
-    /// (SEC-019). A layer in front of the server can read them, and attach what handlers may know
+    /// (SEC-019). A layer in front of the server can read them, and attach what handlers may know as extensions of the HTTP
+    /// request, or over the sockets of an adapter by its function for accepted requests
     /// ([`Server::request_mut`](super::Server::request_mut)).
     pub fn visible_fields<N: Into<String>>(
         mut self,

@@ -8,13 +8,14 @@ use super::held::Held;
 use super::host::{ServerTasks, write_str_member};
 use super::write::{Detail, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
+use crate::calls::observed_requests::observe_failure;
 use crate::error::UseError;
 use crate::identity::declared_extension;
 use crate::json::{object_members, string};
 use crate::meta;
 use crate::methods;
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
+use crate::rpc::{RpcError, code, encode};
 use crate::server::channel::session;
 use crate::server::event::CancelReason;
 use crate::slab::Key;
@@ -207,6 +208,7 @@ impl ServerTasks {
                 Self::respond(cx, call, |out| write_with_related_task(out, text, entry));
             }
             Some(TaskOutcome::Error(text)) => {
+                let observed = cx.endpoint.inbound.take_observed(call);
                 let Some(record) = cx.endpoint.end_call(call) else { return };
                 cx.endpoint.send(record.channel, |out| {
                     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -215,6 +217,9 @@ impl ServerTasks {
                     out.extend_from_slice(text);
                     encode::end(out);
                 });
+                if let Some(open) = observed {
+                    observe_failure(cx.endpoint, open, &stored_error(text));
+                }
                 cx.ended.push(record.channel);
             }
             None => Self::refuse(cx, call, &RpcError::internal("the task was cancelled")),
@@ -325,4 +330,15 @@ fn parse_cursor(text: &str) -> Option<(u32, Key)> {
     let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
     let (number, slot, generation) = (parts.next()??, parts.next()??, parts.next()??);
     parts.next().is_none().then_some((number, Key { slot, generation }))
+}
+
+/// Reads the error that a task has ended with, without its `data`.
+fn stored_error(text: &[u8]) -> RpcError {
+    let (mut code, mut message) = (None, None);
+    object_members(text, |name, value| match name {
+        b"code" => code = core::str::from_utf8(value).ok().and_then(|number| number.parse().ok()),
+        b"message" => message = string(value),
+        _ => {}
+    });
+    RpcError::new(code.unwrap_or(code::INTERNAL_ERROR), message.unwrap_or_default().into_owned())
 }

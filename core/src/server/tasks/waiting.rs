@@ -8,6 +8,7 @@ use super::host::ServerTasks;
 use super::write::{Detail, write_members};
 use super::{TaskContext, TaskRequestFrame};
 use crate::calls::inbound::InboundCall;
+use crate::calls::observed_requests::continue_direct_answer;
 use crate::rpc::RpcError;
 #[cfg(any(fuzzing, test))]
 use crate::server::channel::ServerEndpoint;
@@ -61,7 +62,9 @@ impl ServerTasks {
             log_threshold: log::NONE,
             links: TreeLinks::default(),
         });
-        begun.ok_or_else(|| RpcError::internal("the connection has ended"))
+        let key = begun.ok_or_else(|| RpcError::internal("the connection has ended"))?;
+        continue_direct_answer(cx.endpoint, key);
+        Ok(key)
     }
 
     /// Answers a request that changed a task, as soon as the store has the change (TASK-029, TASK-118, TASK-123).

@@ -231,6 +231,12 @@ impl ConnectionHandle {
         &self.layers
     }
 
+    /// Returns the observer of requests.
+    #[must_use]
+    pub const fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.observer.as_ref()
+    }
+
     /// Returns the maximum number of bytes of a list, over all of its pages.
     #[must_use]
     pub const fn max_list_bytes(&self) -> usize {

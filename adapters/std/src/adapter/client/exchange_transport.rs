@@ -21,11 +21,11 @@ use mcp_proto::http::client::{
 };
 use mcp_proto::{Diagnostic, Instant};
 
-use crate::Clock;
 #[cfg(unix)]
 use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::process::ShutdownTimeouts;
+use crate::{Clock, catch};
 
 use super::transport::{ClientTransport, CloseAction, ExitInfo, answer_challenge};
 
@@ -157,7 +157,12 @@ impl ExchangeTransport {
             let waker = Waker::from(current.wake_flag.clone());
             let id = current.id;
             let mut sink = ResponseSink { client: &mut *client, now: *now, exchange: id, is_full: false };
-            let outcome = current.exchange.as_mut().poll(&mut Context::from_waker(&waker), &mut sink);
+            let mut context = Context::from_waker(&waker);
+            // A panic of the HTTP implementation ends this exchange alone.
+            let outcome =
+                catch(|| current.exchange.as_mut().poll(&mut context, &mut sink)).unwrap_or_else(|panic| {
+                    Poll::Ready(Err(ExchangeFailure::interrupted(format!("the HTTP client {panic}"))))
+                });
             current.is_full = sink.is_full;
             let Poll::Ready(outcome) = outcome else {
                 index += 1;

@@ -1,7 +1,9 @@
 //! The interface between the calls of a client and the connection that an adapter drives.
 
+use alloc::sync::Arc;
 use core::future::Future;
 
+use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Progress, Version};
 
 use super::EngineCommand;
@@ -63,6 +65,12 @@ pub trait ClientBackend {
 
     /// Returns the layers around requests. They are run by [`AsyncCalls`](super::AsyncCalls).
     fn layers(&self) -> &Layers;
+
+    /// Returns the observer of requests. The default is none, for backends whose layers make their requests in the code of
+    /// the caller: only requests that cross to another task need its trace context.
+    fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        None
+    }
 
     /// Returns the revision of the connection.
     fn version(&self) -> Version;

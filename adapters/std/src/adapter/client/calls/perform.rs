@@ -92,7 +92,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
             Layers::Blocking(layers) => {
                 BlockingClientNext::new(layers, &|request| complete(call(request))).run(request)
             }
-            Layers::Async(layers) => run_async(layers, request, call).await,
+            Layers::Async(layers) => run_async(layers, self.backend.observer(), request, call).await,
         };
         Ok((result?, is_cached.load(Ordering::Relaxed)))
     }
@@ -127,11 +127,13 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 let tool = params.parse::<CallToolParams<'_>>().ok();
                 let task = tool.as_ref().and_then(|tool| cache.task_request(&tool.name, wanted));
                 match tool.filter(|_| task.is_some()) {
-                    Some(CallToolParams { name, arguments: Some(arguments), .. }) => {
+                    Some(CallToolParams { name, arguments, .. }) => {
+                        // Those that a layer has left out.
+                        let arguments = arguments.unwrap_or_else(RawJson::empty_object);
                         let call = ToolCall { name: &name, arguments: &arguments, task, options: &options };
                         self.backend.begin(reports, call)?
                     }
-                    _ => self.backend.begin(reports, sent)?,
+                    None => self.backend.begin(reports, sent)?,
                 }
             }
             RequestKind::Task(task) => self

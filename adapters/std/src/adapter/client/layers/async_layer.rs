@@ -7,6 +7,7 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 
 use mcp_proto::RawJson;
+use mcp_proto::observe::Observer;
 
 use super::call_port::{CallPort, PortCall, PortDriver};
 use super::client_request::ClientRequest;
@@ -60,10 +61,11 @@ impl fmt::Debug for ClientNext {
 /// Runs the layers around the calls that `start` makes.
 pub(in super::super) async fn run_async<F: Future<Output = Result<RawJson, Error>>>(
     layers: &Arc<[AsyncLayer]>,
+    observer: Option<&Arc<dyn Observer>>,
     request: ClientRequest,
     start: impl Fn(ClientRequest) -> F,
 ) -> Result<RawJson, Error> {
-    let port = CallPort::default();
+    let port = CallPort::new(observer.cloned());
     // Dropped after the layers: the calls that they still wait for are cancelled then.
     let mut driver = PortDriver::new(port.clone());
     let mut layered = ClientNext { layers: layers.clone(), depth: 0, port }.run(request);

@@ -10,6 +10,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mcp_proto::observe::Observer;
 use mcp_proto::{CallError, RawJson};
 
 use super::client_request::ClientRequest;
@@ -17,8 +18,12 @@ use crate::adapter::client::outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpd
 use crate::error::Error;
 
 /// Requests that layers have posted. Clones are one port.
-#[derive(Clone, Default)]
-pub(super) struct CallPort(Arc<Mutex<State>>);
+#[derive(Clone)]
+pub(super) struct CallPort {
+    state: Arc<Mutex<State>>,
+    /// Knows the trace context of the layer that posts.
+    observer: Option<Arc<dyn Observer>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -30,12 +35,17 @@ struct State {
 }
 
 impl CallPort {
-    /// Locks the state. The lock is never held while other code runs.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { state: Arc::default(), observer }
     }
 
-    fn post(&self, request: ClientRequest) -> OutcomeReceiver<RawJson> {
+    /// Locks the state. The lock is never held while other code runs.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, mut request: ClientRequest) -> OutcomeReceiver<RawJson> {
+        request.set_current_context(self.observer.as_deref());
         let (sender, receiver) = OutcomeReceiver::new(false);
         let mut state = self.lock();
         if state.is_closed {

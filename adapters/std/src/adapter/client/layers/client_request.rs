@@ -5,6 +5,7 @@ use core::fmt;
 
 use mcp_proto::client::{TaskHandle, TaskRequest, request_name};
 use mcp_proto::model::{CallToolParams, Map, RequestParams};
+use mcp_proto::observe::Observer;
 use mcp_proto::{CallOptions, EncodeError, RawJson, UseError};
 
 /// A request of the application, on its way through the [layers](super::super::Options#layers) of a client.
@@ -47,6 +48,13 @@ impl ClientRequest {
             self.kind = RequestKind::Cached;
         }
         self
+    }
+
+    /// Adds the trace context of the running code.
+    pub(super) fn set_current_context(&mut self, observer: Option<&dyn Observer>) {
+        if let Some(context) = observer.and_then(Observer::current_context) {
+            self.options = core::mem::take(&mut self.options).with_trace_context(&context);
+        }
     }
 
     pub(in super::super) fn into_parts(self) -> (String, RawJson, CallOptions, RequestKind) {

@@ -11,6 +11,7 @@ use crate::adapter::client::{
     CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, Layers,
     OutcomeReceiver, ResultCache,
 };
+use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Progress, Version};
 
 use super::PendingCall;
@@ -135,6 +136,10 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
 
     fn layers(&self) -> &Layers {
         self.0.shared.caller.layers()
+    }
+
+    fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.0.shared.caller.observer()
     }
 
     fn version(&self) -> Version {
