@@ -190,12 +190,13 @@ enum Failure {
     /// A JSON body that does not end.
     Endless,
     Panic,
+    /// The service cannot be cloned.
+    PanicOfClone,
     /// The error quotes the URL of the request.
     Quoting,
 }
 
 /// The service of a server, whose calls fail.
-#[derive(Clone)]
 struct Faulty {
     service: McpService,
     failure: Arc<Mutex<(Failure, Option<Waker>)>>,
@@ -203,6 +204,15 @@ struct Faulty {
     found: Failure,
     /// How often `poll_ready` was called.
     polls: Arc<AtomicUsize>,
+}
+
+impl Clone for Faulty {
+    fn clone(&self) -> Self {
+        let current = self.failure.lock().unwrap().0;
+        assert_ne!(current, Failure::PanicOfClone, "as expected");
+        let Self { service, failure, found, polls } = self;
+        Self { service: service.clone(), failure: failure.clone(), found: *found, polls: polls.clone() }
+    }
 }
 
 impl Faulty {
@@ -266,7 +276,7 @@ impl Service<Request<Full<Bytes>>> for Faulty {
             Failure::Quoting => {
                 Err(Broken("cannot reach (http://harbor.example/mcp?key=secret), twice", None))
             }
-            Failure::None | Failure::NotReady | Failure::Closed => {
+            _ => {
                 let response = self.service.handle(request);
                 return Box::pin(async move {
                     let Ok(response) = response.await;
@@ -394,8 +404,11 @@ fn client_dropped_without_close_uses_the_service_no_more() {
 #[test]
 fn panic_of_the_service_fails_its_call_alone() {
     for era in [Era::Modern, Era::Legacy] {
-        let text = error_of(era, Failure::Panic).to_string();
-        assert!(text.contains("the HTTP client panicked: as expected"), "{text}");
+        for failure in [Failure::Panic, Failure::PanicOfClone] {
+            let text = error_of(era, failure).to_string();
+            assert!(text.contains("the HTTP client panicked: "), "{text}");
+            assert!(text.contains("as expected"), "{text}");
+        }
         let text = error_of(era, Failure::Quoting).to_string();
         assert!(text.contains("cannot reach (http://harbor.example/mcp?…), twice"), "{text}");
     }

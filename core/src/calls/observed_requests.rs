@@ -80,6 +80,10 @@ pub(crate) fn begin_direct_answer<R: Role>(
 }
 
 /// Continues a request that the engine cannot answer at once as this call.
+#[cfg_attr(
+    not(feature = "crypto"),
+    allow(dead_code, reason = "only requests about tasks wait, which need `Entropy`")
+)]
 #[inline]
 pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
     if let Some(open) = endpoint.observing.as_deref_mut().and_then(|observing| observing.direct.take()) {

@@ -25,7 +25,7 @@ use mcp_proto::{Diagnostic, Instant};
 use crate::adapter::poll::Descriptors;
 use crate::adapter::poll::Interest;
 use crate::process::ShutdownTimeouts;
-use crate::{Clock, catch};
+use crate::{Clock, Panic, catch};
 
 use super::transport::{ClientTransport, CloseAction, ExitInfo, answer_challenge};
 
@@ -159,10 +159,8 @@ impl ExchangeTransport {
             let mut sink = ResponseSink { client: &mut *client, now: *now, exchange: id, is_full: false };
             let mut context = Context::from_waker(&waker);
             // A panic of the HTTP implementation ends this exchange alone.
-            let outcome =
-                catch(|| current.exchange.as_mut().poll(&mut context, &mut sink)).unwrap_or_else(|panic| {
-                    Poll::Ready(Err(ExchangeFailure::interrupted(format!("the HTTP client {panic}"))))
-                });
+            let outcome = catch(|| current.exchange.as_mut().poll(&mut context, &mut sink))
+                .unwrap_or_else(|panic| Poll::Ready(Err(ExchangeFailure::interrupted(panic_text(&panic)))));
             current.is_full = sink.is_full;
             let Poll::Ready(outcome) = outcome else {
                 index += 1;
@@ -215,7 +213,14 @@ impl ClientTransport for ExchangeTransport {
                 Action::Send(_) if self.is_abandoned.load(Ordering::Relaxed) => {}
                 Action::Send(request) => {
                     let id = request.exchange;
-                    let exchange = (self.start)(request);
+                    let exchange = match catch(|| (self.start)(request)) {
+                        Ok(exchange) => exchange,
+                        Err(panic) => {
+                            let failure = ExchangeFailure::unsent(panic_text(&panic));
+                            self.client.handle_failure(self.now, id, failure);
+                            continue;
+                        }
+                    };
                     let wake_flag =
                         WakeFlag { is_woken: AtomicBool::new(true), connection: self.waker.clone() };
                     let wake_flag = Arc::new(wake_flag);
@@ -310,6 +315,10 @@ impl fmt::Debug for ExchangeTransport {
             .field("running", &self.running.len())
             .finish_non_exhaustive()
     }
+}
+
+fn panic_text(panic: &Panic) -> String {
+    format!("the HTTP client {panic}")
 }
 
 /// Longest sleep of a wait, after which exchanges are looked at again.
