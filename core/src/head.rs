@@ -4,6 +4,8 @@
 
 use alloc::vec::Vec;
 
+use memchr::memchr;
+
 use crate::ascii::AsciiCaseExt as _;
 
 /// A received field line: its name in any case, and its value without surrounding whitespace.
@@ -105,10 +107,11 @@ impl Fields {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let mut rest = &*self.lines;
         core::iter::from_fn(move || {
-            let end = rest.windows(2).position(|w| w == b"\r\n")?;
+            // Values have no control characters.
+            let end = memchr(b'\r', rest)?;
             let (line, after) = (rest.get(..end)?, rest.get(end + 2..)?);
             rest = after;
-            let colon = line.iter().position(|b| *b == b':')?;
+            let colon = memchr(b':', line)?;
             let name = core::str::from_utf8(line.get(..colon)?).ok()?;
             Some((name, line.get(colon + 2..)?))
         })

@@ -15,6 +15,7 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
 use mcp_proto::head::{BodySize, FieldLine, RequestHead};
+use mcp_proto::http::fields;
 use mcp_std::catch;
 
 use crate::McpBody;
@@ -132,15 +133,11 @@ fn poll_request<B: Body>(
             }
             RequestState::WantsBody => match body.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    if let Ok(mut data) = frame.into_data() {
-                        exchange.handle_body(data.copy_to_bytes(data.remaining()));
-                    }
-                    if body.is_end_stream() {
-                        exchange.handle_end();
-                    }
+                    let piece = frame.into_data().ok().map(|mut data| data.copy_to_bytes(data.remaining()));
+                    exchange.handle_body(piece, body.is_end_stream());
                     continue;
                 }
-                Poll::Ready(None) => exchange.handle_end(),
+                Poll::Ready(None) => exchange.handle_body(None, true),
                 Poll::Ready(Some(Err(_))) => {
                     return Poll::Ready(Err((StatusCode::BAD_REQUEST, "the body of the request broke off")));
                 }
@@ -172,25 +169,42 @@ fn poll_request<B: Body>(
 
 /// Returns the response of the engine.
 fn into_response(exchange: Exchange) -> Response<McpBody> {
-    let Some(head) = exchange.response() else {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended");
-    };
-    let left = match head.size {
-        BodySize::None => Some(0),
-        BodySize::Exact(length) => Some(length),
-        BodySize::Stream => None,
-    };
-    let mut response = Response::new(McpBody::new(exchange, left));
-    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in head.fields.iter() {
-        // Both are valid: the engine has checked what it writes.
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
-        {
-            response.headers_mut().append(name, value);
+    let mut response = Response::new(());
+    let left = exchange.with_response(|head| {
+        *response.status_mut() =
+            StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        for (name, value) in head.fields.iter() {
+            // Both are valid: the engine has checked what it writes.
+            if let (Some(name), Some(value)) = (field_name(name), field_value(value)) {
+                response.headers_mut().append(name, value);
+            }
         }
+        match head.size {
+            BodySize::None => Some(0),
+            BodySize::Exact(length) => Some(length),
+            BodySize::Stream => None,
+        }
+    });
+    match left {
+        Some(left) => response.map(|()| McpBody::new(exchange, left)),
+        None => refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended"),
     }
-    response
+}
+
+/// Returns the name of a field. That of every response is not parsed.
+fn field_name(name: &str) -> Option<HeaderName> {
+    match name {
+        fields::CONTENT_TYPE => Some(CONTENT_TYPE),
+        _ => HeaderName::from_bytes(name.as_bytes()).ok(),
+    }
+}
+
+/// Returns the value of a field. That of most responses is not copied.
+fn field_value(value: &[u8]) -> Option<HeaderValue> {
+    match value {
+        b"application/json" => Some(HeaderValue::from_static("application/json")),
+        _ => HeaderValue::from_bytes(value).ok(),
+    }
 }
 
 /// Returns a response that is not of the engine.

@@ -15,7 +15,7 @@ use mcp_std::adapter::server::{
 use mcp_std::{Error, catch};
 
 use super::host::Host;
-use super::{Shard, lock};
+use super::{Inbox, Shard, lock};
 use crate::handler::Application;
 use crate::{Sleep, Timer};
 
@@ -92,13 +92,13 @@ impl Core {
     pub(super) fn pass(&mut self, shard: &Shard, starts_calls: bool) -> Outcome {
         let mut outcome = Outcome::default();
         let now = self.host.tick();
-        for exchange in core::mem::take(&mut *lock(&shard.gone)) {
+        let Inbox { gone, decided, changes } = core::mem::take(&mut *lock(&shard.inbox));
+        for exchange in gone {
             self.host.server.handle_gone(now, exchange);
         }
-        for (exchange, decision) in core::mem::take(&mut *lock(&shard.decided)) {
+        for (exchange, decision) in decided {
             self.decide(exchange, decision);
         }
-        let changes = lock(&shard.changes).take();
         if let Some(changes) = changes {
             self.host.publish_here(&changes);
         }
@@ -117,7 +117,10 @@ impl Core {
             outcome.wakers.extend(waiting.take_all());
         }
         drop(waiting);
-        self.arm(shard);
+        // Handlers are polled when they are started, and another pass follows.
+        if outcome.calls.is_empty() {
+            self.arm(shard);
+        }
         outcome.unshared = self.host.unshared.take();
         outcome.unshared_shutdown = self.host.unshared_shutdown.take();
         outcome
@@ -204,7 +207,7 @@ impl Core {
         let shard = shard.this.clone();
         let reply = move |outcome| {
             if let Some(shard) = shard.upgrade() {
-                lock(&shard.decided).push((exchange, outcome));
+                lock(&shard.inbox).decided.push((exchange, outcome));
                 shard.wake(Some(exchange.index()));
             }
         };

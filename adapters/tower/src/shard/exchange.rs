@@ -90,23 +90,22 @@ impl Exchange {
         if server.wants_body(self.id) { RequestState::WantsBody } else { RequestState::Waits }
     }
 
-    pub(crate) fn handle_body(&self, piece: Bytes) {
+    /// Receives a part of the body of the request, if there is one, and its end.
+    pub(crate) fn handle_body(&self, piece: Option<Bytes>, is_end: bool) {
         let core = &mut *self.shard.core();
         let now = core.host.tick();
-        core.host.server.handle_body(now, self.id, piece);
+        if let Some(piece) = piece {
+            core.host.server.handle_body(now, self.id, piece);
+        }
+        if is_end {
+            core.host.server.handle_end(now, self.id);
+        }
         self.shard.has_work.store(true, SeqCst);
     }
 
-    pub(crate) fn handle_end(&self) {
-        let core = &mut *self.shard.core();
-        let now = core.host.tick();
-        core.host.server.handle_end(now, self.id);
-        self.shard.has_work.store(true, SeqCst);
-    }
-
-    /// Returns the head of the response. `None`: there will be none, because the service has ended.
-    pub(crate) fn response(&self) -> Option<Response> {
-        self.shard.core().host.server.response(self.id).cloned()
+    /// Reads the head of the response. `None`: there will be none, because the service has ended.
+    pub(crate) fn with_response<T>(&self, read: impl FnOnce(&Response) -> T) -> Option<T> {
+        self.shard.core().host.server.response(self.id).map(read)
     }
 
     /// Takes the next piece of the body. If there is none, `waker` waits for it.
@@ -115,7 +114,8 @@ impl Exchange {
     /// goes to another stream of the session.
     pub(crate) fn take_piece(&self, is_stream: bool, unconsumed: &mut usize, waker: Option<&Waker>) -> Piece {
         let core = &mut *self.shard.core();
-        let now = core.host.tick();
+        // A body of one piece follows its head at once.
+        let now = if is_stream { core.host.tick() } else { core.host.now() };
         let server = &mut core.host.server;
         if *unconsumed > 0 {
             server.consume(self.id, core::mem::take(unconsumed));
@@ -152,7 +152,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let waker = lock(&self.shard.waiting).remove_exchange(self.index());
         drop(waker);
-        lock(&self.shard.gone).push(self.id);
+        lock(&self.shard.inbox).gone.push(self.id);
         self.shard.open.fetch_sub(1, SeqCst);
         self.shard.settle();
     }

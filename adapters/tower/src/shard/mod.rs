@@ -37,6 +37,17 @@ pub(crate) use self::exchange::{Exchange, Piece, RequestState};
 pub(crate) use self::sleepers::ShardSleep;
 pub(crate) use self::waiting::Waiter;
 
+/// Input of a shard that does not wait for its engine.
+#[derive(Default)]
+struct Inbox {
+    /// Exchanges that were dropped.
+    gone: Vec<ExchangeId>,
+    /// Tokens that were decided about on threads.
+    decided: Vec<(ExchangeId, TokenOutcome)>,
+    /// Changes that other shards published.
+    changes: Option<ChangeSet>,
+}
+
 /// One engine with everything that belongs to it.
 ///
 /// No other code runs while `core` is locked but the callbacks of the application; those must not wait for the shard.
@@ -47,12 +58,7 @@ pub(crate) struct Shard {
     handlers: Handlers,
     waiting: Mutex<Waiting>,
     sleepers: Mutex<Sleepers>,
-    /// Exchanges that were dropped.
-    gone: Mutex<Vec<ExchangeId>>,
-    /// Tokens that were decided about on threads.
-    decided: Mutex<Vec<(ExchangeId, TokenOutcome)>>,
-    /// Changes that other shards published.
-    changes: Mutex<Option<ChangeSet>>,
+    inbox: Mutex<Inbox>,
     /// Whether the service was shut down.
     is_shutting_down: AtomicBool,
     /// Whether the drivers were told that it is over.
@@ -96,9 +102,7 @@ impl Shard {
                 handlers: Handlers::default(),
                 waiting: Mutex::default(),
                 sleepers: Mutex::default(),
-                gone: Mutex::default(),
-                decided: Mutex::default(),
-                changes: Mutex::default(),
+                inbox: Mutex::default(),
                 is_shutting_down: AtomicBool::new(false),
                 has_told_drivers: AtomicBool::new(false),
                 has_work: AtomicBool::new(false),
@@ -227,7 +231,7 @@ impl Shard {
         if outcome.unshared.is_some() || outcome.unshared_shutdown.is_some() {
             for other in others {
                 if let Some(changes) = &outcome.unshared {
-                    lock(&other.changes).get_or_insert_default().merge(changes);
+                    lock(&other.inbox).changes.get_or_insert_default().merge(changes);
                 }
                 if let Some(grace) = outcome.unshared_shutdown {
                     let _ = other.commands.send_unbounded(move |server| server.shutdown(grace));
