@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
 
+use mcp_proto::Era;
 use mcp_proto::observe::{Direction, Observation, Observer, RequestEnd, RequestStart, TraceContext};
 use serde_json::json;
 
@@ -49,10 +50,11 @@ struct Scoped {
 
 impl Observer for Scopes {
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
-        if request.method != "tools/call" {
-            return None;
-        }
-        let name = request.subject.as_deref().expect("a name").to_owned();
+        let name = match (request.method, &request.subject) {
+            ("tools/call", Some(name)) => name.clone().into_owned(),
+            ("tools/list", _) if request.direction == Direction::Out => "list".to_owned(),
+            _ => return None,
+        };
         if request.direction == Direction::Out {
             // The scope is that of the caller, unless its context came with the request.
             let parent = request.parent.traceparent.clone().unwrap_or_else(scope);
@@ -166,13 +168,22 @@ fn requests_have_context_of_the_layer_that_makes_them() {
                     wait_inside!(inside, next.run(request.clone()))
                 }
             ));
-            let (client, serving) = serve(router, options);
+            let (client, serving) = serve(router, options.cache_legacy(Duration::MAX));
             SCOPE.set("caller".to_owned());
             client.call_tool("one", &json!({})).unwrap();
+            // The context alone does not keep results from the cache.
+            for _ in 0..2 {
+                client.list_tools().unwrap();
+            }
             SCOPE.set(String::new());
             client.close().unwrap();
             serving.join().unwrap().unwrap();
-            assert_eq!(observer.0.take(), ["one in layer around one", "one: Success"]);
+            let notes = observer.0.take();
+            assert_eq!(notes[..2], ["one in layer around one", "one: Success"]);
+            let list = ["list in layer around ", "list: Success"];
+            // The server gives no hints, so only lists of legacy servers are cached.
+            let lists = if era == Era::Legacy { list.to_vec() } else { [list, list].concat() };
+            assert_eq!(notes[2..], lists, "{era:?}");
         }
     });
 }

@@ -107,7 +107,7 @@ impl Fields {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let mut rest = &*self.lines;
         core::iter::from_fn(move || {
-            // Values have no control characters.
+            // Values have no line ends.
             let end = memchr(b'\r', rest)?;
             let (line, after) = (rest.get(..end)?, rest.get(end + 2..)?);
             rest = after;

@@ -216,6 +216,30 @@ impl Url {
         format!("{scheme}{user}{path}{}", if more.is_empty() { "" } else { "?…" })
     }
 
+    /// Returns a text with each URL in it [redacted](Self::redacted), for messages of other libraries.
+    ///
+    /// ```
+    /// use mcp_proto::http::client::Url;
+    /// let text = "no answer (http://host/mcp?key=a(b)c), again";
+    /// assert_eq!(Url::redacted_in(text), "no answer (http://host/mcp?…), again");
+    /// ```
+    #[must_use]
+    pub fn redacted_in(text: &str) -> String {
+        // No others end a URL: parentheses and quotation marks of its query may be a part of the secret.
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>' | '`');
+        let redacted = text.split_inclusive(is_end).map(|part| {
+            let (url, after) = part.split_at(part.trim_end_matches(is_end).len());
+            let Some(at) = url.find("://") else { return part.into() };
+            let before = url.get(..at).unwrap_or_default();
+            let start = before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+            let (before, url) = url.split_at(start);
+            let (url, closing) =
+                url.split_at(url.trim_end_matches([')', ']', '}', '\'', ',', ';', '.', ':']).len());
+            format!("{before}{}{closing}{after}", Self::redacted(url))
+        });
+        redacted.collect()
+    }
+
     /// Returns the origin.
     #[must_use]
     pub const fn origin(&self) -> &Origin {

@@ -395,6 +395,24 @@ fn members_of_a_batch_have_their_own_sizes() {
     assert_eq!(recorder.take()[2], "<prompts/list 2025-03-26 -");
 }
 
+// covers: BATCH-001
+#[test]
+fn responses_of_a_batch_have_their_own_sizes() {
+    let mut both = Observed::new(VersionSet::only(Version::V2025_03_26), None);
+    let mut answers = Vec::new();
+    for (method, result) in [("tools/list", json!({"tools": []})), ("ping", json!({}))] {
+        both.client.call(both.now, method, &json!({}), &CallOptions::new()).expect("ready");
+        let message = both.client.outbox(both.up).and_then(|o| o.pop_message()).expect("a request");
+        let request: serde_json::Value = serde_json::from_slice(&message).expect("JSON");
+        answers.push(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    }
+    both.at_client.sizes.lock().expect("no panic").clear();
+    both.client.handle_message(both.now, both.up, json!(answers).to_string().into());
+    let sizes = both.at_client.sizes.lock().expect("no panic").clone();
+    let received: Vec<_> = sizes.iter().map(|(_, received)| *received).collect();
+    assert_eq!(received, answers.iter().map(|answer| answer.to_string().len()).collect::<Vec<_>>());
+}
+
 #[test]
 fn engine_answers_have_the_revision_of_their_request() {
     let recorder = Recorder::default();

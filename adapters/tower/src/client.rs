@@ -1,7 +1,7 @@
 //! Clients over an HTTP client of the application.
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString as _};
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::error::Error as StdError;
 use core::pin::Pin;
@@ -215,17 +215,8 @@ fn describe(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Box<str> {
         text = alloc::format!("{text}: {next}");
         cause = next.source();
     }
-    without_queries(&text).into()
-}
-
-/// Hides the queries of URLs: HTTP clients quote the URL of a request in their errors, and its query may be a secret (SEC-019).
-fn without_queries(text: &str) -> String {
-    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>');
-    let words = text.split_inclusive(is_end).map(|word| {
-        let (url, end) = word.split_at(word.trim_end_matches(is_end).len());
-        if url.contains("://") { Url::redacted(url) + end } else { word.to_string() }
-    });
-    words.collect()
+    // An HTTP client quotes the URL of a request in its errors, and the query may be a secret (SEC-019).
+    Url::redacted_in(&text).into()
 }
 
 /// Steps of an exchange before other exchanges run.

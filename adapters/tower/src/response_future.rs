@@ -191,7 +191,7 @@ fn into_response(exchange: Exchange) -> Response<McpBody> {
     }
 }
 
-/// Returns the name of a field. That of every response is not parsed.
+/// Returns the name of a field. That of all responses with a body is not parsed.
 fn field_name(name: &str) -> Option<HeaderName> {
     match name {
         fields::CONTENT_TYPE => Some(CONTENT_TYPE),

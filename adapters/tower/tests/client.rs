@@ -272,9 +272,9 @@ impl Service<Request<Full<Bytes>>> for Faulty {
                 let frames = core::iter::repeat_n(Ok(piece), MAX_FRAME);
                 response(200, "application/json", scripted(frames, true))
             }
-            Failure::Panic => panic!("as expected"),
+            Failure::Panic => panic!("as expected: http://harbor.example/mcp?key=secret"),
             Failure::Quoting => {
-                Err(Broken("cannot reach (http://harbor.example/mcp?key=secret), twice", None))
+                Err(Broken("cannot reach (http://harbor.example/mcp?key=(secret)), twice", None))
             }
             _ => {
                 let response = self.service.handle(request);
@@ -407,10 +407,10 @@ fn panic_of_the_service_fails_its_call_alone() {
         for failure in [Failure::Panic, Failure::PanicOfClone] {
             let text = error_of(era, failure).to_string();
             assert!(text.contains("the HTTP client panicked: "), "{text}");
-            assert!(text.contains("as expected"), "{text}");
+            assert!(text.contains("as expected") && !text.contains("secret"), "{text}");
         }
         let text = error_of(era, Failure::Quoting).to_string();
-        assert!(text.contains("cannot reach (http://harbor.example/mcp?…), twice"), "{text}");
+        assert!(text.contains("cannot reach (http://harbor.example/mcp?…)), twice"), "{text}");
     }
 }
 

@@ -17,7 +17,7 @@ use super::subscriptions::Subscriptions;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::observed_requests::{observe_call, observe_outcome};
+use crate::calls::observed_requests::{observe_call, observe_outcome, resume_message};
 use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
@@ -88,6 +88,7 @@ impl Engine {
         let before = self.common.outbox_len();
         let batch = self.common.endpoint.open_batch(channel);
         for member in members {
+            resume_message(&mut self.common.endpoint, &member);
             // An earlier member may have been one fault too many.
             if self.common.endpoint.channels.get(channel).is_some_and(|c| !c.closed) {
                 self.receive_one(channel, Some(batch), &member, own);

@@ -27,8 +27,10 @@ pub(crate) use table::{OpenRequest, OpenRequests, Requested, RequestedParams};
 ///
 /// It is called while the engine works, so it must return soon and must not panic: hand over what takes long.
 ///
-/// Observed is each request on the wire, in both directions, except pings and, on the client, the requests that negotiate a
-/// revision. `subscriptions/listen` ends with its acknowledgement. A call of the application that is continued after it asked for input, or that follows a task, is several requests.
+/// Observed is each request on the wire, in both directions, with these exceptions on the client: pings, the requests that
+/// negotiate a revision, and requests of the server that the engine refuses or answers by itself. On a server,
+/// `subscriptions/listen` ends with its acknowledgement. A call of the application that is continued after it asked for
+/// input, or that follows a task, is several requests.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Returns whether requests are observed at present. If not, [`request`](Self::request) is not called, and nothing is read
     /// for it. Called for each request; the default is `true`.

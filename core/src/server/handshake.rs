@@ -12,6 +12,7 @@ use super::deprecations::report_deprecated;
 use super::engine::Engine;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
+use crate::calls::observed_requests::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{object_members, string, write_str};
 use crate::methods;
@@ -62,6 +63,8 @@ impl Engine {
                     // Answered when the subscription ends.
                     Ok(subscribed) => {
                         self.events.extend(subscribed);
+                        // What tasks send now is no part of the acknowledgement.
+                        end_direct_answer(&mut self.endpoint);
                         if !tasks.is_empty() {
                             self.with_tasks(|host, cx| host.listen(cx, channel, id, &tasks));
                         }

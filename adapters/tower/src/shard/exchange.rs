@@ -114,7 +114,7 @@ impl Exchange {
     /// goes to another stream of the session.
     pub(crate) fn take_piece(&self, is_stream: bool, unconsumed: &mut usize, waker: Option<&Waker>) -> Piece {
         let core = &mut *self.shard.core();
-        // A body of one piece follows its head at once.
+        // Nothing in a body of known length depends on the time.
         let now = if is_stream { core.host.tick() } else { core.host.now() };
         let server = &mut core.host.server;
         if *unconsumed > 0 {

@@ -17,7 +17,7 @@ use std::thread;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::head::ResponseHead;
 use mcp_proto::http::client::{
-    Action, Challenge, Client, Config as Http, Credential, ExchangeFailure, ExchangeId, OutgoingRequest,
+    Action, Challenge, Client, Config as Http, Credential, ExchangeFailure, ExchangeId, OutgoingRequest, Url,
 };
 use mcp_proto::{Diagnostic, Instant};
 
@@ -166,7 +166,8 @@ impl ExchangeTransport {
                 index += 1;
                 continue;
             };
-            running.swap_remove(index);
+            let ended = running.swap_remove(index);
+            let _ = catch(|| drop(ended));
             match outcome {
                 Ok(()) => client.handle_end(*now, id),
                 Err(failure) => client.handle_failure(*now, id, failure),
@@ -226,7 +227,12 @@ impl ClientTransport for ExchangeTransport {
                     let wake_flag = Arc::new(wake_flag);
                     self.running.push(RunningExchange { id, exchange, wake_flag, is_full: false });
                 }
-                Action::Abort { exchange } => self.running.retain(|running| running.id != exchange),
+                Action::Abort { exchange } => {
+                    let at = self.running.iter().position(|running| running.id == exchange);
+                    let aborted = at.map(|at| self.running.swap_remove(at));
+                    // Its destructor may panic as well.
+                    let _ = catch(|| drop(aborted));
+                }
                 _ => {}
             }
         }
@@ -318,7 +324,8 @@ impl fmt::Debug for ExchangeTransport {
 }
 
 fn panic_text(panic: &Panic) -> String {
-    format!("the HTTP client {panic}")
+    // It may quote the URL of a request (SEC-019).
+    Url::redacted_in(&format!("the HTTP client {panic}"))
 }
 
 /// Longest sleep of a wait, after which exchanges are looked at again.

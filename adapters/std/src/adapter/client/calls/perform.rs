@@ -106,11 +106,12 @@ impl<B: ClientBackend> AsyncCalls<B> {
         is_cached: &AtomicBool,
     ) -> Result<RawJson, Error> {
         is_cached.store(false, Ordering::Relaxed);
+        let has_meta = request.has_meta();
         let (method, params, options, kind) = request.into_parts();
         let (cache, sent) =
             (self.backend.result_cache(), Request { method: &method, params: &params, options: &options });
         let call = match kind {
-            RequestKind::Cached if options.meta.is_none() => {
+            RequestKind::Cached if !has_meta => {
                 let key = CacheKey::from_request(&method, &params);
                 let fetched = self.fetch_inside(key.clone(), sent, reports, on_progress).await?;
                 is_cached.store(fetched.is_cached, Ordering::Relaxed);

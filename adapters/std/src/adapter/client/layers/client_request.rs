@@ -5,7 +5,7 @@ use core::fmt;
 
 use mcp_proto::client::{TaskHandle, TaskRequest, request_name};
 use mcp_proto::model::{CallToolParams, Map, RequestParams};
-use mcp_proto::observe::Observer;
+use mcp_proto::observe::{Observer, TraceContext};
 use mcp_proto::{CallOptions, EncodeError, RawJson, UseError};
 
 /// A request of the application, on its way through the [layers](super::super::Options#layers) of a client.
@@ -16,6 +16,8 @@ pub struct ClientRequest {
     method: String,
     params: RawJson,
     options: CallOptions,
+    /// Trace context of the layer that makes the request. It does not change the result, as other members of `_meta` may.
+    context: Option<TraceContext>,
     kind: RequestKind,
 }
 
@@ -39,7 +41,7 @@ impl ClientRequest {
         options: CallOptions,
         kind: RequestKind,
     ) -> Self {
-        Self { method: method.into(), params, options, kind }
+        Self { method: method.into(), params, options, context: None, kind }
     }
 
     /// Returns the request whose result may come from the cache.
@@ -52,13 +54,21 @@ impl ClientRequest {
 
     /// Adds the trace context of the running code.
     pub(super) fn set_current_context(&mut self, observer: Option<&dyn Observer>) {
-        if let Some(context) = observer.and_then(Observer::current_context) {
-            self.options = core::mem::take(&mut self.options).with_trace_context(&context);
-        }
+        self.context = observer.and_then(Observer::current_context);
     }
 
+    /// Returns whether the application has set members of `_meta`.
+    pub(in super::super) const fn has_meta(&self) -> bool {
+        self.options.meta.is_some()
+    }
+
+    /// Returns the method, the parameters, the options with the trace context, and the kind.
     pub(in super::super) fn into_parts(self) -> (String, RawJson, CallOptions, RequestKind) {
-        (self.method, self.params, self.options, self.kind)
+        let options = match &self.context {
+            Some(context) => self.options.with_trace_context(context),
+            None => self.options,
+        };
+        (self.method, self.params, options, self.kind)
     }
 
     /// Returns the method, for example that of [`CallToolParams`].
