@@ -9,11 +9,12 @@ use std::io::{Read, Write};
 
 use mcp_proto::RpcError;
 use mcp_proto::http::server::Config as Http;
-use mcp_proto::model::CallToolResult;
+use mcp_proto::model::{CallToolResult, Resource, ResourceContents};
+use mcp_proto::router::{Hook, HookContext, ResourceTarget};
 
-use crate::adapter::{Answered, Call, Cx, impl_handler};
+use crate::adapter::{Answered, Call, Cx, Router, handler, impl_handler};
 use crate::suite::{HttpTestServer, call};
-use crate::support::with_timeout;
+use crate::support::{ERAS, NoteLog, with_timeout};
 
 /// The port of the client, as the callback of the server attached it.
 struct Port(u16);
@@ -75,6 +76,44 @@ fn handlers_see_request_and_connection() {
         assert_eq!(ask(&served), "");
         let answer = ask(&served);
         assert!(answer.contains("/mcp 127.0.0.1 false "), "{answer}");
+        served.stop();
+    });
+}
+
+/// Notes the request of each call.
+struct RequestNote(NoteLog);
+
+impl Hook for RequestNote {
+    fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        let http = context.call().http().ok_or_else(|| RpcError::internal("no request"))?;
+        self.0.record(format!("{} {}", http.method(), http.path()));
+        Ok(())
+    }
+}
+
+#[test]
+fn hooks_and_resource_readers_see_the_request() {
+    with_timeout(|| {
+        let notes = NoteLog::default();
+        let hook = RequestNote(notes.clone());
+        let served = HttpTestServer::new(|| {
+            let mut router = Router::new("view", "1");
+            router.hook(hook);
+            router.resource(
+                Resource::new("view:path", "path"),
+                handler!(|cx: &mut Cx, _: &ResourceTarget<'_>| {
+                    cx.http().map_or_else(String::new, |http| http.path().to_owned())
+                }),
+            );
+            router
+        });
+        for era in ERAS {
+            let client = served.client(era);
+            let result = client.read_resource("view:path").unwrap();
+            assert!(matches!(&result.contents[0], ResourceContents::Text(text) if text.text == "/mcp"));
+            assert_eq!(notes.take(), ["POST /mcp"]);
+            client.close().unwrap();
+        }
         served.stop();
     });
 }

@@ -44,7 +44,8 @@ pub fn response_ids(written: &str) -> Vec<i64> {
 }
 
 pub fn server_config() -> server::Config {
-    server::Config::new("test", "1").capabilities(Capabilities::new().with(Capability::Tools))
+    server::Config::new("test", "1")
+        .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::Resources))
 }
 
 pub fn client_config(versions: VersionSet) -> client::Config {

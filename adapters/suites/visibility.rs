@@ -4,12 +4,14 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
+use core::time::Duration;
 use std::io::{Read, Write};
 
 use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::Tool;
 use mcp_proto::server::Identity;
 use mcp_proto::{EntryKind, RawJson};
+use mcp_std::adapter::server::layers::{CallKey, RateLimit};
 use serde_json::Value;
 
 use crate::adapter::{Cx, Router, handler};
@@ -76,6 +78,30 @@ fn principals_see_and_call_their_own_tools() {
                 let answer = respond(&served, &call("paid", "{}", &fields(principal)));
                 assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("scope=\"paid\""), "{answer}");
             }
+        }
+        served.stop();
+    });
+}
+
+// covers: TOOL-032
+#[test]
+fn principals_have_rate_limits_of_their_own() {
+    with_timeout(|| {
+        let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
+        let limited = || {
+            let mut router = router();
+            router.intercept(RateLimit::new(1, Duration::from_secs(3600)).key(CallKey::NONE.principal()));
+            router
+        };
+        let served = HttpTestServer::with_options(Http::new().protected(protected), limited, |server| {
+            server.validate_tokens(|request: &TokenRequest| {
+                Ok::<_, Denial>(Identity::new(request.token.reveal()))
+            })
+        });
+        for (principal, passes) in [("alice", true), ("alice", false), ("bob", true), ("bob", false)] {
+            let answer = respond(&served, &call("open", "{}", &fields(principal)));
+            assert_eq!(answer.contains("done"), passes, "{principal}: {answer}");
+            assert_eq!(answer.contains("too many calls"), !passes, "{principal}: {answer}");
         }
         served.stop();
     });

@@ -361,6 +361,8 @@
 //! | feature | default | effect |
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
+//! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
+//! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
 //! | `base64` | yes | binary resources |
 //! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |

@@ -280,6 +280,8 @@
 //! | feature | default | effect |
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
+//! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
+//! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
 //! | `base64` | yes | binary resources |
 //! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
@@ -292,7 +294,7 @@
 //!
 //! # Platforms
 //!
-//! Servers on byte streams and [`Client::connect`] work wherever `async-io` does, the rest on Unix only. HTTP clients need Linux. The
+//! Servers on byte streams and stdio, and [`Client::connect`], work wherever `async-io` does, the rest on Unix only. HTTP clients need Linux. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -32,7 +32,7 @@
 //! The futures of this crate run in a tokio runtime with its I/O and time drivers (`enable_all`), of one or of several
 //! threads, which watches their sockets and pipes; a client and a server stay with the runtime that polled them first.
 //! Deadlines follow the clock of the system: do not pause that of tokio, but test on [virtual time](testing). They spawn no
-//! task: the task that awaits one drives it, and
+//! task, unless a router is wrapped in [`Spawned`]: the task that awaits one drives it, and
 //! `tokio::spawn` moves it to a task of its own. Handlers run concurrently inside the future of their server. A handler
 //! that computes for a long time without awaiting, or blocks, delays its server: move such work away with [`unblock`], or add
 //! the tool by [`tool_blocking`](router::Router::tool_blocking). [`Spawned`] runs each call in a task of its own, on all threads of
@@ -166,6 +166,8 @@
 //! | feature | default | effect |
 //! |---|---|---|
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
+//! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
+//! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
 //! | `base64` | yes | binary resources |
 //! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
@@ -178,7 +180,7 @@
 //!
 //! # Platforms
 //!
-//! Servers on byte streams and `Client::connect` work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
+//! Servers on byte streams and stdio, and `Client::connect`, work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -49,14 +49,18 @@ impl Served {
     }
 
     fn begin(runtime: Runtime, max_running: usize, router: Router, initialize: &str) -> Self {
+        Self::begin_spawned(runtime, max_running, Spawned::new(router), initialize)
+    }
+
+    fn begin_spawned(runtime: Runtime, max_running: usize, spawned: Spawned, initialize: &str) -> Self {
         let (near, stream) = UnixStream::pair().unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         near.set_nonblocking(true).unwrap();
         let serving = thread::spawn(move || {
             runtime.block_on(async {
                 let near = tokio::net::UnixStream::from_std(near)?;
-                let config = router.config()?;
-                let server = Server::new(config, near, Spawned::new(router)).max_running(max_running);
+                let config = spawned.router().config()?;
+                let server = Server::new(config, near, spawned).max_running(max_running);
                 // On a thread of the runtime, which no call may hold up.
                 tokio::spawn(server.run()).await.expect("the server does not panic")
             })
@@ -276,6 +280,31 @@ fn end_of_server_aborts_tasks() {
         wait_until(|| running.load(Ordering::SeqCst) == 1);
         server.abort();
         wait_until(|| running.load(Ordering::SeqCst) == 0);
+    });
+}
+
+#[test]
+fn server_outlives_the_runtime_of_its_calls() {
+    with_timeout(|| {
+        let workers = two_threads();
+        let mut router = router(Gate::new().0);
+        let running = add_never(&mut router);
+        let spawned = Spawned::new(router).on(workers.handle().clone());
+        let mut served = Served::begin_spawned(current_thread(), 8, spawned, INITIALIZE);
+        served.send(&call_line(1, "never"));
+        wait_until(|| running.load(Ordering::SeqCst) == 1);
+        workers.shutdown_background();
+        // Neither the call that ran nor one that comes later is left without an answer.
+        for id in [1, 2] {
+            let answer = served.read();
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32603)), "{answer}");
+            if id == 1 {
+                served.send(&call_line(2, "quick"));
+            }
+        }
+        served.send("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n");
+        assert_eq!(served.read(), json!({"jsonrpc": "2.0", "id": 3, "result": {}}));
+        served.finish();
     });
 }
 

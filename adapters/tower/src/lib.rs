@@ -3,7 +3,7 @@
 //! [`McpService`] is a [`tower_service::Service`] from [`http::Request`] to [`http::Response`], with any
 //! [`http_body::Body`] as input and [`McpBody`] as output. All of MCP over HTTP works in it: both eras, event streams,
 //! progress, input requests, subscriptions, sessions, resumption, authorization. It starts neither threads nor tasks, except
-//! for validators of tokens that block, and for stores of [tasks](task_store).
+//! for what blocks: validators of tokens, stores of [tasks](task_store), and handlers that ask for it ([`unblock`]).
 //!
 //! ```
 //! use http_body_util::{BodyExt as _, Full};
@@ -107,7 +107,7 @@
 //! # Clients
 //!
 //! [`connect`] makes a client of `mcp-tokio` or `mcp-smol` that sends its requests by an HTTP client of yours: that of hyper,
-//! `reqwest`, or any other `tower` service.
+//! any other `tower` service, or a function around one such as `reqwest`.
 //!
 //! # Features
 //!

@@ -7,15 +7,19 @@ mod support;
 use alloc::sync::Arc;
 use core::future::{pending, poll_fn};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::sync::{Mutex, OnceLock};
 
 use futures_lite::future::{block_on, zip};
 use http::{Request, StatusCode};
 use http_body_util::{Empty, Full};
+use mcp_std::adapter::server::layers::RateLimit;
+use mcp_tower::mcp_proto::EntryKind;
+use mcp_tower::mcp_proto::observe::{Observation, Observer, RequestEnd, RequestStart};
 use mcp_tower::mcp_proto::server::ConnectionInfo;
-use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError};
+use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError, unblock};
 use serde_json::{Value, json};
 use tower_service::Service;
 
@@ -325,4 +329,43 @@ fn handlers_see_values_of_layers_and_the_connection() {
     let panics =
         McpService::builder(Router::new("view", "1")).describe_connections(|_| panic!("not described"));
     assert_eq!(answer(&panics.build().unwrap(), call("look", json!({}))).status(), 500);
+}
+
+/// Counts the requests that have ended.
+#[derive(Debug, Default)]
+struct Ended(Arc<AtomicUsize>);
+
+impl Observer for Ended {
+    fn request(&self, _: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
+        Some(Arc::new(Self(self.0.clone())))
+    }
+}
+
+impl Observation for Ended {
+    fn end(&self, _: &RequestEnd<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn layers_visibility_observers_and_blocking_work_are_those_of_any_router() {
+    let ended = Arc::default();
+    let mut router = Router::new("around", "1");
+    router.tool_with(tool("echo"), async |_: &mut Cx, arguments: Value| arguments.to_string());
+    router.tool_with(tool("hidden"), async |_: &mut Cx, _: Value| "never");
+    router.tool_with(tool("slow"), async |cx: &mut Cx, _: Value| unblock(cx, |_| "from a thread").await);
+    router.visible_to(EntryKind::Tool, "hidden", |_| false);
+    router.intercept(RateLimit::new(2, Duration::from_secs(3600)));
+    router.observer(Arc::new(Ended(Arc::clone(&ended))));
+    let service = McpService::new(router).unwrap();
+    let (_, listed) = json_of(answer(&service, modern("tools/list", json!({}))));
+    let names: Vec<_> =
+        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names, ["echo", "slow"]);
+    let (_, refused) = json_of(answer(&service, call("hidden", json!({}))));
+    assert_eq!(refused["error"]["message"], "unknown tool: hidden");
+    assert_eq!(call_text(&service, "slow", json!({})), "from a thread");
+    assert_eq!(call_text(&service, "echo", json!({})), "{}");
+    assert!(call_text(&service, "echo", json!({})).starts_with("too many calls"));
+    assert_eq!(ended.load(Ordering::SeqCst), 5);
 }
