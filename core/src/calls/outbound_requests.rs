@@ -286,9 +286,15 @@ impl<R: Role> Endpoint<R> {
 
     /// Sends a cancellation of an outbound call (TIME-002, CANC-003).
     pub(crate) fn send_cancellation(&mut self, key: Key, reason: Option<&str>) {
+        if let Some(channel) = self.outbound.calls.get(key).map(|c| c.channel) {
+            self.send_cancellation_on(channel, key, reason);
+        }
+    }
+
+    /// Sends a cancellation of an outbound call on a channel of its session.
+    pub(crate) fn send_cancellation_on(&mut self, channel: Key, key: Key, reason: Option<&str>) {
         // A queued call was never sent.
-        let sent = self.outbound.calls.get(key).filter(|c| c.queued.is_none());
-        if let Some(channel) = sent.map(|c| c.channel) {
+        if self.outbound.calls.get(key).is_some_and(|c| c.queued.is_none()) {
             self.send(channel, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
         }
     }

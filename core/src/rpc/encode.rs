@@ -50,12 +50,18 @@ pub(crate) fn notification_head(out: &mut Vec<u8>, method: &str) {
 /// Writes a `notifications/cancelled` message (CANC-005, DEC-015).
 pub(crate) fn cancelled(out: &mut Vec<u8>, id: i64, reason: Option<&str>) {
     notification_head(out, crate::methods::CANCELLED);
-    out.extend_from_slice(b",\"params\":{\"requestId\":");
+    out.extend_from_slice(b",\"params\":");
+    cancelled_params(out, id, reason);
+    end(out);
+}
+
+/// Writes the parameters of a `notifications/cancelled` message.
+pub(crate) fn cancelled_params(out: &mut Vec<u8>, id: i64, reason: Option<&str>) {
+    out.extend_from_slice(b"{\"requestId\":");
     write_int(out, id);
     if let Some(reason) = reason {
         out.extend_from_slice(b",\"reason\":");
         write_str(out, reason);
     }
     out.push(b'}');
-    end(out);
 }

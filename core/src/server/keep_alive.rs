@@ -37,7 +37,13 @@ impl Engine {
         {
             return;
         }
-        cancel_question(&mut self.endpoint, key, Some("no answer in time"));
+        let reason = "no answer in time";
+        match purpose {
+            CallPurpose::TaskInput { task, .. } => {
+                self.with_tasks(|tasks, cx| tasks.cancel_question(cx, task, key, reason));
+            }
+            _ => cancel_question(&mut self.endpoint, key, Some(reason)),
+        }
         self.finish_outbound(key, Err(outcome));
     }
 

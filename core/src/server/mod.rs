@@ -34,6 +34,7 @@ mod receive;
 mod reply;
 mod request_check;
 mod retry;
+mod route;
 #[cfg(feature = "crypto")]
 mod sealer;
 mod sealing;

@@ -2,9 +2,9 @@
 
 use alloc::sync::Arc;
 
-use mcp_proto::http::server::Config;
+use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::server::{Authorization, ConnectionInfo, Event, Identity, TaskLimits, TaskOptions};
-use mcp_proto::{Anchor, Entropy, Instant};
+use mcp_proto::{Anchor, ChannelId, Entropy, Instant};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
 
@@ -19,14 +19,19 @@ pub(super) fn harness(http: Config) -> HttpServerHarness {
 }
 
 pub(super) fn open_session(web: &mut HttpServerHarness) -> String {
+    open_session_channel(web).0
+}
+
+/// Opens a session. Returns its id and its channel.
+fn open_session_channel(web: &mut HttpServerHarness) -> (String, ChannelId) {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "x", "version": "1"}});
     let x = web
         .post(&[], &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
     let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
     web.post(&[("Mcp-Session-Id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert!(matches!(web.poll_event(), Some(Event::SessionOpened { .. })));
-    id
+    let Some(Event::SessionOpened { channel, .. }) = web.poll_event() else { panic!("an open session") };
+    (id, channel)
 }
 
 pub(super) fn post(
@@ -116,6 +121,56 @@ fn question_goes_to_the_next_result_request_when_a_stream_is_gone() {
     let messages = web.response(second).messages();
     assert_eq!(messages.last().expect("an answer")["id"], 4);
     assert!(web.response(second).is_complete);
+}
+
+/// Makes a task ask a question on the stream of a request for its result. Returns the stream.
+fn ask(
+    web: &mut HttpServerHarness,
+    session: &str,
+    (task, run): (&str, &mcp_proto::server::Call),
+) -> ExchangeId {
+    let stream = post(web, session, &super::task_request(3, "tasks/result", task));
+    let now = web.now;
+    web.server.engine().need_input(now, run, &form("basin"), b"").expect("possible");
+    web.advance(secs(1));
+    assert_eq!(web.response(stream).messages().last().expect("a question")["method"], "elicitation/create");
+    stream
+}
+
+// covers: TASK-023, CANC-003
+#[test]
+fn cancellation_of_a_question_follows_it_on_its_stream() {
+    let mut web = harness(Config::new());
+    let session = open_session(&mut web);
+    for how in ["cancel", "time-out"] {
+        let (id, run) = begin(&mut web, &session);
+        let stream = ask(&mut web, &session, (&id, &run));
+        let asked = web.response(stream).messages().last().expect("a question")["id"].clone();
+        match how {
+            "cancel" => _ = post(&mut web, &session, &super::task_request(4, "tasks/cancel", &id)),
+            _ => web.advance(secs(3_601)),
+        }
+        web.transmit_all();
+        let messages = web.response(stream).messages();
+        let cancelled = messages.iter().find(|m| m["method"] == "notifications/cancelled");
+        let params = &cancelled.unwrap_or_else(|| panic!("{how}: {messages:?}"))["params"];
+        assert_eq!(params["requestId"], asked, "{how}");
+        assert_eq!(params["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id.as_str(), "{how}");
+    }
+}
+
+#[test]
+fn cancellations_that_no_stream_carries_do_not_fill_the_session() {
+    let mut web = harness(Config::new());
+    let (session, channel) = open_session_channel(&mut web);
+    for _ in 0..200 {
+        let (id, run) = begin(&mut web, &session);
+        let stream = ask(&mut web, &session, (&id, &run));
+        web.close_exchange(stream);
+        post(&mut web, &session, &super::task_request(4, "tasks/cancel", &id));
+        let held = web.server.engine().outbox(channel).map_or(0, |outbox| outbox.len());
+        assert_eq!(held, 0, "the session has no stream of its own");
+    }
 }
 
 // covers: TASK-034

@@ -7,7 +7,7 @@ use mcp_proto::model::TaskId;
 use mcp_proto::server::{
     Authorization, Engine, Event, Identity, StoreEffect, TaskLimits, TaskOptions, TaskRecordError,
 };
-use mcp_proto::{Instant, UseError};
+use mcp_proto::{Instant, Limits, UseError};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
@@ -110,6 +110,30 @@ fn creation_that_cannot_be_stored_fails() {
     let now = harness.now;
     assert!(harness.pipe.engine().tasks(now).is_empty());
     assert!(harness.has_no_events() && store.0.is_empty());
+}
+
+#[test]
+fn call_does_not_outlive_its_age_because_its_store_hangs() {
+    let mut limits = Limits::default();
+    limits.max_call_age = secs(30);
+    let mut harness = ServerHarness::server(super::config().limits(limits), Chunker::Whole);
+    let now = harness.now;
+    harness.pipe.engine().set_tasks(now, table().stored());
+    begin(&mut harness, &modern_call(1));
+    // The store has begun with the record, and says nothing more.
+    let effect = harness.pipe.engine().tasks(now).poll_store().expect("a record");
+    let StoreEffect::Save { id, version, .. } = effect else { panic!("{effect:?}") };
+    harness.advance(secs(29));
+    harness.assert_nothing_sent();
+    harness.advance(secs(1));
+    let answer = harness.expect_reply();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32_603)));
+    assert!(harness.has_no_events(), "no handler has the call");
+    // The record that arrives late is removed again, because its client never got the id.
+    let now = harness.now;
+    harness.pipe.engine().tasks(now).handle_saved(&id, version, true);
+    let effect = harness.pipe.engine().tasks(now).poll_store().expect("a deletion");
+    assert!(matches!(effect, StoreEffect::Delete { .. }), "{effect:?}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::raw::RawJson;
 use crate::rpc::{code, encode};
 use crate::server::channel::ServerEndpoint;
 use crate::server::parked::SESSION_SHARE;
+use crate::server::route::request_route;
 use crate::slab::Key;
 use crate::tasks::MAX_TASK_ID;
 use crate::tasks::pace::{PollPace, is_transient};
@@ -293,7 +294,7 @@ impl FollowedQuestionTable for FollowedQuestions {
         self.by_id.remove(&(followed.id.clone(), question));
         let is_closed = matches!(outcome, Err(CallError::Closed(_)));
         if let Some((request, _)) = followed.in_flight {
-            let route = route(endpoint, (followed.stream, followed.root));
+            let route = request_route(endpoint, (followed.stream, followed.root));
             if let Some(channel) = route.filter(|_| !is_closed) {
                 endpoint.send(channel, |out| encode::cancelled(out, OutboundCalls::wire_id(request), None));
             }
@@ -362,23 +363,6 @@ impl FollowedQuestionTable for FollowedQuestions {
     }
 }
 
-/// Returns the channel on which a request about a task reaches the client: the stream of its question, or the GET stream
-/// of the session (TASK-037).
-fn route(endpoint: &ServerEndpoint, (stream, root): (Key, Key)) -> Option<Key> {
-    let is_open = |channel: &Key| {
-        endpoint.channels.get(*channel).is_some_and(|c| {
-            !c.closed && c.input_end.is_none() && c.outbox.len() < endpoint.limits.outbox_high_water
-        })
-    };
-    let reaches = |channel: &Key| {
-        endpoint
-            .channels
-            .get(*channel)
-            .is_some_and(|c| !c.role.stream.is_unreachable() && !c.role.stream.has_no_get_stream())
-    };
-    [stream, root].into_iter().find(|channel| is_open(channel) && reaches(channel))
-}
-
 /// Sends a request about a task. Returns `None` if there is no room or no way.
 ///
 /// It belongs to the session, so its answer counts also after the stream has ended.
@@ -394,7 +378,7 @@ fn send(
     if endpoint.outbound.calls.len() >= max {
         return None;
     }
-    let channel = route(endpoint, target)?;
+    let channel = request_route(endpoint, target)?;
     let (now, purpose) = (endpoint.now, CallPurpose::InputTask(question));
     let call = OutboundCall::new(now, target.1, purpose, &CallOptions::new(), &endpoint.limits);
     let deadline = call.deadline();

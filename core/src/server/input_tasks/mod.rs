@@ -20,8 +20,9 @@ use core::fmt;
 use core::time::Duration;
 
 use super::channel::ServerEndpoint;
+use super::route::cancellation_route;
 use crate::calls::inbound::InputOutcome;
-use crate::calls::outbound::CallTask;
+use crate::calls::outbound::{CallPurpose, CallTask};
 use crate::identity::Capabilities;
 use crate::methods::{self, Capability};
 use crate::raw::RawJson;
@@ -74,8 +75,18 @@ pub(super) trait FollowedQuestionTable: fmt::Debug + Send + Sync {
 /// Cancels a request. One that was to become a task is not cancelled by a notification, but by the id of its task
 /// (CANC-009).
 pub(super) fn cancel_question(endpoint: &mut ServerEndpoint, request: Key, reason: Option<&str>) {
-    if endpoint.outbound.calls.get(request).is_some_and(|call| call.task == CallTask::None) {
-        endpoint.send_cancellation(request, reason);
+    let call = endpoint.outbound.calls.get(request).filter(|call| call.task == CallTask::None);
+    let Some((purpose, channel)) = call.map(|call| (call.purpose, call.channel)) else { return };
+    let channel = match purpose {
+        // A request about a task belongs to the session, and was sent where its question was.
+        CallPurpose::InputTask(question) => {
+            let stream = endpoint.outbound.calls.get(question).map_or(channel, |question| question.channel);
+            cancellation_route(endpoint, (stream, channel))
+        }
+        _ => Some(channel),
+    };
+    if let Some(channel) = channel {
+        endpoint.send_cancellation_on(channel, request, reason);
     }
 }
 

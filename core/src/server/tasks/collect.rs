@@ -11,11 +11,12 @@ use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
-use crate::methods::Capability;
+use crate::methods::{self, Capability};
 use crate::model::InputRequest;
 use crate::rpc::encode;
 use crate::server::channel::session;
 use crate::server::parked::SESSION_SHARE;
+use crate::server::route::cancellation_route;
 use crate::slab::Key;
 use crate::version::Version;
 
@@ -204,15 +205,31 @@ impl ServerTasks {
     /// Cancels the requests that ask questions of a task, which are not needed any more.
     pub(super) fn withdraw_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: &str) {
         for request in self.asked(task, |_| true, cx) {
-            cx.endpoint.send_cancellation(request, Some(reason));
+            self.cancel_question(cx, task, request, reason);
             cx.endpoint.end_request(request);
         }
+    }
+
+    /// Cancels a request that asks a question of a task, on a stream that its client reads, if there is one.
+    pub(super) fn cancel_question(&self, cx: &mut TaskContext<'_>, task: Key, request: Key, reason: &str) {
+        let Some(call) = cx.endpoint.outbound.calls.get(request) else { return };
+        let CallPurpose::TaskInput { stream, .. } = call.purpose else { return };
+        let channel = cancellation_route(cx.endpoint, (stream, call.channel));
+        let (Some(channel), Some(entry)) = (channel, self.table.get(task)) else { return };
+        let mut params = Vec::new();
+        encode::cancelled_params(&mut params, OutboundCalls::wire_id(request), Some(reason));
+        cx.endpoint.send(channel, |out| {
+            encode::notification_head(out, methods::CANCELLED);
+            out.extend_from_slice(b",\"params\":");
+            write_with_related_task(out, &params, entry); // TASK-023
+            encode::end(out);
+        });
     }
 
     /// Takes back the questions that were sent on a stream whose client is gone.
     pub(super) fn take_back_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, stream: Key) {
         for request in self.asked(task, |other| other == stream, cx) {
-            cx.endpoint.send_cancellation(request, Some("the stream of the question has ended"));
+            self.cancel_question(cx, task, request, "the stream of the question has ended");
             cx.endpoint.end_request(request);
         }
     }

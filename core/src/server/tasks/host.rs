@@ -348,6 +348,10 @@ impl TaskHost for ServerTasks {
         Ok(())
     }
 
+    fn cancel_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, reason: &str) {
+        Self::cancel_question(self, cx, task, request, reason);
+    }
+
     fn finish_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, outcome: InputOutcome) {
         self.take_answer(cx, task, request, outcome);
         self.arm(cx);

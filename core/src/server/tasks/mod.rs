@@ -166,6 +166,9 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
         answers: &[CarriedAnswer<'_>],
     ) -> Result<(), UseError>;
 
+    /// Cancels a request that asks a question of a task and was not answered in time.
+    fn cancel_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, reason: &str);
+
     /// Records the outcome of a request that asked a question of a task.
     fn finish_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, outcome: InputOutcome);
 

@@ -13,6 +13,7 @@ use super::options::TaskOptions;
 use super::table::{NewTask, error_outcome};
 use super::write::write_related_task;
 use super::{RunAnswer, TaskContext};
+use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InboundCall, NotificationThrottle, Progress, SendStatus};
 use crate::error::{CallError, UseError};
 use crate::json::{Serializer, object_members, write_str};
@@ -89,8 +90,10 @@ impl ServerTasks {
         if self.table.store.is_some() {
             // The key of the application is stale from now on.
             let held = cx.endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-            if let Some(record) = cx.endpoint.inbound.calls.get_mut(held) {
-                record.expires_at = Instant::FAR_FUTURE;
+            // A store that hangs must not hold the call for longer; the deadline was armed with the old key.
+            let expires = cx.endpoint.inbound.calls.get(held).map(|call| call.expires_at);
+            if let Some(expires) = expires.filter(|at| *at < Instant::FAR_FUTURE) {
+                cx.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(held));
             }
             self.held.insert_creation(held, task);
             if let Some(entry) = self.table.get_mut(task) {
