@@ -12,14 +12,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use mcp_proto::client::Config;
 use mcp_proto::model::{
-    Resource, Tool, UI_EXTENSION, UI_MIME_TYPE, UiClientCapabilities, UiResourceCsp, UiResourceMeta,
-    UiResourcePermissions, UiToolMeta, UiToolVisibility,
+    Resource, SubscriptionFilter, Tool, UI_EXTENSION, UI_MIME_TYPE, UiClientCapabilities, UiResourceCsp,
+    UiResourceMeta, UiResourcePermissions, UiToolMeta, UiToolVisibility,
 };
-use mcp_proto::{Diagnostic, RawJson, UseError};
+use mcp_proto::{Diagnostic, Era, RawJson, UseError};
 use mcp_std::adapter::client::ClientHandler;
 use serde_json::{Value, json};
 
-use self::scripted_server::{ScriptedReply, connect_scripted};
+use self::scripted_server::{ScriptedReply, connect_scripted, notification};
 use crate::adapter::{Client, Cx, Error, Options, Router, handler, serve};
 use crate::support::{ERAS, NoteLog, with_timeout};
 
@@ -210,6 +210,61 @@ fn tool_with_unreadable_visibility_is_for_nobody() {
             assert_eq!((seen.load(Ordering::Relaxed), lists.load(Ordering::Relaxed)), (2, 2));
             client.close().unwrap();
             serving.join().unwrap();
+        }
+    });
+}
+
+/// Lets an app call `refresh`, which the server hides with its second list. Before each of its first `changes` answers the
+/// server announces that the list has changed. Returns the outcome, and the numbers of lists and of calls.
+fn call_while_the_list_changes(era: Era, changes: usize) -> (Result<(), Error>, usize, usize) {
+    let (lists, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (listed, called) = (lists.clone(), calls.clone());
+    let (client, serving) = connect_scripted(
+        era,
+        |options| options,
+        move |method, _| match method {
+            "tools/list" => {
+                let n = listed.fetch_add(1, Ordering::Relaxed);
+                let visibility = if n == 0 { json!(["model", "app"]) } else { json!(["model"]) };
+                let schema = json!({"type": "object"});
+                let tool = json!({"name": "refresh", "inputSchema": schema, "_meta": {"ui": {"visibility": visibility}}});
+                let change = notification("notifications/tools/list_changed", &json!({}));
+                let notifications = if n < changes { vec![change] } else { Vec::new() };
+                ScriptedReply { notifications, outcome: Ok(json!({"tools": [tool]})) }
+            }
+            "tools/call" => {
+                called.fetch_add(1, Ordering::Relaxed);
+                json!({"content": []}).into()
+            }
+            other => panic!("{other}"),
+        },
+    );
+    if era == Era::Modern {
+        client.subscribe(&SubscriptionFilter::new().tools_list_changed(true)).unwrap();
+    }
+    let outcome = client.call_tool_for_app("refresh", &json!({})).map(drop);
+    client.close().unwrap();
+    serving.join().unwrap();
+    (outcome, lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed))
+}
+
+// covers: APP-008
+#[test]
+fn tool_hidden_while_the_list_is_read_is_not_called() {
+    with_timeout(|| {
+        for era in ERAS {
+            let (outcome, lists, calls) = call_while_the_list_changes(era, 0);
+            outcome.unwrap();
+            assert_eq!((lists, calls), (1, 1), "{era:?}");
+            for (changes, reason) in
+                [(1, "does not contain `app`"), (2, "the list of tools changes while it is read")]
+            {
+                let (outcome, lists, calls) = call_while_the_list_changes(era, changes);
+                let error = outcome.unwrap_err();
+                assert!(matches!(error, Error::Use(UseError::NotForApps { .. })), "{error:?}");
+                assert!(error.to_string().contains(reason), "{era:?}, {changes} changes: {error}");
+                assert_eq!((lists, calls), (2, 0), "{era:?}, {changes} changes");
+            }
         }
     });
 }

@@ -25,7 +25,7 @@ fn run_client(client: impl Fn() -> Command) -> [BTreeMap<String, Value>; 2] {
 }
 
 // covers: TASK-001, TASK-002, TASK-005, TASK-006, TASK-007, TASK-009, TASK-014, TASK-019, TASK-020, TASK-021, TASK-022
-// covers: TASK-023, TASK-026, TASK-027, TASK-028, TASK-031, TASK-032
+// covers: TASK-003, TASK-018, TASK-023, TASK-026, TASK-027, TASK-028, TASK-031, TASK-032
 #[test]
 fn typescript_client_uses_tasks_of_own_server() {
     if !is_node_ready() {
@@ -46,6 +46,12 @@ fn typescript_client_uses_tasks_of_own_server() {
         assert_eq!(steps["error"]["code"], -32603);
         assert_eq!(steps["input"]["text"], "a.txt was deleted");
         assert_eq!(steps["two-inputs"]["text"], "Alice and Alice");
+        let hosted = &steps["hosted"];
+        assert_eq!(hosted["text"], "Hello, Alice!");
+        let received =
+            |method: &str| hosted["received"].as_array().expect("methods").contains(&json!(method));
+        assert!(received("elicitation/create"), "{hosted}");
+        assert!(received("tasks/get") && received("tasks/result"), "{hosted}");
         assert_eq!(steps["cancel"]["again"], -32602, "{}", steps["cancel"]);
         let refused = &steps["refused"];
         assert_eq!(

@@ -52,7 +52,8 @@ impl Engine {
     /// The call follows the task as [`call_tool_as_task`](Self::call_tool_as_task) does, with the same timeouts: without
     /// [`CallOptions::total_timeout`] the longest wait is [`TaskPolling::max_wait`](super::TaskPolling::max_wait). A wait
     /// that ends early cancels nothing, so the task can be waited for again. Failed polls are repeated from the first one
-    /// on. [`CallOptions::meta`] and progress do not apply.
+    /// on. [`CallOptions::meta`] and progress do not apply. If several calls wait for one task, one of them reports each
+    /// question.
     ///
     /// # Errors
     ///

@@ -139,6 +139,10 @@ fn server() {
         if begin_task(server.engine(), now, &call) {
             continue;
         }
+        #[cfg(feature = "input")]
+        if ask(server.engine(), now, &call) {
+            continue;
+        }
         let tool = call.tool_call().and_then(|tool| tool.parse::<EchoArguments<'_>>());
         let done = match (call.method(), tool) {
             #[cfg(feature = "model")]
@@ -206,6 +210,23 @@ fn begin_task(
         }
     }
     begun
+}
+
+/// Asks the user if a handler would, by a task of the client with the feature `input_tasks`. Returns whether it did.
+#[cfg(feature = "input")]
+fn ask(
+    engine: &mut mcp_proto::server::Engine,
+    now: mcp_proto::Instant,
+    call: &mcp_proto::server::Call,
+) -> bool {
+    use mcp_proto::model::ElicitSchema;
+    use mcp_proto::server::InputRequired;
+
+    let mut input = InputRequired::default();
+    #[cfg(feature = "input_tasks")]
+    input.ask_as_tasks(None);
+    input.elicit(call, "pin", black_box("Which pin?"), ElicitSchema::default()).is_err()
+        && engine.require_input(now, call, &input).is_ok()
 }
 
 /// Registers a skill of one file.
@@ -347,6 +368,11 @@ fn client() {
     let config = Config::new("device", "1").limits(Limits::small());
     #[cfg(feature = "tasks")]
     let config = config.tasks();
+    #[cfg(all(feature = "input_tasks", feature = "crypto"))]
+    let config = config.input_tasks(mcp_proto::client::InputTasks::new(
+        mcp_proto::Entropy::new(black_box([7; 32]), 1),
+        mcp_proto::Anchor::new(now, black_box(0)),
+    ));
     let mut client = Client::new(Arc::new(config), now);
     let call =
         client.engine().call_tool(now, "echo", &EchoArguments { text: black_box("hi") }, &CallOptions::new());

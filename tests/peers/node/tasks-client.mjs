@@ -3,8 +3,10 @@
 //   node tasks-client.mjs -- SERVER [ARGS…]
 //   node tasks-client.mjs -- URL
 //
-// The server is `mcp-probe serve --everything`. One JSON line per step goes to stdout, as in steps.mjs.
+// The server is `mcp-probe serve --everything`. One JSON line per step goes to stdout, as in steps.mjs. The client also hosts
+// tasks for the questions of the server, in the task store of the SDK.
 import { setTimeout as delay } from 'node:timers/promises';
+import { InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { CallToolResultSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { transportTo } from './http.mjs';
@@ -15,17 +17,31 @@ const TIMEOUT = { timeout: 20_000, maxTotalTimeout: 40_000 };
 const args = parseArgs();
 const client = new Client(
     { name: 'peer-tasks-client', version: '1.32.2' },
-    { capabilities: { elicitation: { form: {} }, tasks: { list: {}, cancel: {} } }, defaultTaskPollInterval: 50 },
+    {
+        capabilities: {
+            elicitation: { form: {} },
+            tasks: { list: {}, cancel: {}, requests: { elicitation: { create: {} } } },
+        },
+        // Without a message queue: that is for the questions of a task.
+        taskStore: new InMemoryTaskStore(),
+        defaultTaskPollInterval: 50,
+    },
 );
 const asked = [];
-client.setRequestHandler(ElicitRequestSchema, async (request) => {
+client.setRequestHandler(ElicitRequestSchema, async (request, extra) => {
     asked.push(request.params);
     const { properties } = request.params.requestedSchema;
     const content = {};
     for (const [name, schema] of Object.entries(properties)) {
         content[name] = schema.type === 'boolean' ? true : 'Alice';
     }
-    return { action: 'accept', content };
+    const answer = { action: 'accept', content };
+    if (request.params.task === undefined) return answer;
+    const task = await extra.taskStore.createTask({ ttl: extra.taskRequestedTtl, pollInterval: 50 });
+    delay(200)
+        .then(() => extra.taskStore.storeTaskResult(task.taskId, 'completed', answer))
+        .catch((error) => console.error(error));
+    return { task };
 });
 
 const assert = (condition, message) => {
@@ -65,6 +81,15 @@ const refused = async (work) => {
 
 await client.connect(await transportTo('1', args.server, args));
 const { tasks } = client.experimental;
+
+/** Methods of the requests and notifications of the server. */
+const received = [];
+const { transport } = client;
+const { onmessage } = transport;
+transport.onmessage = (message, extra) => {
+    if (message.method) received.push(message.method);
+    onmessage.call(transport, message, extra);
+};
 
 await step('negotiate', async () => {
     const { tasks } = client.getServerCapabilities();
@@ -130,6 +155,13 @@ await step('two-inputs', async () => {
     const { result } = await stream('multi_input', {});
     assert(asked.length === 2, JSON.stringify(asked));
     return { text: result.content[0].text };
+});
+
+await step('hosted', async () => {
+    asked.length = received.length = 0;
+    const result = await client.callTool({ name: 'ask_as_task', arguments: {} }, CallToolResultSchema, TIMEOUT);
+    assert(asked.length === 1 && asked[0].task !== undefined, JSON.stringify(asked));
+    return { text: result.content[0].text, received };
 });
 
 await step('cancel', async () => {

@@ -1,5 +1,6 @@
 //! Input requests of tasks of 2026-07-28.
 
+use mcp_proto::client::{Input, TaskHandle};
 use mcp_proto::{CallError, CallKey, CallOptions, RpcError, UseError};
 use mcp_tests::harness::ClientHarness;
 use mcp_tests::harness::build::{error_response, result_response};
@@ -18,7 +19,7 @@ fn asking(requests: Value) -> Value {
 }
 
 /// Starts a call whose task asks the questions `a` and `b`.
-fn call_with_questions(harness: &mut ClientHarness) -> (CallKey, Vec<mcp_proto::client::Input>) {
+fn call_with_questions(harness: &mut ClientHarness) -> (CallKey, Vec<Input>) {
     let (call, _) = followed_call(harness, &CallOptions::new());
     harness.advance(ms(500));
     answer_poll(harness, asking(json!({"a": form(), "b": {"method": "roots/list"}})));
@@ -203,4 +204,107 @@ fn answer_of_another_kind_is_refused_and_the_question_stays_open() {
     harness.assert_idle();
     harness.answer(inputs[0].id, &accepted("east"));
     harness.expect_request("tasks/update");
+}
+
+/// Returns the state of a task that asks `a` and `b`.
+fn asking_both() -> Value {
+    asking(json!({"a": form(), "b": {"method": "roots/list"}}))
+}
+
+/// Waits for the task `t-9`, which asks the questions `a` and `b`, by two calls. Returns them and the questions.
+fn two_waits(harness: &mut ClientHarness) -> (CallKey, CallKey, Vec<Input>) {
+    let peer = harness.pipe.engine().peer().expect("ready").clone();
+    let task = TaskHandle::new(&peer, "dredge", "t-9".into());
+    let wait = |harness: &mut ClientHarness| {
+        let options = CallOptions::new();
+        let call = harness.pipe.engine().wait_task(harness.now, &task, &options).expect("a call");
+        answer_poll(harness, asking_both());
+        expect_task(harness, call, "input_required");
+        call
+    };
+    let first = wait(harness);
+    let inputs = vec![harness.expect_input(), harness.expect_input()];
+    assert!(inputs.iter().all(|input| input.call == Some(first)));
+    let second = wait(harness);
+    harness.assert_idle();
+    (first, second, inputs)
+}
+
+// covers: TASK-121
+#[test]
+fn two_waits_for_one_task_ask_each_question_once() {
+    let mut harness = modern();
+    let (first, second, inputs) = two_waits(&mut harness);
+    for _ in 0..2 {
+        harness.advance(ms(500));
+        let polls = harness.take_sent();
+        assert_eq!(polls.iter().filter(|poll| poll["method"] == "tasks/get").count(), 2, "{polls:?}");
+        for poll in polls {
+            harness.feed_message(&result_response(&poll, asking_both()));
+        }
+        harness.assert_idle();
+    }
+    harness.answer(inputs[0].id, &accepted("east"));
+    let update = harness.expect_request("tasks/update");
+    assert_eq!(update["params"]["inputResponses"], json!({"a": accepted("east")}));
+    harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+    // The call that asked ends: the other one asks what is open, and nothing else.
+    harness.pipe.engine().cancel(harness.now, first, None).expect("open");
+    harness.expect_input_withdrawn(inputs[1].id);
+    harness.expect_done(first).expect_err("cancelled");
+    harness.assert_idle();
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking_both());
+    let input = harness.expect_input();
+    assert_eq!((input.key.as_deref(), input.call), (Some("b"), Some(second)));
+    harness.assert_idle();
+    harness.answer(input.id, &json!({"roots": []}));
+    let update = harness.expect_request("tasks/update");
+    assert_eq!(update["params"]["inputResponses"], json!({"b": {"roots": []}}));
+    harness.feed_message(&result_response(&update, json!({"resultType": "complete"})));
+    harness.advance(ms(500));
+    answer_poll(&mut harness, state("completed", json!({"result": content()})));
+    expect_task(&mut harness, second, "completed");
+    assert_eq!(text(&harness.expect_done(second).expect("a result")), content());
+    harness.advance(secs(7_200));
+    harness.assert_idle();
+}
+
+// covers: TASK-121
+#[test]
+fn unconfirmed_answer_of_a_wait_that_ends_is_sent_by_the_other_one() {
+    let mut harness = modern();
+    let (first, _, inputs) = two_waits(&mut harness);
+    harness.answer(inputs[0].id, &accepted("east"));
+    let update = harness.expect_request("tasks/update");
+    harness.pipe.engine().cancel(harness.now, first, None).expect("open");
+    harness.expect_input_withdrawn(inputs[1].id);
+    harness.expect_done(first).expect_err("cancelled");
+    harness.take_sent();
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking_both());
+    let input = harness.expect_input();
+    assert_eq!(input.key.as_deref(), Some("b"));
+    let again = harness.expect_request("tasks/update");
+    assert_eq!(again["params"]["inputResponses"], update["params"]["inputResponses"]);
+    harness.assert_idle();
+}
+
+// covers: TASK-121
+#[test]
+fn question_that_one_wait_refuses_is_asked_by_the_other_one() {
+    let mut harness = modern();
+    let (first, second, inputs) = two_waits(&mut harness);
+    harness.pipe.engine().refuse(harness.now, inputs[0].id, &RpcError::new(-1, "no")).expect("open");
+    harness.expect_input_withdrawn(inputs[1].id);
+    let error = harness.expect_done(first).expect_err("no result");
+    assert!(matches!(error, CallError::InputRefused(_)), "{error:?}");
+    harness.assert_idle();
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking_both());
+    for key in ["a", "b"] {
+        let input = harness.expect_input();
+        assert_eq!((input.key.as_deref(), input.call), (Some(key), Some(second)));
+    }
+    harness.assert_idle();
 }

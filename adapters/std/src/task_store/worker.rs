@@ -118,7 +118,7 @@ impl TaskStoreWorker {
 
 fn run_jobs(store: &dyn TaskStore, jobs: &mpsc::Receiver<TaskStoreJob>, outcomes: &Sender<TaskStoreOutcome>) {
     for job in jobs {
-        // Nobody is interested after the end of the server, and the jobs are done nevertheless.
+        // After the server has ended, its jobs are still done, and their outcomes are dropped.
         let _ = outcomes.send_unbounded(job.run(store));
     }
 }

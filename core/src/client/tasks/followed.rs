@@ -226,6 +226,17 @@ impl FollowedTask {
         most
     }
 
+    /// Takes over a question from another call that followed the task and has ended, and its charge for the key.
+    ///
+    /// An answer that the server has not confirmed is sent here.
+    pub(super) fn inherit(&mut self, name: Box<str>, mut question: Question) {
+        if let Question::Answered { in_flight, .. } = &mut question {
+            *in_flight = false;
+        }
+        self.charged_bytes += name.len();
+        self.questions.insert(name, question);
+    }
+
     /// Returns whether an answer waits to be sent.
     pub(super) fn has_unsent_answers(&self) -> bool {
         self.questions

@@ -113,7 +113,8 @@ impl TaskHandle {
         Ok(Self { id, version, server, tool: text.tool.into() })
     }
 
-    /// Checks that the task can be of this server: the form is the same, and so is the name of the server.
+    /// Checks that the task can be of this server: the form is the same, and so is the name of the server. A handle or a peer
+    /// without a server name passes the comparison of names.
     ///
     /// # Errors
     ///

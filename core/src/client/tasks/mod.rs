@@ -61,7 +61,8 @@ pub(in crate::client) fn check_id(id: &str) -> Result<(), String> {
 /// Tasks that calls follow; see the [module](self).
 ///
 /// Invariants: `by_id` has an entry for each task; `open_inputs` has one for each open question of a task. Their number
-/// is bounded by that of the calls, and by [`Limits::max_inputs`](crate::Limits::max_inputs) for each.
+/// is bounded by that of the calls, and by [`Limits::max_inputs`](crate::Limits::max_inputs) for each. Of several calls that
+/// follow one task, one has a question in [`FollowedTask::questions`].
 #[derive(Debug, Default)]
 pub(super) struct FollowedTasks {
     tasks: BTreeMap<Key, FollowedTask>,
@@ -224,10 +225,18 @@ impl TaskTable for FollowedTasks {
             }
             common.endpoint.outbound.calls.remove(request);
         }
-        for question in followed.questions.values() {
-            if let Question::Open { serial, .. } = question {
-                self.open_inputs.remove(serial);
-                questions::withdraw_input(common, *serial);
+        let mut heir = self.call_of(&followed.id).and_then(|call| self.tasks.get_mut(&call));
+        for (name, question) in followed.questions {
+            match (question, &mut heir) {
+                (Question::Open { serial, .. }, _) => {
+                    self.open_inputs.remove(&serial);
+                    questions::withdraw_input(common, serial);
+                }
+                (question, Some(heir)) => {
+                    common.retained_bytes += name.len();
+                    heir.inherit(name, question);
+                }
+                (_, None) => {}
             }
         }
         let has_ended = followed.status.is_terminal()
@@ -263,8 +272,9 @@ impl TaskTable for FollowedTasks {
 
     fn take_refused(&mut self, serial: u64) -> Option<Key> {
         let (call, name) = self.open_inputs.remove(&serial)?;
-        if let Some(question) = self.tasks.get_mut(&call).and_then(|task| task.questions.get_mut(&name)) {
-            *question = Question::Closed;
+        // Another call that follows the task may ask it.
+        if let Some(followed) = self.tasks.get_mut(&call) {
+            followed.questions.remove(&name);
         }
         Some(call)
     }

@@ -20,7 +20,8 @@ use crate::tasks::pace::is_transient;
 const MAX_ATTEMPTS: u32 = 3;
 
 impl FollowedTasks {
-    /// Reports the input requests that were not seen before (TASK-112, TASK-121).
+    /// Reports the input requests that were not seen before, by this call or another one that follows the task (TASK-112,
+    /// TASK-121). When the other call ends with some of them open, the next state is asked here.
     ///
     /// If `is_current`, the list is known not to be older than those before, and input requests that it lacks are
     /// withdrawn.
@@ -46,8 +47,11 @@ impl FollowedTasks {
             let names: Vec<&str> = requests.iter().map(|(name, _)| &**name).collect();
             self.withdraw(common, call, &names);
         }
-        let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
-        let is_known = |name: &str| followed.questions.contains_key(name);
+        let Some(id) = self.tasks.get(&call).map(|followed| followed.id.clone()) else { return Ok(()) };
+        let is_known = |name: &str| {
+            let mut followed = self.calls_of(&id).filter_map(|call| self.tasks.get(&call));
+            followed.any(|followed| followed.questions.contains_key(name))
+        };
         let mut new: Vec<(String, InputRequest<'static>)> =
             requests.into_iter().filter(|(name, _)| !is_known(name)).collect();
         for (_, request) in &mut new {
@@ -58,6 +62,7 @@ impl FollowedTasks {
             self.send_answers(common, call);
             return Ok(());
         }
+        let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
         followed.rounds += 1;
         if followed.rounds > limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });

@@ -135,7 +135,8 @@ impl Tasks<'_> {
 
     /// Sets the message of the task that a call runs, for example what it works at.
     ///
-    /// It is cut after 1 KiB. A client that listens is told at most once a second. Returns false if nothing changed, if
+    /// It is cut after 1 KiB. A client that listens is told at most once a second. A message within a second of the last
+    /// notification is not announced later by itself: polls show it, and so does the next notification. Returns false if nothing changed, if
     /// there is no room for it, or if the call has ended or runs no task.
     pub fn working(&mut self, run: CallId, message: &str) -> bool {
         let cut = (0..=MAX_MESSAGE.min(message.len())).rev().find(|at| message.is_char_boundary(*at));

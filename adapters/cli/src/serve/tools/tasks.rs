@@ -1,4 +1,4 @@
-//! Fixtures of the conformance suite for tasks.
+//! Fixtures of the conformance suite for tasks, and a question that runs as a task of the client.
 
 use core::time::Duration;
 
@@ -108,6 +108,15 @@ pub(super) fn register(router: &mut Router, broken: Option<TourStep>) {
         .description("Asks for a name, and then becomes a task")
         .task_support(TaskSupport::Optional)
         .defer_task();
+
+    let hosted = handler!(|cx, _: NoArguments| {
+        cx.ask_as_tasks(None);
+        let answer = cx.elicit("name", "What is your name?", name_form())?;
+        Ok::<_, RpcError>(format!("Hello, {}!", name(&answer)))
+    });
+    router
+        .tool("ask_as_task", hosted)
+        .description("Asks for a name, by a task of the client if it hosts such tasks (2025-11-25)");
 }
 
 fn name_form() -> ElicitSchema {

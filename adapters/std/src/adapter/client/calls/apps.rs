@@ -4,12 +4,15 @@ use alloc::vec::Vec;
 
 use mcp_proto::client::AppTools;
 use mcp_proto::model::{CallToolResult, Tool, UiToolVisibility};
-use mcp_proto::{Diagnostic, EntryKind};
+use mcp_proto::{Diagnostic, EntryKind, UseError};
 use serde::Serialize;
 
 use super::{AsyncCalls, ClientBackend};
 use crate::adapter::client::callback::Callback;
 use crate::error::Error;
+
+/// Number of lists that are fetched for a call of an app, each after the one before has changed while it was read.
+const MAX_LISTS: usize = 2;
 
 /// # Apps
 impl<B: ClientBackend> AsyncCalls<B> {
@@ -42,13 +45,14 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// Calls a tool for the page of an app of this server, if the tool permits it (APP-008).
     ///
     /// Whether it does is known from the list of tools, which is fetched when an app calls a tool for the first time, after
-    /// it has changed, and for a tool that it lacks. Use the client of the server that the page came from: apps never call
-    /// the tools of another server.
+    /// it has changed, and for a tool that it lacks. A list that changes while it is fetched is fetched once more. Use the
+    /// client of the server that the page came from: apps never call the tools of another server.
     ///
     /// # Errors
     ///
     /// As [`call_tool`](Self::call_tool), as [`list`](Self::list), and
-    /// [`UseError::NotForApps`](mcp_proto::UseError::NotForApps) if apps may not call the tool.
+    /// [`UseError::NotForApps`](mcp_proto::UseError::NotForApps) if apps may not call the tool, or the list of tools has
+    /// changed both times.
     pub async fn call_tool_for_app<T: Serialize + ?Sized>(
         &self,
         name: &str,
@@ -58,14 +62,25 @@ impl<B: ClientBackend> AsyncCalls<B> {
         self.backend.catch_up().await?;
         let access = match self.backend.result_cache().check_app_tool(name) {
             Some(access) => access,
-            None => {
-                // The list is remembered with its generation: a change while it is fetched makes it outdated.
-                self.backend.result_cache().keep_app_tools();
-                let tools = self.list(EntryKind::Tool).await?;
-                AppTools::new(&tools).check(name)
-            }
+            None => self.fetch_app_access(name).await?,
         };
         access.map_err(Error::Use)?;
         self.call_tool(name, arguments).await
+    }
+
+    /// Fetches the list of tools, and checks whether an app may call one of them.
+    async fn fetch_app_access(&self, name: &str) -> Result<Result<(), UseError>, Error> {
+        let cache = self.backend.result_cache();
+        cache.keep_app_tools();
+        for _ in 0..MAX_LISTS {
+            let generation = cache.tools_generation();
+            let tools = self.list(EntryKind::Tool).await?;
+            // A list that has changed meanwhile may be older than the change that hides the tool.
+            if cache.tools_generation() == generation {
+                return Ok(AppTools::new(&tools).check(name));
+            }
+        }
+        let reason = "the list of tools changes while it is read".into();
+        Ok(Err(UseError::NotForApps { tool: name.into(), reason }))
     }
 }
