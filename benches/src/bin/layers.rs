@@ -168,7 +168,7 @@ impl Exported {
     }
 
     /// Returns what a tool does that measures itself.
-    fn bare(&self, words: Words<'_>) -> Option<Box<dyn Fn(&str) + Send + Sync>> {
+    fn bare(&self, words: Words<'_>) -> Option<Bare> {
         let histogram = self.meter().f64_histogram("tool.duration").with_unit("s").build();
         let labels = [
             KeyValue::new("mcp.method.name", "tools/call"),
@@ -190,9 +190,12 @@ impl Exported {
                 bound.record(began.elapsed().as_secs_f64());
             }));
         }
-        words.has("bare-span").then(|| Box::new(bare_span) as Box<dyn Fn(&str) + Send + Sync>)
+        words.has("bare-span").then(|| Box::new(bare_span) as Bare)
     }
 }
+
+/// A measurement or span of a tool, with the id of its request.
+type Bare = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Makes a span with the attributes of a successful call.
 fn bare_span(id: &str) {
