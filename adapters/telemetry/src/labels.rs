@@ -1,9 +1,6 @@
 //! Texts of peers as attributes: bounded, harmless, and few enough to label metrics.
 
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
-use std::collections::HashSet;
-use std::sync::{PoisonError, RwLock};
 
 use mcp_proto::observe::{Direction, RequestEnd, RequestOutcome};
 use mcp_proto::rpc::code;
@@ -49,7 +46,7 @@ fn is_harmless(c: char) -> bool {
 }
 
 /// Methods of requests in any revision of the specification and its extensions.
-const METHODS: &[&str] = &[
+pub(crate) const METHODS: &[&str] = &[
     "tools/call",
     "tools/list",
     "resources/read",
@@ -77,11 +74,6 @@ const METHODS: &[&str] = &[
     "sampling/createMessage",
     "elicitation/create",
 ];
-
-/// Returns a method of the specification, or one of the application.
-pub(crate) fn method(name: &str, of_application: &[&'static str]) -> &'static str {
-    METHODS.iter().chain(of_application).find(|known| **known == name).copied().unwrap_or(OTHER)
-}
 
 /// Returns a code as it may label metrics: those that are defined, those of servers, or [`OTHER`].
 ///
@@ -166,38 +158,6 @@ impl ErrorType {
     }
 }
 
-/// Names that label metrics and spans: at most a number of distinct ones.
-#[derive(Debug)]
-pub(crate) struct Names {
-    known: RwLock<HashSet<Arc<str>>>,
-    max: usize,
-}
-
-impl Names {
-    pub(crate) fn new(max: usize) -> Self {
-        Self { known: RwLock::default(), max }
-    }
-
-    /// Returns a name that was added before.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<str>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    /// Adds a name, unless there are too many.
-    pub(crate) fn add(&self, name: &str) -> Option<Arc<str>> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(name) = known.get(name) {
-            return Some(Arc::clone(name));
-        }
-        if known.len() >= self.max {
-            return None;
-        }
-        let name: Arc<str> = name.into();
-        known.insert(Arc::clone(&name));
-        Some(name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mcp_proto::RpcError;
@@ -216,17 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bounded() {
-        let names = Names::new(2);
-        assert_eq!(names.get("a"), None);
-        assert_eq!(names.add("a").as_deref(), Some("a"));
-        assert_eq!(names.add("b").as_deref(), Some("b"));
-        assert_eq!(names.add("c"), None);
-        assert_eq!((names.get("a").as_deref(), names.get("c")), (Some("a"), None));
-        assert_eq!(names.add("b").as_deref(), Some("b"), "a known one");
-    }
-
-    #[test]
     fn only_defined_codes_are_labels() {
         for code in [-32700, -32600, -32601, -32602, -32603, -32002, -32022, -32042, -32099, -1] {
             assert_eq!(code_label(code), code.to_string());
@@ -234,13 +183,6 @@ mod tests {
         for code in [0, 1, -2, -32604, -32699, -31999, -32100, i64::MIN, i64::MAX] {
             assert_eq!(code_label(code), OTHER);
         }
-    }
-
-    #[test]
-    fn methods_of_the_application_are_known_if_named() {
-        assert_eq!(method("tools/call", &[]), "tools/call");
-        assert_eq!(method("example/ask", &[]), OTHER);
-        assert_eq!(method("example/ask", &["example/ask"]), "example/ask");
     }
 
     #[test]

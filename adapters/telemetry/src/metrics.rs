@@ -4,11 +4,13 @@ use core::time::Duration;
 
 use mcp_proto::Version;
 use mcp_proto::observe::Direction;
+use opentelemetry::KeyValue;
+#[cfg(feature = "bound-instruments")]
+use opentelemetry::metrics::BoundHistogram;
 use opentelemetry::metrics::{Histogram, Meter};
-use opentelemetry::{KeyValue, StringValue};
 
 use crate::labels::{self, ErrorType};
-use crate::operation::Operation;
+use crate::targets::Target;
 
 /// Buckets of the conventions, in seconds.
 const BOUNDARIES: [f64; 14] =
@@ -35,14 +37,28 @@ impl Role {
     }
 }
 
+/// One time series of a histogram.
+#[derive(Debug)]
+pub(crate) enum Series {
+    /// The SDK looks the labels up for each measurement.
+    Labels(Box<[KeyValue]>),
+    /// The SDK has looked them up.
+    #[cfg(feature = "bound-instruments")]
+    Bound(BoundHistogram<f64>),
+}
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     client: Role,
     server: Role,
+    /// `network.transport`.
+    transport: Option<&'static str>,
+    #[cfg(feature = "bound-instruments")]
+    is_bound: bool,
 }
 
 impl Metrics {
-    pub(crate) fn new(meter: &Meter) -> Self {
+    pub(crate) fn new(meter: &Meter, transport: Option<&'static str>) -> Self {
         let client = Role::new(
             meter,
             [
@@ -61,7 +77,19 @@ impl Metrics {
             ],
             ["mcp.server.session.duration", "The duration of the MCP session as observed on the MCP server."],
         );
-        Self { client, server }
+        Self {
+            client,
+            server,
+            transport,
+            #[cfg(feature = "bound-instruments")]
+            is_bound: false,
+        }
+    }
+
+    /// Binds the series that are recorded from now on.
+    #[cfg(feature = "bound-instruments")]
+    pub(crate) fn bind(self) -> Self {
+        Self { is_bound: true, ..self }
     }
 
     const fn role(&self, direction: Direction) -> &Role {
@@ -71,30 +99,54 @@ impl Metrics {
         }
     }
 
-    /// Records a request. `name` is that of its tool or prompt, as a label.
+    /// Records a request.
     pub(crate) fn record_operation(
         &self,
-        operation: &Operation,
-        name: Option<StringValue>,
-        transport: Option<&'static str>,
+        direction: Direction,
+        version: Option<Version>,
+        target: &Target,
         error: Option<ErrorType>,
         duration: Duration,
     ) {
-        let mut labels = Labels::new(KeyValue::new("mcp.method.name", operation.method));
-        labels.push(operation.version.map(|version| KeyValue::new("mcp.protocol.version", version.as_str())));
-        labels.push(transport.map(|transport| KeyValue::new("network.transport", transport)));
-        labels.push(operation.is_tool_call().then(|| KeyValue::new("gen_ai.operation.name", "execute_tool")));
-        labels.push(name.map(|name| KeyValue::new(operation.name_attribute(), name)));
-        match error {
-            None => {}
-            Some(ErrorType::Code(code)) => {
-                let code = labels::code_label(code);
-                labels.push(Some(KeyValue::new("error.type", code.clone())));
-                labels.push(Some(KeyValue::new("rpc.response.status_code", code)));
+        let (histogram, seconds) = (&self.role(direction).operations, duration.as_secs_f64());
+        match (error, target.series(direction, version)) {
+            (None, Some(series)) => {
+                match series.get_or_init(|| self.series(histogram, &self.labels(target, version))) {
+                    Series::Labels(labels) => histogram.record(seconds, labels),
+                    #[cfg(feature = "bound-instruments")]
+                    Series::Bound(bound) => bound.record(seconds),
+                }
             }
-            Some(ErrorType::Named(name)) => labels.push(Some(KeyValue::new("error.type", name))),
+            _ => {
+                let mut labels = self.labels(target, version);
+                labels.push_error(error);
+                histogram.record(seconds, labels.as_slice());
+            }
         }
-        self.role(operation.direction).operations.record(duration.as_secs_f64(), labels.as_slice());
+    }
+
+    #[cfg_attr(
+        not(feature = "bound-instruments"),
+        allow(clippy::unused_self, reason = "the histogram is bound with that feature")
+    )]
+    fn series(&self, histogram: &Histogram<f64>, labels: &Labels) -> Series {
+        #[cfg(feature = "bound-instruments")]
+        if self.is_bound {
+            return Series::Bound(histogram.bind(labels.as_slice()));
+        }
+        #[cfg(not(feature = "bound-instruments"))]
+        let _ = histogram;
+        Series::Labels(labels.as_slice().into())
+    }
+
+    /// Returns the labels of requests that succeed.
+    fn labels(&self, target: &Target, version: Option<Version>) -> Labels {
+        let mut labels = Labels::new(KeyValue::new("mcp.method.name", target.method));
+        labels.push(version.map(|version| KeyValue::new("mcp.protocol.version", version.as_str())));
+        labels.push(self.transport.map(|transport| KeyValue::new("network.transport", transport)));
+        labels.push(target.is_tool_call().then(|| KeyValue::new("gen_ai.operation.name", "execute_tool")));
+        labels.push(target.label().map(|name| KeyValue::new(target.name_attribute(), name)));
+        labels
     }
 
     /// Records a session that has ended, by a fault or in order.
@@ -102,12 +154,11 @@ impl Metrics {
         &self,
         direction: Direction,
         version: Version,
-        transport: Option<&'static str>,
         is_fault: bool,
         duration: Duration,
     ) {
         let mut labels = Labels::new(KeyValue::new("mcp.protocol.version", version.as_str()));
-        labels.push(transport.map(|transport| KeyValue::new("network.transport", transport)));
+        labels.push(self.transport.map(|transport| KeyValue::new("network.transport", transport)));
         labels.push(is_fault.then(|| KeyValue::new("error.type", "connection_closed")));
         self.role(direction).sessions.record(duration.as_secs_f64(), labels.as_slice());
     }
@@ -132,6 +183,18 @@ impl Labels {
         }
     }
 
+    fn push_error(&mut self, error: Option<ErrorType>) {
+        match error {
+            None => {}
+            Some(ErrorType::Code(code)) => {
+                let code = labels::code_label(code);
+                self.push(Some(KeyValue::new("error.type", code.clone())));
+                self.push(Some(KeyValue::new("rpc.response.status_code", code)));
+            }
+            Some(ErrorType::Named(name)) => self.push(Some(KeyValue::new("error.type", name))),
+        }
+    }
+
     fn as_slice(&self) -> &[KeyValue] {
         self.all.get(..self.length).unwrap_or_default()
     }
@@ -150,14 +213,14 @@ mod tests {
         let exporter = InMemoryMetricExporter::default();
         let reader = PeriodicReader::builder(exporter.clone()).build();
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
-        let metrics = Metrics::new(&provider.meter("tests"));
-        let version = Version::V2025_11_25;
-        let record = |direction, transport, is_fault| {
-            metrics.record_session(direction, version, transport, is_fault, Duration::from_secs(90));
+        let metrics = |transport| Metrics::new(&provider.meter("tests"), transport);
+        let record = |metrics: &Metrics, direction, is_fault| {
+            metrics.record_session(direction, Version::V2025_11_25, is_fault, Duration::from_secs(90));
         };
-        record(Direction::In, Some("pipe"), false);
-        record(Direction::In, Some("pipe"), true);
-        record(Direction::Out, None, false);
+        let piped = metrics(Some("pipe"));
+        record(&piped, Direction::In, false);
+        record(&piped, Direction::In, true);
+        record(&metrics(None), Direction::Out, false);
         provider.force_flush().expect("exported");
         let exported = exporter.get_finished_metrics().expect("open");
         let mut lines = Vec::new();

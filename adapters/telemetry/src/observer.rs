@@ -16,9 +16,11 @@ use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::clock::Began;
-use crate::labels::{self, ErrorType, MAX_ID, MAX_MESSAGE, Names};
+use crate::labels::{self, ErrorType, MAX_ID, MAX_MESSAGE};
 use crate::metrics::Metrics;
-use crate::operation::{Operation, SubjectKind};
+use crate::operation::Operation;
+use crate::sampler::Sampler;
+use crate::targets::{SubjectKind, Targets};
 use crate::telemetry::{TARGET, Telemetry};
 use crate::trace_context;
 
@@ -31,8 +33,8 @@ pub(crate) struct TelemetryObserver {
 struct Shared {
     settings: Telemetry,
     metrics: Option<Metrics>,
-    tools: Names,
-    prompts: Names,
+    sampler: Option<Sampler>,
+    targets: Targets,
 }
 
 impl Shared {
@@ -40,11 +42,38 @@ impl Shared {
     fn is_traced(&self) -> bool {
         self.settings.has_spans && tracing::enabled!(target: TARGET, tracing::Level::INFO)
     }
+
+    /// Begins the span of a request, or takes what stands for it.
+    fn trace(&self, operation: &Operation, request: &RequestStart<'_>) -> Trace {
+        let is_received = operation.direction == Direction::In;
+        let baggage = || if is_received { None } else { request.parent.baggage.clone() };
+        let parent = trace_context::parse(&request.parent, is_received);
+        if self.is_traced() {
+            if let Some(context) =
+                self.sampler.as_ref().and_then(|it| unsampled(it, parent.as_ref(), request))
+            {
+                return Trace::Without { context, baggage: baggage() };
+            }
+            let span = new_span(operation, request, self.settings.transport, parent.as_ref());
+            if !span.is_disabled() {
+                return Trace::Span { span: Mutex::new(span), baggage: baggage() };
+            }
+        }
+        match parent {
+            Some(context) if is_received => Trace::Without { context, baggage: None },
+            _ => Trace::None,
+        }
+    }
 }
 
 impl TelemetryObserver {
-    pub(crate) fn new(settings: Telemetry, metrics: Option<Metrics>, tools: Names, prompts: Names) -> Self {
-        Self { shared: Arc::new(Shared { settings, metrics, tools, prompts }) }
+    pub(crate) fn new(
+        settings: Telemetry,
+        metrics: Option<Metrics>,
+        sampler: Option<Sampler>,
+        targets: Targets,
+    ) -> Self {
+        Self { shared: Arc::new(Shared { settings, metrics, sampler, targets }) }
     }
 }
 
@@ -55,24 +84,13 @@ impl Observer for TelemetryObserver {
 
     fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
         let shared = &self.shared;
-        let is_traced = shared.is_traced();
-        let operation = Operation::new(request, &shared.settings, &shared.tools, &shared.prompts);
-        let is_received = request.direction == Direction::In;
-        let parent = trace_context::parse(&request.parent, is_received);
-        let span = if is_traced {
-            new_span(&operation, request, shared.settings.transport, parent.as_ref())
-        } else {
-            Span::none()
-        };
-        let handed_on = if span.is_disabled() && is_received { parent } else { None };
-        let baggage = if is_received { None } else { request.parent.baggage.clone() };
+        let operation = Operation::new(request, &shared.targets);
+        let trace = shared.trace(&operation, request);
         Some(Arc::new(ObservedRequest {
             shared: Arc::clone(shared),
             began: Began::new(request.at),
             operation,
-            span: Mutex::new(span),
-            handed_on,
-            baggage,
+            trace,
             has_ended: AtomicBool::new(false),
         }))
     }
@@ -84,16 +102,32 @@ impl Observer for TelemetryObserver {
     fn session_ended(&self, session: &SessionEnd) {
         if let Some(metrics) = &self.shared.metrics {
             let duration = session.ended_at.saturating_duration_since(session.began_at);
-            let transport = self.shared.settings.transport;
-            metrics.record_session(session.direction, session.version, transport, session.is_fault, duration);
+            metrics.record_session(session.direction, session.version, session.is_fault, duration);
         }
     }
 }
 
 /// Returns the context of the span that runs on this thread.
 fn running_context() -> Option<SpanContext> {
-    let of = |context: &Context| Some(context.span().span_context().clone()).filter(SpanContext::is_valid);
-    of(&Span::current().context()).or_else(|| Context::map_current(of))
+    let of = |context: &Context| {
+        let span = context.span();
+        let context = span.span_context();
+        context.is_valid().then(|| context.clone())
+    };
+    // The layer makes the context of a span current when it is entered, unless it is set up not to. The span that was entered
+    // last may be older than a context without a span.
+    Context::map_current(of).or_else(|| of(&Span::current().context()))
+}
+
+/// Returns the context of a request that is not sampled.
+fn unsampled(
+    sampler: &Sampler,
+    parent: Option<&SpanContext>,
+    request: &RequestStart<'_>,
+) -> Option<SpanContext> {
+    let running = if parent.is_none() { running_context() } else { None };
+    let parent = parent.or(running.as_ref());
+    if sampler.is_sampled(parent) { None } else { Some(sampler.unsampled(parent, request.at)) }
 }
 
 fn new_span(
@@ -108,14 +142,14 @@ fn new_span(
                 target: TARGET,
                 $($parent)*
                 "mcp.request",
-                otel.name = &*span_name(operation.method, operation.known.as_deref()),
+                otel.name = &*span_name(operation.target.method, operation.target.name()),
                 otel.kind = if operation.direction == Direction::In { "server" } else { "client" },
                 otel.status_code = Empty,
                 otel.status_description = Empty,
-                mcp.method.name = operation.method,
+                mcp.method.name = operation.target.method,
                 mcp.protocol.version = operation.version.map(|version| version.as_str()),
                 jsonrpc.request.id = &*labels::clean(&request.id.to_string(), MAX_ID),
-                gen_ai.operation.name = operation.is_tool_call().then_some("execute_tool"),
+                gen_ai.operation.name = operation.target.is_tool_call().then_some("execute_tool"),
                 gen_ai.tool.name = operation.subject(SubjectKind::Tool),
                 gen_ai.prompt.name = operation.subject(SubjectKind::Prompt),
                 mcp.resource.uri = operation.subject(SubjectKind::Resource),
@@ -151,32 +185,57 @@ fn number(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
+/// The part of a request in a trace.
+#[derive(Debug)]
+enum Trace {
+    /// Nothing is known of one.
+    None,
+    /// The request has a span.
+    Span {
+        /// Disabled from the end on: an application may keep the observation for longer.
+        span: Mutex<Span>,
+        /// Baggage of the application.
+        baggage: Option<String>,
+    },
+    /// The request has a context without a span: it is not sampled, or there are no spans.
+    Without {
+        context: SpanContext,
+        /// Baggage of the application.
+        baggage: Option<String>,
+    },
+}
+
 #[derive(Debug)]
 struct ObservedRequest {
     shared: Arc<Shared>,
     began: Began,
     operation: Operation,
-    /// Disabled if nothing records it, and from the end on. An application may keep the observation for longer.
-    span: Mutex<Span>,
-    /// Context of the peer for the requests of the handler, if there is no span.
-    handed_on: Option<SpanContext>,
-    /// Baggage of the application.
-    baggage: Option<String>,
+    trace: Trace,
     has_ended: AtomicBool,
 }
 
 impl Observation for ObservedRequest {
     fn in_scope(&self, run: &mut dyn FnMut()) {
-        let _guard = self
-            .handed_on
-            .as_ref()
-            .map(|context| Context::current().with_remote_span_context(context.clone()).attach());
-        self.span().in_scope(run);
+        match &self.trace {
+            Trace::None => run(),
+            Trace::Span { span, .. } => handle(span).in_scope(run),
+            Trace::Without { context, .. } => {
+                let context = Context::map_current(|cx| cx.with_remote_span_context(context.clone()));
+                let _guard = context.attach();
+                run();
+            }
+        }
     }
 
     fn trace_context(&self) -> Option<TraceContext> {
-        let context = self.span().context();
-        trace_context::format(context.span().span_context(), self.baggage.as_deref())
+        match &self.trace {
+            Trace::None => None,
+            Trace::Span { span, baggage } => {
+                let context = handle(span).context();
+                trace_context::format(context.span().span_context(), baggage.as_deref())
+            }
+            Trace::Without { context, baggage } => trace_context::format(context, baggage.as_deref()),
+        }
     }
 
     fn end(&self, end: &RequestEnd<'_>) {
@@ -184,43 +243,33 @@ impl Observation for ObservedRequest {
     }
 }
 
-impl ObservedRequest {
-    fn span(&self) -> Span {
-        self.span.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// Returns a handle of a span. Its lock is free again: the handler ends the request within its span.
+fn handle(span: &Mutex<Span>) -> Span {
+    span.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
+impl ObservedRequest {
     fn finish(&self, at: Option<Instant>, error: Option<ErrorType>, end: Option<&RequestEnd<'_>>) {
         if self.has_ended.swap(true, Ordering::Relaxed) {
             return;
         }
-        let added = self.add_name(error);
-        let span =
-            core::mem::replace(&mut *self.span.lock().unwrap_or_else(PoisonError::into_inner), Span::none());
-        if !span.is_disabled() {
-            if let Some(name) = &added {
-                let name = span_name(self.operation.method, Some(name));
-                // The layer does not rename a span that has started.
-                span.record("otel.name", &*name);
-                span.context().span().update_name(name);
+        let target = self.operation.target_at_end(&self.shared.targets, error);
+        if let Trace::Span { span, .. } = &self.trace {
+            let span =
+                core::mem::replace(&mut *span.lock().unwrap_or_else(PoisonError::into_inner), Span::none());
+            if self.operation.target.name().is_none() {
+                if let Some(name) = target.name() {
+                    let name = span_name(target.method, Some(name));
+                    // The layer does not rename a span that has started.
+                    span.record("otel.name", &*name);
+                    span.context().span().update_name(name);
+                }
             }
             self.record_end(&span, error, end);
         }
-        drop(span);
-        let (Some(metrics), Some(duration)) = (&self.shared.metrics, self.began.elapsed(at)) else { return };
-        let label = self.operation.label(added);
-        metrics.record_operation(&self.operation, label, self.shared.settings.transport, error, duration);
-    }
-
-    /// Makes the name of the tool or prompt known, because this request has shown that it exists.
-    fn add_name(&self, error: Option<ErrorType>) -> Option<Arc<str>> {
-        if error.is_some_and(|error| error.leaves_name_unknown(self.operation.direction)) {
-            return None;
-        }
-        let name = self.operation.subject.as_deref()?;
-        match self.operation.kind? {
-            SubjectKind::Tool => self.shared.tools.add(name),
-            SubjectKind::Prompt => self.shared.prompts.add(name),
-            SubjectKind::Resource => None,
+        if let (Some(metrics), Some(duration)) = (&self.shared.metrics, self.began.elapsed(at)) {
+            let Operation { direction, version, .. } = self.operation;
+            metrics.record_operation(direction, version, &target, error, duration);
         }
     }
 

@@ -6,9 +6,10 @@ use mcp_proto::observe::Observer;
 use opentelemetry::global;
 use opentelemetry::metrics::Meter;
 
-use crate::labels::Names;
 use crate::metrics::Metrics;
 use crate::observer::TelemetryObserver;
+use crate::sampler::Sampler;
+use crate::targets::Targets;
 
 /// Target of the spans, for filters of [`tracing`].
 pub const TARGET: &str = "mcp";
@@ -31,10 +32,13 @@ pub struct Telemetry {
     pub(crate) has_spans: bool,
     has_metrics: bool,
     meter: Option<Meter>,
+    #[cfg(feature = "bound-instruments")]
+    is_bound: bool,
+    root_ratio: Option<f64>,
     pub(crate) transport: Option<&'static str>,
-    pub(crate) has_resource_uris: bool,
+    has_resource_uris: bool,
     pub(crate) has_error_messages: bool,
-    pub(crate) methods: Vec<&'static str>,
+    methods: Vec<&'static str>,
     max_names: usize,
 }
 
@@ -51,6 +55,9 @@ impl Telemetry {
             has_spans: true,
             has_metrics: true,
             meter: None,
+            #[cfg(feature = "bound-instruments")]
+            is_bound: false,
+            root_ratio: None,
             transport: None,
             has_resource_uris: true,
             has_error_messages: false,
@@ -65,6 +72,20 @@ impl Telemetry {
         self
     }
 
+    /// Decides before a span is built whether its request is sampled: as its parent is, or this share of the requests without one.
+    ///
+    /// The share is from 0 to 1. By default each request has a span, for which the sampler of the tracer provider decides after it
+    /// was built, so one that is not sampled costs as much as one that is. Use this with a tracer provider that samples all, or by
+    /// the parent. What else a provider's sampler looks at, such as attributes, is not known here.
+    ///
+    /// A request that is not sampled has no span for any subscriber. Its trace context is sent, and is that of its handler, with
+    /// a span id of its own and without the flag `sampled`. So the spans of the handler and of other processes are not sampled
+    /// either, if their samplers ask for the parent.
+    pub const fn parent_based_sampler(mut self, root_ratio: f64) -> Self {
+        self.root_ratio = Some(root_ratio);
+        self
+    }
+
     /// Records no metrics.
     pub const fn without_metrics(mut self) -> Self {
         self.has_metrics = false;
@@ -74,6 +95,17 @@ impl Telemetry {
     /// Sets the meter of the metrics. The default is one of the global provider, as it is when [`build`](Self::build) is called.
     pub fn meter(mut self, meter: Meter) -> Self {
         self.meter = Some(meter);
+        self
+    }
+
+    /// Binds the histograms of requests that succeed to their labels, so that the SDK looks no labels up for a measurement.
+    ///
+    /// Experimental, as it is in OpenTelemetry. The meter has to be one of `opentelemetry_sdk`: another may not implement it,
+    /// and then records nothing. The SDK keeps a series that is bound as long as the observer exists, with delta temporality, too.
+    #[cfg(feature = "bound-instruments")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "bound-instruments")))]
+    pub const fn bind_instruments(mut self) -> Self {
+        self.is_bound = true;
         self
     }
 
@@ -116,9 +148,13 @@ impl Telemetry {
     pub fn build(self) -> Arc<dyn Observer> {
         let metrics = self.has_metrics.then(|| {
             let meter = self.meter.clone().unwrap_or_else(|| global::meter("mcp-telemetry"));
-            Metrics::new(&meter)
+            let metrics = Metrics::new(&meter, self.transport);
+            #[cfg(feature = "bound-instruments")]
+            let metrics = if self.is_bound { metrics.bind() } else { metrics };
+            metrics
         });
-        let [tools, prompts] = [(); 2].map(|()| Names::new(self.max_names));
-        Arc::new(TelemetryObserver::new(self, metrics, tools, prompts))
+        let sampler = self.root_ratio.map(Sampler::new);
+        let targets = Targets::new(&self.methods, self.has_resource_uris, self.max_names);
+        Arc::new(TelemetryObserver::new(self, metrics, sampler, targets))
     }
 }

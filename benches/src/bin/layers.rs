@@ -1,8 +1,15 @@
 //! `bench-layers FLAVOUR VARIANT N`: a server of one flavour (`functions`, `futures`) that answers N calls of a tool.
 //!
 //! Variants: `plain`, `layer` (one that looks at the result), `interceptor` (the same, for all flavours), `rate` (a rate limit
-//! by client and tool), `unused` (telemetry, with neither spans nor metrics), `metrics`, `unsampled` (metrics, and spans that
-//! the sampler refuses), `recorded` (metrics, and spans that an exporter gets and drops). Instructions are counted from outside.
+//! by client and tool), `unused` (telemetry, with neither spans nor metrics), and combinations of these words, joined by `+`:
+//!
+//! - `metrics`: metrics, with instruments that are `bound` or not.
+//! - `unsampled`: spans that are refused before they are built. `refused`: by the sampler of the tracer provider, afterwards.
+//! - `recorded`: spans that an exporter gets and drops.
+//! - `bare-labels`, `bare-bound`, `bare-span`: no telemetry of ours. The tool makes the same measurement with labels or with a
+//!   bound instrument, or the same span (with `refused` or `recorded`), by calls of OpenTelemetry and `tracing` alone.
+//!
+//! Instructions are counted from outside.
 
 use core::ops::ControlFlow;
 use core::task::Waker;
@@ -11,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 use mcp_benches::wire::{RequestLine, WireEra};
 use mcp_proto::RawJson;
@@ -22,13 +30,15 @@ use mcp_std::adapter::server::router::{
 };
 use mcp_std::io::{Duplex, Interest, MemoryEnd, Ready, memory_pair};
 use mcp_telemetry::Telemetry;
-use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use tracing::field::Empty;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -108,6 +118,16 @@ impl PushMetricExporter for Drain {
     }
 }
 
+/// Words of a variant of telemetry.
+#[derive(Clone, Copy)]
+struct Words<'a>(&'a str);
+
+impl Words<'_> {
+    fn has(self, word: &str) -> bool {
+        self.0.split('+').any(|other| other == word)
+    }
+}
+
 /// Sets up telemetry as an application does, with exporters that cost nothing.
 struct Exported {
     meters: SdkMeterProvider,
@@ -115,8 +135,13 @@ struct Exported {
 }
 
 impl Exported {
-    fn new(sampler: Option<Sampler>) -> Self {
+    fn new(words: Words<'_>) -> Self {
         let meters = SdkMeterProvider::builder().with_reader(PeriodicReader::builder(Drain).build()).build();
+        let sampler = if words.has("refused") {
+            Some(Sampler::AlwaysOff)
+        } else {
+            ["unsampled", "recorded"].iter().any(|word| words.has(word)).then_some(Sampler::AlwaysOn)
+        };
         let _tracers = sampler.map(|sampler| {
             let tracers =
                 SdkTracerProvider::builder().with_simple_exporter(Drain).with_sampler(sampler).build();
@@ -127,9 +152,69 @@ impl Exported {
         Self { meters, _tracers }
     }
 
-    fn telemetry(&self) -> Telemetry {
-        Telemetry::new().transport("pipe").meter(self.meters.meter("bench"))
+    fn meter(&self) -> Meter {
+        self.meters.meter("bench")
     }
+
+    fn telemetry(&self, words: Words<'_>) -> Telemetry {
+        let mut telemetry = Telemetry::new().transport("pipe").meter(self.meter());
+        if words.has("unsampled") {
+            telemetry = telemetry.parent_based_sampler(0.0);
+        }
+        if words.has("bound") {
+            telemetry = telemetry.bind_instruments();
+        }
+        telemetry
+    }
+
+    /// Returns what a tool does that measures itself.
+    fn bare(&self, words: Words<'_>) -> Option<Bare> {
+        let histogram = self.meter().f64_histogram("tool.duration").with_unit("s").build();
+        let labels = [
+            KeyValue::new("mcp.method.name", "tools/call"),
+            KeyValue::new("mcp.protocol.version", "2026-07-28"),
+            KeyValue::new("network.transport", "pipe"),
+            KeyValue::new("gen_ai.operation.name", "execute_tool"),
+            KeyValue::new("gen_ai.tool.name", "echo"),
+        ];
+        if words.has("bare-labels") {
+            return Some(Box::new(move |_| {
+                let began = Instant::now();
+                histogram.record(began.elapsed().as_secs_f64(), &labels);
+            }));
+        }
+        if words.has("bare-bound") {
+            let bound = histogram.bind(&labels);
+            return Some(Box::new(move |_| {
+                let began = Instant::now();
+                bound.record(began.elapsed().as_secs_f64());
+            }));
+        }
+        words.has("bare-span").then(|| Box::new(bare_span) as Bare)
+    }
+}
+
+/// A measurement or span of a tool, with the id of its request.
+type Bare = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Makes a span with the attributes of a successful call.
+fn bare_span(id: &str) {
+    let span = tracing::info_span!(
+        "mcp.request",
+        otel.name = "tools/call echo",
+        otel.kind = "server",
+        mcp.method.name = "tools/call",
+        mcp.protocol.version = "2026-07-28",
+        jsonrpc.request.id = id,
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = "echo",
+        network.transport = "pipe",
+        mcp.request.size = Empty,
+        mcp.response.size = Empty,
+    );
+    span.in_scope(|| core::hint::black_box(id));
+    span.record("mcp.request.size", 300);
+    span.record("mcp.response.size", 200);
 }
 
 fn schema() -> RawJson {
@@ -140,7 +225,13 @@ fn schema() -> RawJson {
 /// Adds what is the same for all flavours.
 fn add<F: Flavor>(router: &mut Router<F>, variant: &str, exported: Option<&Exported>) {
     router.clear_validator();
-    RegisterFunctions::tool_with(router, Tool::new("echo", schema()), |_, arguments: RawJson| {
+    let words = Words(variant);
+    let bare = exported.and_then(|exported| exported.bare(words));
+    let is_bare = bare.is_some();
+    RegisterFunctions::tool_with(router, Tool::new("echo", schema()), move |_, arguments: RawJson| {
+        if let Some(bare) = &bare {
+            bare("7");
+        }
         CallToolResult::text(arguments.member("text").and_then(|text| text.string()).unwrap_or_default())
     });
     match variant {
@@ -152,8 +243,8 @@ fn add<F: Flavor>(router: &mut Router<F>, variant: &str, exported: Option<&Expor
         "unused" => _ = router.observer(Telemetry::new().without_metrics().build()),
         _ => {}
     }
-    if let Some(exported) = exported {
-        router.observer(exported.telemetry().build());
+    if let (Some(exported), false) = (exported, is_bare) {
+        router.observer(exported.telemetry(words).build());
     }
 }
 
@@ -165,12 +256,8 @@ fn main() -> ExitCode {
     for _ in 0..n.parse().unwrap_or(1_usize) {
         input.extend_from_slice(request.advance());
     }
-    let exported = match variant.as_str() {
-        "metrics" => Some(Exported::new(None)),
-        "unsampled" => Some(Exported::new(Some(Sampler::AlwaysOff))),
-        "recorded" => Some(Exported::new(Some(Sampler::AlwaysOn))),
-        _ => None,
-    };
+    let is_exported = !matches!(variant.as_str(), "plain" | "layer" | "interceptor" | "rate" | "unused");
+    let exported = is_exported.then(|| Exported::new(Words(variant)));
     if flavour == "functions" {
         let mut router = mcp_blocking::Router::new("bench", "1");
         add(&mut router, variant, exported.as_ref());

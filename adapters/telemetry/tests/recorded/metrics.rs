@@ -45,6 +45,32 @@ fn durations_have_labels_of_the_conventions() {
     assert_eq!(exported.series(), expected);
 }
 
+#[cfg(feature = "bound-instruments")]
+#[test]
+fn bound_instruments_record_the_same_series() {
+    let series = |is_bound: bool| {
+        let exported = Exported::new();
+        let telemetry = || {
+            let telemetry = exported.telemetry().transport("tcp").max_names(2);
+            if is_bound { telemetry.bind_instruments() } else { telemetry }
+        };
+        for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
+            let mut pair = Pair::new(versions, telemetry(), telemetry());
+            for name in ["add", "add", "subtract", "divide"] {
+                pair.call_tool(name, &CallOptions::new());
+            }
+            let call = pair.call("tools/call", &json!({"name": "add"}), &CallOptions::new());
+            pair.complete(&call, &json!({"content": [], "isError": true}));
+            let call = pair.call("tools/list", &json!({}), &CallOptions::new());
+            pair.complete(&call, &json!({"tools": []}));
+        }
+        exported.series()
+    };
+    let bound = series(true);
+    assert!(bound.iter().any(|line| line.contains("gen_ai.tool.name=_OTHER")), "{bound:#?}");
+    assert_eq!(bound, series(false));
+}
+
 #[test]
 fn hostile_peers_add_no_series() {
     let exported = Exported::new();

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::observe::{Observer, TraceContext};
+use mcp_proto::observe::{Observation, Observer, TraceContext};
 use mcp_proto::{CallOptions, RpcError, VersionSet};
 use mcp_telemetry::Telemetry;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
@@ -289,6 +289,81 @@ fn unsampled_spans_hand_their_decision_on() {
         // The parent of the application has decided otherwise.
         pair.call_tool("add", &with_meta(&json!({"traceparent": PARENT})));
         assert_eq!(exported.spans().len(), 2);
+    });
+}
+
+/// Returns the fields of the trace context that a handler hands on.
+fn handed_on(observer: &dyn Observer, observation: &dyn Observation) -> [String; 3] {
+    let mut inside = None;
+    observation.in_scope(&mut || inside = observer.current_context());
+    let text = inside.and_then(|context| context.traceparent).expect("a context");
+    let fields: Vec<_> = text.split('-').map(str::to_owned).collect();
+    let [version, trace, span, flags] = <[String; 4]>::try_from(fields).expect("four fields");
+    assert_eq!(version, "00");
+    [trace, span, flags]
+}
+
+#[test]
+fn unsampled_requests_have_no_span_and_hand_their_context_on() {
+    recorded(VersionSet::MODERN, |exported, _| {
+        let telemetry = || exported.telemetry().parent_based_sampler(0.0);
+        let observer = telemetry().build();
+        let mut pair = Pair::new(VersionSet::MODERN, telemetry(), telemetry());
+        let unsampled = PARENT.replace("-01", "-00");
+        for meta in
+            [json!({}), json!({"traceparent": unsampled, "tracestate": "rojo=1", "baggage": "user=7"})]
+        {
+            let call = pair.call("tools/list", &json!({}), &with_meta(&meta));
+            let sent: serde_json::Value =
+                serde_json::from_str(call.params().expect("an object").as_str()).expect("JSON");
+            let sent = &sent["_meta"];
+            let parent = sent["traceparent"].as_str().expect("a context").to_owned();
+            assert_eq!((&sent["tracestate"], &sent["baggage"]), (&meta["tracestate"], &meta["baggage"]));
+            let observation = call.caller().observation().expect("observed").clone();
+            // The HTTP request that brought it may have a span.
+            let [trace, span, flags] =
+                tracing::info_span!("ambient").in_scope(|| handed_on(&*observer, &*observation));
+            let mut fields = parent.split('-').skip(1);
+            assert_eq!(fields.next(), Some(&*trace));
+            if meta["traceparent"].is_string() {
+                assert_eq!(trace, TRACE);
+            }
+            let client = fields.next().expect("a span id");
+            assert!(client != "00f067aa0ba902b7" && client != span, "{client} {span}");
+            assert_eq!((fields.next(), &*flags), (Some("00"), "00"));
+            observation.in_scope(&mut || tracing::info_span!("work").in_scope(|| {}));
+            pair.complete(&call, &json!({"tools": []}));
+            let spans = exported.spans();
+            let names: Vec<_> =
+                spans.iter().map(|span| (&*span.name, span.parent_span_id.to_string())).collect();
+            assert_eq!(names, [("ambient", SpanId::INVALID.to_string()), ("work", span)], "{spans:#?}");
+            assert_eq!(spans[1].span_context.trace_id().to_string(), trace);
+        }
+        assert!(exported.series().iter().any(|line| line.contains("mcp.method.name=tools/list")));
+    });
+}
+
+#[test]
+fn sampled_parents_and_all_roots_have_spans_if_asked_for() {
+    recorded(VersionSet::MODERN, |exported, _| {
+        for (root_ratio, parent, count) in [
+            (0.0, Some(PARENT.to_owned()), 2),
+            (1.0, Some(PARENT.to_owned()), 2),
+            (1.0, Some(PARENT.replace("-01", "-00")), 0),
+            (1.0, None, 2),
+        ] {
+            let telemetry = || exported.telemetry().parent_based_sampler(root_ratio);
+            let mut pair = Pair::new(VersionSet::MODERN, telemetry(), telemetry());
+            exported.spans();
+            let options = parent.as_ref().map(|parent| with_meta(&json!({"traceparent": parent})));
+            pair.call_tool("add", &options.unwrap_or_default());
+            assert_eq!(exported.spans().len(), count, "{root_ratio} {parent:?}");
+        }
+        // The running span is a parent, too.
+        let telemetry = || exported.telemetry().parent_based_sampler(0.0);
+        let mut pair = Pair::new(VersionSet::MODERN, telemetry(), telemetry());
+        tracing::info_span!("application").in_scope(|| pair.call_tool("add", &CallOptions::new()));
+        assert_eq!(exported.spans().len(), 3);
     });
 }
 
