@@ -108,16 +108,20 @@ int main(int argc, char **argv) {
   check(call("fail", "", 0, 0, false) == MCP_OK && mcp_json_get(last.json, S("/isError"), &found) == MCP_OK &&
         found.len == 4, "error: a tool that fails");
   check(call("no-such-tool", "", 0, 0, false) == MCP_ERROR_RPC && last.code == -32602, "error: no such tool");
-  check(said(call("count", "{\"to\":4,\"delay_ms\":40}", MCP_CALL_WANTS_PROGRESS, 0, false), "counted to 4") && reports == 4, "progress");
+  check(said(call("count", "{\"to\":4,\"delay_ms\":40}", MCP_CALL_WANTS_PROGRESS, 0, false), "counted to 4") &&
+        reports == 4, "progress");
   check(said(call("sign", "", 0, 0, false), "Hello, Ada!"), "ask: a form");
   check(mcp_client_subscribe(client, now_us(), S("{\"resourceSubscriptions\":[\"guestbook://page\"]}"), &id) == MCP_OK &&
         run_until(MCP_EVENT_SUBSCRIPTION_ACKNOWLEDGED, id), "change: subscribed");
-  check(said(call("sign", "", 0, 0, false), "Hello, Ada!") && (changes > 0 || run_until(MCP_EVENT_CHANGED, 0)), "change: reported");
-  check(mcp_client_unsubscribe(client, now_us(), id) == MCP_OK && mcp_client_unsubscribe(client, now_us(), id) == MCP_ERROR_STALE, "change: ended");
+  check(said(call("sign", "", 0, 0, false), "Hello, Ada!") && (changes > 0 || run_until(MCP_EVENT_CHANGED, 0)),
+        "change: reported");
+  check(mcp_client_unsubscribe(client, now_us(), id) == MCP_OK &&
+        mcp_client_unsubscribe(client, now_us(), id) == MCP_ERROR_STALE, "change: ended");
   check(said(call("multi_input", "", MCP_CALL_AS_TASK, 0, false), "Ada and Ada"), "task: two forms");
   check(call("count", "{\"to\":1000,\"delay_ms\":20}", MCP_CALL_WANTS_PROGRESS, 0, true) == MCP_ERROR_CANCELLED, "cancel");
   check(call("count", "{\"to\":1,\"delay_ms\":60000}", 0, 300000, false) == MCP_ERROR_TIMED_OUT, "timeout");
-  check(mcp_client_ping(client, now_us(), NULL, &id) == MCP_OK && run_until(MCP_EVENT_DONE, id) && last.status == MCP_OK, "timeout: still alive");
+  check(mcp_client_ping(client, now_us(), NULL, &id) == MCP_OK && run_until(MCP_EVENT_DONE, id) &&
+        last.status == MCP_OK, "timeout: still alive");
   close(to_server[1]);
   check(!run_until(MCP_EVENT_NONE, 0), "end: the server ends");
   check(mcp_client_free(client) == MCP_OK, "end: freed");

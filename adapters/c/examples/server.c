@@ -40,8 +40,12 @@ static void call_tool(const mcp_event *event) {
     if (mcp_json_string(args, S("/text"), text, sizeof text, NULL)) refuse(call, "`text` is missing or too long");
     else say(call, text);
   } else if (is(event->name, "add")) {
-    if (mcp_json_number(args, S("/a"), &a) || mcp_json_number(args, S("/b"), &b)) { refuse(call, "`a` or `b` is missing"); return; }
-    snprintf(text, sizeof text, "{\"content\":[{\"type\":\"text\",\"text\":\"%.15g\"}],\"structuredContent\":{\"sum\":%.15g}}", a + b, a + b);
+    if (mcp_json_number(args, S("/a"), &a) || mcp_json_number(args, S("/b"), &b)) {
+      refuse(call, "`a` or `b` is missing");
+      return;
+    }
+    snprintf(text, sizeof text, "{\"content\":[{\"type\":\"text\",\"text\":\"%.15g\"}],\"structuredContent\":{\"sum\":%.15g}}",
+             a + b, a + b);
     respond(call, text);
   } else if (is(event->name, "count")) {
     int i = 0;
@@ -49,8 +53,12 @@ static void call_tool(const mcp_event *event) {
     while (i < 63 && counts[i].call) i++;
     mcp_json_integer(args, S("/delay_ms"), &delay);
     if (counts[i].call) refuse(call, "too many calls");
-    else if (mcp_json_integer(args, S("/to"), &counts[i].to) || delay < 0 || delay > 3600000) refuse(call, "`to` is missing");
-    else counts[i].call = call, counts[i].done = 0, counts[i].delay = (uint64_t)delay * 1000, counts[i].next = now + counts[i].delay;
+    else if (mcp_json_integer(args, S("/to"), &counts[i].to) || delay < 0 || delay > 3600000)
+      refuse(call, "`to` is missing");
+    else {
+      counts[i].call = call, counts[i].done = 0, counts[i].delay = (uint64_t)delay * 1000;
+      counts[i].next = now + counts[i].delay;
+    }
   } else if (is(event->name, "fail")) {
     mcp_server_respond_text(server, now, call, S("this tool always fails"), true);
   } else if (is(event->name, "sign")) {
@@ -74,13 +82,16 @@ static void call_tool(const mcp_event *event) {
 }
 static void handle(const mcp_event *event) {
   char text[sizeof guests + 128];
-  for (int i = 0; i < 64 && event->kind == MCP_EVENT_CALL_CANCELLED; i++) if (counts[i].call == event->call) counts[i].call = 0;
+  for (int i = 0; i < 64 && event->kind == MCP_EVENT_CALL_CANCELLED; i++)
+    if (counts[i].call == event->call) counts[i].call = 0;
   if (event->kind != MCP_EVENT_CALL) return;
   snprintf(text, sizeof text, "{\"contents\":[{\"uri\":\"" PAGE "\",\"text\":\"%s\"}]}", guests);
   if (is(event->method, "tools/call")) call_tool(event);
-  else if (is(event->method, "tools/list")) respond(event->call, "{\"tools\":[" TOOL("echo") "," TOOL("add") "," TOOL("count") "," TOOL("fail") ","
-    TOOL("sign") ",{\"name\":\"multi_input\",\"inputSchema\":{\"type\":\"object\"},\"execution\":{\"taskSupport\":\"optional\"}}]}");
-  else if (is(event->method, "resources/list")) respond(event->call, "{\"resources\":[{\"uri\":\"" PAGE "\",\"name\":\"guest book\"}]}");
+  else if (is(event->method, "tools/list"))
+    respond(event->call, "{\"tools\":[" TOOL("echo") "," TOOL("add") "," TOOL("count") "," TOOL("fail") "," TOOL("sign")
+            ",{\"name\":\"multi_input\",\"inputSchema\":{\"type\":\"object\"},\"execution\":{\"taskSupport\":\"optional\"}}]}");
+  else if (is(event->method, "resources/list"))
+    respond(event->call, "{\"resources\":[{\"uri\":\"" PAGE "\",\"name\":\"guest book\"}]}");
   else if (is(event->method, "resources/read")) respond(event->call, text);
   else refuse(event->call, "not offered");
 }

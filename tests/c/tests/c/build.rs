@@ -44,7 +44,22 @@ fn build_package(package: &str) -> PathBuf {
 /// Returns the folder with `libmcp.a` and `libmcp.so`.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| build_package("mcp-c"))
+    LIBRARY.get_or_init(|| {
+        let folder = build_package("mcp-c");
+        // The loader searches for the soname.
+        let name = folder.join(format!("libmcp.so.{}", abi_version()));
+        if fs::symlink_metadata(&name).is_err() {
+            std::os::unix::fs::symlink("libmcp.so", name).expect("a link beside the library");
+        }
+        folder
+    })
+}
+
+/// Returns the version of the binary interface, as the header has it.
+pub(crate) fn abi_version() -> u32 {
+    let header = fs::read_to_string(adapter().join("include/mcp.h")).expect("include/mcp.h");
+    let line = header.lines().find_map(|line| line.strip_prefix("#define MCP_ABI_VERSION "));
+    line.expect("the version").trim().parse().expect("a number")
 }
 
 /// Returns `mcp-probe`.
