@@ -56,6 +56,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/tokio", "mcp-proto mcp-std"),
     ("adapters/tower", "mcp-proto mcp-std"),
     ("adapters/telemetry", "mcp-proto"),
+    ("adapters/c", "mcp-proto"),
     ("adapters/cli", "mcp-proto mcp-std mcp-blocking mcp-threads mcp-smol mcp-tokio"),
 ];
 

@@ -58,6 +58,7 @@ fn counts_are_printed() {
         "adapters/tokio/src",
         "adapters/tower/src",
         "adapters/telemetry/src",
+        "adapters/c/src",
         "adapters/cli/src",
     ];
     for folder in folders {

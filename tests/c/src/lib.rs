@@ -1,0 +1,1 @@
+//! Tests of the C library (`adapters/c`), in `tests/c`.
