@@ -3,11 +3,11 @@
 //! `crate::serve` serves a stream by the adapter under test, and `crate::talk` calls `echo` by its client.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
