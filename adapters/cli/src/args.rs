@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_proto::RawJson;
+use mcp_std::io::{SerialConfig, StreamAddress};
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
@@ -28,7 +29,7 @@ use help::{
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
-pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, url, with_server};
+pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
@@ -114,17 +115,17 @@ pub(crate) enum Command {
     /// No token is shown, and nothing is sent. The exit code is 6 if there is none.
     #[command(override_usage = remote_usage!("mcp-probe whoami [OPTIONS]"))]
     Whoami(WhoamiArgs),
-    /// Runs a demonstration server on stdio or over HTTP.
+    /// Runs a demonstration server on stdio, a socket, a serial line or over HTTP.
     ///
     /// A server to try clients with. It has the tools echo, add, count and fail; with --everything it offers something
     /// of every kind. It ends when its input ends, on Ctrl-C or on SIGTERM. After a signal, running calls have one
     /// second to finish.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(ServeArgs),
-    /// Bridges stdio and HTTP, or the eras of the protocol.
+    /// Bridges stdio, sockets, serial lines and HTTP, or the eras of the protocol.
     ///
     /// For MCP clients that cannot talk to a server directly. The bridge stands in for the server that it names, on
-    /// stdin and stdout, or over HTTP with --http. Requests of the server, progress, cancellation, subscriptions and
+    /// stdin and stdout, on a socket with --listen, or over HTTP with --http. Requests of the server, progress, cancellation, subscriptions and
     /// log messages pass through, whatever revision each side speaks.
     #[command(after_help = BRIDGE_HELP, after_long_help = BRIDGE_HELP)]
     #[command(override_usage = usage!("mcp-probe bridge [OPTIONS]"))]
@@ -320,7 +321,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Prints the list of checks and exits (a JSON array with --json).
-    #[arg(long, conflicts_with_all = ["command", "config"])]
+    #[arg(long, conflicts_with_all = ["command", "config", "serial"])]
     pub(crate) rules: bool,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
@@ -407,6 +408,11 @@ pub(crate) struct ServeArgs {
     pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) http: ServeHttpArgs,
+    /// Serves one client on this serial line instead of stdin and stdout.
+    ///
+    /// The baud rate is 115200 unless it is given, as in /dev/ttyGS0:9600.
+    #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "listener")]
+    pub(crate) serial: Option<SerialConfig>,
     #[command(flatten)]
     pub(crate) protection: ProtectionArgs,
     /// Sets the number of threads that serve HTTP.
@@ -450,8 +456,15 @@ pub(crate) struct ServeHttpArgs {
     ///
     /// For example 127.0.0.1:8080; with port 0 the system chooses a port. The URL is printed on stderr. Everyone who
     /// can reach the address can use the server; if other machines can, a note on stderr says what guards it.
-    #[arg(long = "http", value_name = "ADDR")]
+    #[arg(long = "http", value_name = "ADDR", group = "listener")]
     pub(crate) address: Option<String>,
+    /// Serves a socket instead of stdin and stdout, with one message per line.
+    ///
+    /// ADDRESS is tcp://HOST:PORT or unix:PATH; with port 0 the system chooses a port. Each connection has a session of its
+    /// own. There is no encryption, no authorization and no check of who connects: everyone who can reach the address can
+    /// use the server. Only this user can open a Unix socket.
+    #[arg(long, value_name = "ADDRESS", group = "listener")]
+    pub(crate) listen: Option<StreamAddress>,
     /// Serves HTTPS with the certificates in this PEM file.
     ///
     /// The certificate of the server comes first.
@@ -483,8 +496,9 @@ pub(crate) struct ServeHttpArgs {
     /// Limits the open connections, including event streams.
     ///
     /// By default as many as the descriptor limit allows, which is raised as far as possible, and at most 10,000. A
-    /// client beyond it gets 503 unless an idle or slow connection can be closed.
-    #[arg(long, value_name = "N", requires = "address", value_parser = connection_count)]
+    /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
+    /// connection beyond it is closed at once.
+    #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
     pub(crate) max_connections: Option<usize>,
 }
 

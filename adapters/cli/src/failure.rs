@@ -9,10 +9,12 @@ use mcp_blocking::{ConnectionClosed, Error};
 use mcp_proto::{CallError, Fault, HttpError, RawJson, RpcError, UseError};
 use serde::Serialize;
 
+use crate::args;
 use crate::authorization;
 use crate::escape;
 use crate::output;
 use crate::paint::Paint;
+use crate::session;
 use crate::stop;
 
 /// A reason to stop: a message and a hint about what to do.
@@ -261,12 +263,19 @@ impl CommandFailure {
         if !context.is_stderr_shown {
             failure.stderr_tail.clone_from(&closed.stderr_tail);
         }
+        let is_stream = closed.url.as_deref().is_some_and(|url| !args::is_url(url));
         failure.hint = match &closed.fault {
             Fault::LegacyServer { .. } => Some("leave --era and --protocol-version out, or use --era legacy".into()),
             Fault::NoCommonVersion { .. } | Fault::HandshakeRefused(_) => {
                 Some("leave --era and --protocol-version out, so that both sides can choose".into())
             }
             _ if closed.was_ready => None,
+            Fault::HandshakeTimeout { .. } if is_stream => Some(format!(
+                "is there an MCP server at this address (and, on a serial line, at this baud rate)? If it is only slow, \
+                 raise --connect-timeout (now {})",
+                format_seconds(context.connect_timeout)
+            )),
+            _ if is_stream => Some("is this the address of an MCP server, and does it take another connection?".into()),
             Fault::HandshakeTimeout { .. } if closed.url.is_some() => Some(format!(
                 "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
                 format_seconds(context.connect_timeout)
@@ -316,6 +325,11 @@ impl CommandFailure {
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
     }
 
+    /// Prints the failure of one connection of several as a note on stderr.
+    pub(crate) fn print_note(&self, what: &str) {
+        session::print_note(&format!("{what}: {}", self.message));
+    }
+
     /// Prints the failure on stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         stop::park_if_ending();
@@ -361,8 +375,10 @@ fn describe_closed(closed: &ConnectionClosed) -> String {
             };
             let outcome = if closed.received_message {
                 "did not complete the handshake"
-            } else {
+            } else if closed.program.is_some() {
                 "is not an MCP server, or not with these arguments"
+            } else {
+                "is not an MCP server, or takes no more connections"
             };
             format!("{server} {outcome}: it ended{ended} {what}")
         }

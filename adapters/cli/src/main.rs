@@ -82,8 +82,8 @@ fn main() -> ExitCode {
         Command::Login(args) => login::run(&args),
         Command::Logout(args) => logout::run(&args),
         Command::Whoami(args) => whoami::run(&args),
-        Command::Serve(args) => serve::run(&args),
-        Command::Bridge(args) => bridge::run(&args),
+        Command::Serve(args) => serve::run(args),
+        Command::Bridge(args) => bridge::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

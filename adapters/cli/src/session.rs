@@ -132,7 +132,7 @@ impl ClientSession {
         let changes = ReceivedChanges::default();
         let handler = SessionHandler {
             trace: target.trace,
-            is_remote: server.is_remote(),
+            noise_source: server.noise_source(),
             head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
             noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
@@ -251,8 +251,8 @@ pub(crate) fn print_stderr(line: &str) {
 /// Prints events of a session on stderr and answers input requests.
 struct SessionHandler {
     trace: bool,
-    /// Whether the server is reached over HTTP.
-    is_remote: bool,
+    /// Name of the source of lines that are no messages.
+    noise_source: &'static str,
     head_redaction: HeadRedaction,
     paint: Paint,
     noise_notes: RefCell<LimitedNotes>,
@@ -299,8 +299,7 @@ impl ClientHandler for SessionHandler {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                let what =
-                    if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
+                let what = self.noise_source;
                 self.noise_notes
                     .borrow_mut()
                     .note(&format!("{what} is not a message: {}{more}", escape::line(line)));

@@ -9,7 +9,9 @@ use mcp_blocking::Handle;
 use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
-pub(crate) use unix::{StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal};
+pub(crate) use unix::{
+    StopSignal, end_servers_on_signal, park_if_ending, run_on_signal, shut_down_on_signal,
+};
 
 #[cfg(unix)]
 mod unix {
@@ -26,6 +28,7 @@ mod unix {
     use mcp_std::process::{on_signal, on_terminate};
 
     use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
+    use crate::serve::streams::StreamConnection;
 
     /// Set when this process is ending and its server processes are being ended.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -51,6 +54,11 @@ mod unix {
     /// Lets a server answer running calls and end when a signal arrives.
     pub(crate) fn shut_down_on_signal(handle: Handle) {
         let _ = on_terminate(move || handle.shutdown(GRACE_PERIOD));
+    }
+
+    /// Runs `stop` when a signal arrives.
+    pub(crate) fn run_on_signal(stop: impl FnMut() + Send + 'static) {
+        let _ = on_terminate(stop);
     }
 
     /// A termination request for an event loop that ends by itself.
@@ -83,6 +91,18 @@ mod unix {
                 }
                 let _ = sender.write_all(&[0]);
             })?;
+            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false) })
+        }
+
+        /// Returns the request of one connection of a server: it comes when the server shuts down.
+        pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
+            let flags = Arc::<StopFlags>::default();
+            let (receiver, mut sender) = UnixStream::pair()?;
+            let request = flags.clone();
+            connection.on_shutdown(move |_| {
+                request.is_requested.store(true, Ordering::SeqCst);
+                let _ = sender.write_all(&[0]);
+            });
             Ok(Self { flags, readable: receiver, is_seen: Cell::new(false) })
         }
 
@@ -131,6 +151,10 @@ mod other {
     pub(crate) struct StopSignal(());
 
     impl StopSignal {
+        pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
+            match *connection {}
+        }
+
         #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
         pub(crate) const fn new() -> io::Result<Self> {
             Ok(Self(()))

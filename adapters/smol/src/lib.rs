@@ -188,6 +188,15 @@
 //!
 //! TLS works as in `mcp-blocking` (feature `tls`).
 //!
+//! # Sockets and serial lines
+//!
+//! A client reaches a server that reads and writes one message per line at `tcp://HOST:PORT`, `unix:PATH` or `serial:DEVICE:BAUD` by
+//! `Client::options(config).connect_to(address.parse()?)`. A server serves each socket that a listener of `async-io` (`Async<TcpStream>`) accepts by
+//! [`serve`] in a task of its own, and a [`SerialPort`] as a `ByteStream`; the application bounds the number of tasks.
+//!
+//! Such a stream has no encryption, no authorization, and no check of who connects. Bind it to `127.0.0.1` or a Unix socket unless
+//! everybody who can reach the address may use the server.
+//!
 //! # Input in the middle of a call
 //!
 //! `Cx::elicit_as`, `Cx::elicit_url`, `Cx::sample` and `Cx::list_roots` ask the client for input. They are not futures.
@@ -307,6 +316,8 @@ mod adapter_router;
 // they do not need. The linker drops unused code but keeps its unwinding tables.
 
 mod block_on;
+#[cfg(unix)]
+mod byte_stream;
 mod client;
 mod memory;
 #[cfg(unix)]
@@ -324,6 +335,8 @@ mod unblocked_output;
 
 pub use adapter_router::{Router, RouterUpdates, SendRouter};
 pub use block_on::block_on;
+#[cfg(unix)]
+pub use byte_stream::ByteStream;
 pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
 pub use mcp_proto;
 pub use mcp_proto::router::Json;
@@ -347,6 +360,7 @@ pub use mcp_std::adapter::server::{
 pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
+pub use mcp_std::io::{InvalidStreamAddress, SerialConfig, SerialPort, StreamAddress};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};

@@ -106,7 +106,8 @@ pub struct ConnectionClosed {
     pub was_ready: bool,
     /// Program of the server, if it is a process started by this client.
     pub program: Option<String>,
-    /// URL of the server, if the connection is over HTTP.
+    /// URL of the server, if the connection is over HTTP; the address of the byte stream, if it was opened by one
+    /// ([`StreamAddress`](crate::io::StreamAddress)).
     pub url: Option<String>,
     /// Exit status of the server process, if it is known.
     pub exit_status: Option<ExitStatus>,
@@ -198,7 +199,8 @@ impl fmt::Display for ConnectionClosed {
         let only_noise = !self.was_ready && !self.received_message && self.noise.is_some();
         let is_not_mcp = only_noise || self.fault == Fault::Echo;
         if is_not_mcp {
-            write!(f, "this is not an MCP server: {} ", self.program.as_deref().unwrap_or("the peer"))?;
+            let name = name.map_or("the peer", |name| name);
+            write!(f, "this is not an MCP server: {name} ")?;
             let behaviour =
                 if only_noise { "sent only lines that are not messages" } else { "echoes its input" };
             f.write_str(behaviour)?;
@@ -227,6 +229,16 @@ impl fmt::Display for ConnectionClosed {
             write!(f, "; it ended ({status})")?;
         }
         match &self.fault {
+            // A stream that the client opened itself; the reasons of HTTP are in the fault.
+            fault if self.url.is_some() => match fault {
+                _ if is_not_mcp => f.write_str("; is this the right address?")?,
+                Fault::HandshakeTimeout { .. } => f.write_str("; is this the address of an MCP server?")?,
+                _ if self.is_ended_by_peer() && !self.was_ready => {
+                    f.write_str("; is this the address of an MCP server?")?;
+                }
+                Fault::Eof | Fault::Truncated { .. } => f.write_str("; connect again to go on")?,
+                _ => {}
+            },
             _ if is_not_mcp => f.write_str("; is this the right command, with the right arguments?")?,
             Fault::HandshakeTimeout { .. } => f.write_str(
                 "; does it speak MCP on stdin and stdout? If it is only slow to start, raise `Limits::init_timeout`",

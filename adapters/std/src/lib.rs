@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`io`] | byte streams ([`io::Duplex`]): stdio, sockets, memory, and any reader with a writer |
+//! | [`io`] | byte streams ([`io::Duplex`]): stdio, sockets, serial lines, memory, and any reader with a writer |
 //! | [`process`] | server processes: start, stream, shutdown; termination signals |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
@@ -44,13 +44,16 @@
 //! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | it alone is killed |
 //! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
 //! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
+//! | clients at a [`io::StreamAddress`] | TCP, Unix, serial | TCP, Unix, serial | TCP, not with `mcp-smol`, `mcp-tokio` |
+//! | servers at one ([`io::StreamListener`]) | TCP, Unix; serial by [`io::SerialPort`] | TCP, Unix, serial | `Unsupported` |
 //! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; in `mcp-smol`, `mcp-tokio` the reactor watches each socket | `Unsupported` |
 //! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol`, `mcp-tokio` | `Unsupported` |
 //! | authorization (module `auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |
 //!
-//! Where the table names no thread, this crate and `mcp-blocking` start only short-lived ones, which resolve host names
+//! `StreamServer` of `mcp-blocking` and `mcp-threads` has a thread for each connection. Where the table names no other
+//! thread, this crate and `mcp-blocking` start only short-lived ones, which resolve host names
 //! and flush stdout, and one for the feature `signals`. `mcp-smol` and `mcp-tokio` resolve the names of HTTP servers, and run
 //! handlers that block, on the threads of their runtime for such work; `mcp-smol` also reads and writes files there that
 //! are stdin or stdout. `.ci/run` tests on Linux, and type-checks for

@@ -137,6 +137,30 @@
 //!
 //! `HttpServer::pin_shards` keeps each shard on one core. TLS works as in `mcp-blocking` (feature `tls`).
 //!
+//! # Sockets and serial lines
+//!
+//! A client reaches a server that reads and writes one message per line at `tcp://HOST:PORT`, `unix:PATH` or `serial:DEVICE:BAUD` by
+//! `Client::options(config).connect_to(address.parse()?)`. A server serves the connections of an address by [`StreamServer`], each
+//! on a thread of its own, or a [`SerialPort`] by [`serve`]:
+//!
+//! ```no_run
+//! # #[cfg(unix)] {
+//! use mcp_threads::{Router, Server, StreamServer};
+//!
+//! let listener = StreamServer::bind(&"tcp://127.0.0.1:7000".parse()?)?.max_connections(8);
+//! listener.run(|socket, connection| {
+//!     let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!     let mut server = Server::new(router.config()?, socket, router);
+//!     connection.shut_down(server.handle()?);
+//!     server.run()
+//! })?;
+//! # }
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! Such a stream has no encryption, no authorization, and no check of who connects. Bind it to `127.0.0.1` or a Unix socket unless
+//! everybody who can reach the address may use the server.
+//!
 //! # Input in the middle of a call
 //!
 //! [`Cx::elicit_as`](Cx::elicit), [`Cx::elicit_url`], [`Cx::sample`] and [`Cx::list_roots`] ask the client for input.
@@ -261,12 +285,16 @@ pub use mcp_std::adapter::server::ServerTasks;
 pub use mcp_std::adapter::server::layers;
 pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure, TaskSource};
+#[cfg(unix)]
+pub use mcp_std::adapter::server::{StreamConnection, StreamServer, StreamServerHandle};
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
-pub use mcp_std::io::{MemoryEnd, Stdio, memory_pair};
+pub use mcp_std::io::{
+    InvalidStreamAddress, MemoryEnd, SerialConfig, SerialPort, Socket, Stdio, StreamAddress, memory_pair,
+};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};

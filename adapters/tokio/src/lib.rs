@@ -135,6 +135,15 @@
 //!
 //! TLS works as in `mcp-blocking` (feature `tls`).
 //!
+//! # Sockets and serial lines
+//!
+//! A client reaches a server that reads and writes one message per line at `tcp://HOST:PORT`, `unix:PATH` or `serial:DEVICE:BAUD` by
+//! `Client::options(config).connect_to(address.parse()?)`. A server serves each socket that a listener of tokio accepts by
+//! [`serve`] in a task of its own, and a [`SerialPort`] as a `ByteStream`; the application bounds the number of tasks.
+//!
+//! Such a stream has no encryption, no authorization, and no check of who connects. Bind it to `127.0.0.1` or a Unix socket unless
+//! everybody who can reach the address may use the server.
+//!
 //! # Input in the middle of a call
 //!
 //! `Cx::elicit_as`, `Cx::elicit_url`, `Cx::sample` and `Cx::list_roots` ask the client for input. They are not futures.
@@ -189,6 +198,8 @@
 extern crate alloc;
 
 mod adapter_router;
+#[cfg(unix)]
+mod byte_stream;
 mod client;
 #[cfg(unix)]
 mod fd_watch;
@@ -204,6 +215,8 @@ pub mod testing;
 mod unblock;
 
 pub use adapter_router::{LocalRouter, Router, RouterUpdates};
+#[cfg(unix)]
+pub use byte_stream::ByteStream;
 pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
 pub use mcp_proto;
 pub use mcp_proto::router::Json;
@@ -227,6 +240,7 @@ pub use mcp_std::adapter::server::{
 pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
+pub use mcp_std::io::{InvalidStreamAddress, SerialConfig, SerialPort, StreamAddress};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};

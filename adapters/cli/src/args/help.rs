@@ -7,6 +7,8 @@ macro_rules! usage {
             $head,
             " <URL>\n       ",
             $head,
+            " tcp://<HOST>:<PORT> | unix:<PATH> | --serial <DEVICE[:BAUD]>\n       ",
+            $head,
             " -- <CMD>...\n       ",
             $head,
             " --config <FILE> --server <NAME>"
@@ -28,6 +30,7 @@ Examples:
   mcp-probe demo
   mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
   mcp-probe call echo text=hello -- mcp-probe serve
+  mcp-probe call read_sensor --serial /dev/ttyACM0
   mcp-probe call count to=5 --trace -- mcp-probe serve --era modern
 
 Exit codes:
@@ -46,6 +49,8 @@ Examples:
   mcp-probe inspect --env API_TOKEN -- my-server          (passes API_TOKEN on)
   mcp-probe inspect --header 'X-Api-Key: env:API_KEY' https://example.com/mcp
   mcp-probe inspect --config .vscode/mcp.json --server files
+  mcp-probe inspect tcp://192.168.4.1:7000                (a board on the network)
+  mcp-probe inspect --serial /dev/ttyUSB0:115200          (a board on a serial line)
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\
@@ -85,6 +90,7 @@ The exit code is 1 when there are errors, or warnings with --strict.
 Examples:
   mcp-probe check -- python my_server.py
   mcp-probe check http://127.0.0.1:8080/mcp
+  mcp-probe check unix:/run/my-server.sock
   mcp-probe check --json --strict -- my-server | jq -r '.[].what'
   mcp-probe check --protocol-version 2025-06-18 -- my-server
   mcp-probe check --rules";
@@ -136,6 +142,9 @@ the capabilities that the client's first message declares. Over HTTP it serves a
 clients. They share one connection to the server, with one identity and its rights: the server
 sees mcp-probe as a client with all capabilities.
 
+On a socket (--listen) each client has its own connection to the server, or its own process of it,
+as on stdin and stdout. A serial line has room for one client; another one is disconnected.
+
 Log messages, and input requests of a legacy server, may not name the call that they belong to.
 They go to the only client that they can belong to. If several clients have running calls, they
 are not passed on, and the server gets an error for such a request.
@@ -162,7 +171,10 @@ Examples:
   mcp-probe inspect -- mcp-probe bridge http://127.0.0.1:8080/mcp
   mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
   mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe bridge --client-era legacy -- my-modern-server";
+  mcp-probe bridge --client-era legacy -- my-modern-server
+  mcp-probe bridge --serial /dev/ttyUSB0                  (stdio for a board on a serial line)
+  mcp-probe bridge --listen tcp://127.0.0.1:7000 -- my-server
+  mcp-probe bridge --http 127.0.0.1:8080 tcp://192.168.4.1:7000";
 
 pub(super) const LOGIN_HELP: &str = "\
 The browser is opened at the page of the authorization server, which redirects it to a port of this
@@ -190,6 +202,9 @@ Examples:
   mcp-probe inspect -- mcp-probe serve
   mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18
   mcp-probe serve --everything --http 127.0.0.1:8080
+  mcp-probe serve --listen unix:/tmp/demo.sock            (mcp-probe inspect unix:/tmp/demo.sock)
+  mcp-probe serve --listen tcp://127.0.0.1:7000 --max-connections 4
+  mcp-probe serve --serial /dev/ttyGS0:115200
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
   mcp-probe serve --http [::]:8443 --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem
 

@@ -23,6 +23,7 @@ pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     }
     let tips = [
         format!("a server over HTTP is given by its URL: mcp-probe {command} http://HOST:PORT/PATH"),
+        format!("a server on a socket is given by its address: mcp-probe {command} tcp://HOST:PORT"),
         format!("a server on stdio is given by its command behind --: mcp-probe {command} -- {word}"),
     ];
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips.map(StyledStr::from).into()));

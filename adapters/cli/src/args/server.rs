@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use mcp_std::io::{SerialConfig, StreamAddress};
 
 /// A server and what to send to it: a program with its environment, or a URL with its header fields.
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub(crate) struct ServerArgs {
     pub(crate) place: ServerPlaceArgs,
 }
 
-/// A server: a program, a URL, or an entry of a configuration file.
+/// A server: a program, a URL, a socket, a serial line, or an entry of a configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ServerPlaceArgs {
     /// Takes the server from a configuration file of an MCP client.
@@ -44,10 +45,18 @@ pub(crate) struct ServerPlaceArgs {
     /// Not needed if the file has only one.
     #[arg(long = "server", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
-    /// Server: a program with its arguments, or a URL.
+    /// Talks to a server on this serial line, with one message per line.
+    ///
+    /// The baud rate is 115200 unless it is given, as in /dev/ttyUSB0:9600. The line has 8 data bits, no parity, 1 stop
+    /// bit, no echo and no flow control. Lines that are no messages, of a starting board for example, are shown and
+    /// skipped.
+    #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with_all = ["command", "config", "server_name"])]
+    pub(crate) serial: Option<SerialConfig>,
+    /// Server: a program with its arguments, a URL, or a socket.
     ///
     /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
-    /// http://127.0.0.1:8080/mcp, needs no -- before it.
+    /// http://127.0.0.1:8080/mcp, needs no -- before it, and neither does a socket that carries one message per line:
+    /// tcp://HOST:PORT or unix:PATH.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -60,6 +69,14 @@ pub(crate) fn url(command: &[OsString]) -> Option<&str> {
     }
 }
 
+/// Returns the socket given in place of a server command, if any.
+pub(crate) fn socket(command: &[OsString]) -> Option<&str> {
+    match command {
+        [only] => only.to_str().filter(|text| StreamAddress::is_socket(text)),
+        _ => None,
+    }
+}
+
 /// Returns whether a word is an `http` or `https` URL.
 pub(crate) fn is_url(word: &str) -> bool {
     let begins =
@@ -67,9 +84,9 @@ pub(crate) fn is_url(word: &str) -> bool {
     begins("http://") || begins("https://")
 }
 
-/// Moves a URL to the position of the server command, behind `--`.
+/// Moves a URL or the address of a socket to the position of the server command, behind `--`.
 ///
-/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. Values of
+/// It needs no `--` before it and may stand among the options. The commands `serve` and `demo` take none. Values of
 /// [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
@@ -81,7 +98,8 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
         let before = at.checked_sub(1).and_then(|at| words.get(at)).and_then(|word| word.to_str());
         before.is_some_and(|word| URL_OPTIONS.contains(&word))
     };
-    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_url));
+    let is_address = |word: &str| is_url(word) || StreamAddress::is_socket(word);
+    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_address));
     if let Some((at, _)) = urls.rfind(|(at, _)| !is_value(*at)) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
@@ -89,9 +107,16 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     words
 }
 
-/// Options whose value may start like a URL. A client id and a scope may be URLs, too.
-const URL_OPTIONS: &[&str] =
-    &["--allow-origin", "--client-id", "--client-metadata", "--client-secret", "--idp", "--scope"];
+/// Options whose value may start like a URL or like the address of a socket. A client id and a scope may be URLs, too.
+const URL_OPTIONS: &[&str] = &[
+    "--allow-origin",
+    "--client-id",
+    "--client-metadata",
+    "--client-secret",
+    "--idp",
+    "--listen",
+    "--scope",
+];
 
 #[cfg(test)]
 mod tests {
@@ -99,10 +124,13 @@ mod tests {
 
     #[test]
     fn values_of_options_are_not_taken_for_the_server() {
-        for option in URL_OPTIONS {
-            let line = ["mcp-probe", "ping", "http://h/mcp", option, "https://other/x"];
+        for (option, server) in URL_OPTIONS
+            .iter()
+            .flat_map(|option| [(option, "http://h/mcp"), (option, "unix:/s"), (option, "tcp://h:1")])
+        {
+            let line = ["mcp-probe", "ping", server, option, "https://other/x"];
             let words = with_server(line.into_iter().map(OsString::from));
-            assert_eq!(words, ["mcp-probe", "ping", option, "https://other/x", "--", "http://h/mcp"]);
+            assert_eq!(words, ["mcp-probe", "ping", option, "https://other/x", "--", server]);
         }
     }
 }

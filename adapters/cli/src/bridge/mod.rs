@@ -12,6 +12,7 @@ mod subscriptions;
 mod tests;
 mod upstream;
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::io;
 
@@ -19,14 +20,14 @@ use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
 use mcp_std::adapter::poll::WaitRequest;
 use mcp_std::auth::Authorizer;
-use mcp_std::io::{Listener, Stdio};
+use mcp_std::io::{Duplex, Listener, Stdio};
 use mcp_std::process::terminate_all;
 
 use crate::args;
 use crate::authorization;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
-use crate::serve::http;
+use crate::serve::{http, streams};
 use crate::server::Server;
 use crate::session::{self, LimitedNotes};
 use crate::stop::{self, StopSignal};
@@ -41,7 +42,11 @@ use upstream::Upstream;
 /// # Errors
 ///
 /// Fails if the command line is wrong, the server cannot be reached, or it is lost.
-pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: args::BridgeArgs) -> Result<(), CommandFailure> {
+    if args.http.listen.is_some() {
+        return run_socket(args);
+    }
+    let args = &args;
     let versions = args.client_era.version_set();
     // A wrong command line is reported before anything is awaited.
     let mut server = Server::from_args(&args.server)?;
@@ -68,19 +73,49 @@ pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
         );
     }
     session::hint_at_terminal("bridge");
-    let failed =
-        |error: io::Error| CommandFailure::failed(format!("stdin and stdout cannot be used: {error}"));
-    let mut stream = Stdio::guarded().map_err(failed)?;
+    let stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
+    run_stream(args, &server, authorizer.as_ref(), stream, stop_signal)
+}
+
+/// Serves the clients that connect to a socket, each with a connection of its own to the server.
+fn run_socket(args: args::BridgeArgs) -> Result<(), CommandFailure> {
+    let mut server = Server::from_args(&args.server)?;
+    let authorizer = authorization::for_command(&args.authorization, &args.revisions, &mut server)?;
+    let args = Arc::new(args);
+    let Some(address) = &args.http.listen else { return Ok(()) };
+    let shared = Arc::clone(&args);
+    let outcome = streams::run(&args.http, address, move |socket, connection| {
+        let stop_signal = StopSignal::of_connection(connection);
+        let stop_signal = stop_signal.map_err(|error| broken("the client cannot be served", &error))?;
+        run_stream(&shared, &server, authorizer.as_ref(), socket, stop_signal)
+    });
+    // Of connections that did not end in time.
+    terminate_all(stop::SERVER_END_TIMEOUT);
+    outcome
+}
+
+/// Serves one client on a byte stream until it or the server is gone.
+fn run_stream(
+    args: &args::BridgeArgs,
+    server: &Server,
+    authorizer: Option<&Authorizer>,
+    mut stream: impl Duplex + 'static,
+    stop_signal: StopSignal,
+) -> Result<(), CommandFailure> {
+    let versions = args.client_era.version_set();
     // The client comes first, because the server may want to know its identity.
     let limits = Limits::default();
-    let Some(first_message) = FirstMessage::read(&mut stream, limits.max_frame).map_err(failed)? else {
-        return Ok(());
-    };
-    let FirstMessage { info, capabilities, bytes } = first_message;
-    let upstream = Upstream::open(args, &server, authorizer.as_ref(), info.as_ref(), &capabilities)?;
+    let first_message = FirstMessage::read(&mut stream, limits.max_frame)
+        .map_err(|error| broken("the client cannot be read from", &error))?;
+    let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(()) };
+    let upstream = Upstream::open(args, server, authorizer, info.as_ref(), &capabilities)?;
     let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
     let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
     run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
+}
+
+fn broken(what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::failed(format!("{what}: {error}"))
 }
 
 fn run_http(

@@ -35,7 +35,8 @@ struct EarlyEvents {
     noise_notes: LimitedNotes,
     trace: bool,
     head_redaction: HeadRedaction,
-    is_remote: bool,
+    /// Name of the source of lines that are no messages.
+    noise_source: &'static str,
     paint: Paint,
 }
 
@@ -94,7 +95,7 @@ impl Upstream {
             noise_notes: LimitedNotes(3),
             trace: args.trace,
             head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
-            is_remote: remote,
+            noise_source: server.noise_source(),
             paint: Paint::for_stderr(),
         }));
         let options = Options::<ReadyConnection>::new(config);
@@ -202,8 +203,7 @@ impl EarlyEvents {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                let what =
-                    if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
+                let what = self.noise_source;
                 self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
             Diagnostic::LateResponse(_)

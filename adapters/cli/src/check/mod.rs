@@ -11,6 +11,7 @@ mod entries;
 mod exchange;
 mod handshake;
 mod http_peer;
+mod line_stream;
 mod lists;
 mod messages;
 mod modern;
@@ -31,6 +32,7 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::{Era, Version};
+use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
 use crate::args;
@@ -70,7 +72,12 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
             total_timeout: None,
             is_stderr_shown: true,
         };
-        CommandFailure::from_client_error(&error, &context)
+        match (&setup.server, error) {
+            (ServerTarget::Stream(..), Error::Io(error)) => {
+                CommandFailure::new(Exit::Connection, error.to_string()).with_hint(UNREACHABLE_HINT)
+            }
+            (_, error) => CommandFailure::from_client_error(&error, &context),
+        }
     })?;
     let findings = report.into_findings();
     if args.json {
@@ -97,6 +104,12 @@ fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure
     authorization::for_check(args, &mut server)?;
     let remote = match server {
         Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),
+        Server::Stream(StreamAddress::Serial(_)) => {
+            let why = "check opens several connections, and a serial line is a single one";
+            let hint = "check the same server on a socket or as a program";
+            return Err(CommandFailure::usage(why).with_hint(hint));
+        }
+        Server::Stream(address) => return Ok(ServerTarget::Stream(address, args.connect_timeout)),
         Server::Remote(remote) => remote,
     };
     let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());

@@ -1,4 +1,4 @@
-//! The server under test behind a line interface: a process, or a server over HTTP.
+//! The server under test behind a line interface: a process, a socket, or a server over HTTP.
 //!
 //! The clients of the adapters send only valid messages. The checker also has to send invalid ones.
 
@@ -7,22 +7,27 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::Version;
+use mcp_std::io::{Duplex, StreamAddress};
 use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
 
 use super::exchange::HttpTarget;
 use super::http_peer::HttpPeer;
+use super::line_stream::LineStream;
 use super::process_peer::ProcessPeer;
 use super::received::{Received, WireTrace};
 
 /// Address of the server under test.
 pub(super) enum ServerTarget {
     Program(Box<Program>),
+    /// A socket, and the time to connect to it.
+    Stream(StreamAddress, Duration),
     Http(HttpTarget),
 }
 
 /// A running server or an open HTTP conversation.
 pub(super) enum CheckedPeer {
     Process(ProcessPeer),
+    Stream(LineStream<Box<dyn Duplex + Send>>),
     Http(Box<HttpPeer>),
 }
 
@@ -34,20 +39,27 @@ impl ServerTarget {
 
     /// Names the source of unsolicited messages.
     pub(super) const fn message_source(&self) -> &'static str {
-        if self.is_http() { "the responses" } else { "stdout" }
+        match self {
+            Self::Program(_) => "stdout",
+            Self::Stream(..) => "the stream",
+            Self::Http(_) => "the responses",
+        }
     }
 }
 
 impl CheckedPeer {
-    /// Starts a process, or begins an HTTP conversation in `version`.
+    /// Starts a process, connects to a socket, or begins an HTTP conversation in `version`.
     ///
     /// # Errors
     ///
-    /// Fails if the process cannot be started.
+    /// Fails if the process cannot be started, or nobody listens at the socket.
     pub(super) fn start(server: &ServerTarget, version: Version, trace: bool) -> Result<Self, Error> {
         let trace_output = WireTrace::new(trace);
         Ok(match server {
             ServerTarget::Program(program) => Self::Process(ProcessPeer::start(program, trace_output)?),
+            ServerTarget::Stream(address, timeout) => {
+                Self::Stream(LineStream::new(address.connect(*timeout)?, trace_output))
+            }
             ServerTarget::Http(target) => {
                 Self::Http(Box::new(HttpPeer::new(target.clone(), version, trace_output)))
             }
@@ -58,6 +70,7 @@ impl CheckedPeer {
     pub(super) fn send(&mut self, line: &[u8], until: Instant) -> bool {
         match self {
             Self::Process(process) => process.send(line, until),
+            Self::Stream(lines) => lines.send(line, until),
             Self::Http(remote) => remote.send(line, until),
         }
     }
@@ -66,6 +79,7 @@ impl CheckedPeer {
     pub(super) fn next(&mut self, until: Instant) -> Received {
         match self {
             Self::Process(process) => process.next(until),
+            Self::Stream(lines) => lines.next(until),
             Self::Http(remote) => remote.next(until),
         }
     }
@@ -74,6 +88,7 @@ impl CheckedPeer {
     pub(super) fn describe_failure(&mut self) -> String {
         match self {
             Self::Process(process) => process.describe_failure(),
+            Self::Stream(_) => "it closed the connection".into(),
             Self::Http(remote) => remote.describe_failure(),
         }
     }
@@ -85,10 +100,14 @@ impl CheckedPeer {
         }
     }
 
-    /// Ends the session or the process. Returns how a process ended.
+    /// Ends the session, the connection or the process. Returns how a process ended.
     pub(super) fn close(self, timeouts: ShutdownTimeouts) -> Option<ShutdownReport> {
         match self {
             Self::Process(process) => Some(process.close(timeouts)),
+            Self::Stream(lines) => {
+                drop(lines.into_inner());
+                None
+            }
             Self::Http(mut remote) => {
                 remote.end_session(timeouts.exit.min(SESSION_END_TIMEOUT));
                 None

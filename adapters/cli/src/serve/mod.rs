@@ -9,9 +9,11 @@ pub(crate) mod http;
 mod logged_router;
 mod protection;
 mod smol;
+pub(crate) mod streams;
 mod threads;
 mod tokio;
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::thread;
 
@@ -30,8 +32,9 @@ use demo::read_only;
 /// # Errors
 ///
 /// Fails if the options contradict each other, or if the server stops with an error.
-pub(crate) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
-    if args.http.address.is_none() {
+pub(crate) fn run(args: args::ServeArgs) -> Result<(), CommandFailure> {
+    let args = &Arc::new(args);
+    if args.http.address.is_none() && args.http.listen.is_none() && args.serial.is_none() {
         session::hint_at_terminal("serve");
     }
     check_shards(args)?;

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use futures_lite::future;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
+use mcp_std::io::Duplex;
 
 #[cfg(unix)]
 use super::adapter::Server;
@@ -15,13 +16,24 @@ use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
 use crate::serve::logged_router::ServerLog;
+use crate::serve::streams;
 use crate::stop;
 
 #[path = "http_server.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
 mod http_server;
 
-pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
+pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
+    if let Some(address) = &args.http.listen {
+        let (shared, log) = (Arc::clone(args), Arc::new(ServerLog::new(args)));
+        return streams::run(&args.http, address, move |socket, connection| {
+            serve_stream(&shared, &log, Box::new(socket), |handle| connection.shut_down(handle))
+        });
+    }
+    if let Some(serial) = &args.serial {
+        let (log, line) = (Arc::new(ServerLog::new(args)), Box::new(streams::open_serial(serial)?));
+        return serve_stream(args, &log, line, stop::shut_down_on_signal);
+    }
     let (router, clock) = tools::build_router(args.everything, args.broken);
     let config = crate::serve::config(args, router.config())?;
     let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
@@ -44,6 +56,37 @@ pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure
             }
         }
     })
+}
+
+/// Serves one stream to its end and announces ticks of the clock. `register` gets the handle that ends it earlier.
+#[cfg(unix)]
+fn serve_stream(
+    args: &args::ServeArgs,
+    log: &Arc<ServerLog>,
+    stream: Box<dyn Duplex + Send>,
+    register: impl FnOnce(Handle),
+) -> Result<(), CommandFailure> {
+    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let config = crate::serve::config(args, router.config())?;
+    let handler = LoggedRouter { router, log: Arc::clone(log) };
+    let served = block_on(async {
+        let server = Server::new(config, super::adapter::ByteStream::new(stream)?, handler);
+        let handle = server.handle();
+        register(handle.clone());
+        future::or(server.run(), announce_ticks(handle, clock.as_ref())).await
+    });
+    served.map_err(|error| CommandFailure::from_serve_error(&error))
+}
+
+/// Fails: on this platform the adapter watches no such stream.
+#[cfg(not(unix))]
+fn serve_stream(
+    _: &args::ServeArgs,
+    _: &Arc<ServerLog>,
+    _: Box<dyn Duplex + Send>,
+    _: impl FnOnce(Handle),
+) -> Result<(), CommandFailure> {
+    Err(CommandFailure::failed("this runtime serves such a stream on Unix only"))
 }
 
 /// Serves stdio until the end and announces ticks of the clock.

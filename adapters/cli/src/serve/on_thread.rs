@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use mcp_proto::Change;
 use mcp_proto::server::Config;
-use mcp_std::io::Stdio;
+use mcp_std::adapter::server::Handle;
+use mcp_std::io::{Duplex, Stdio};
 
 use super::{LoggedRouter, adapter, tools, with_shards};
 use crate::args;
@@ -13,31 +14,53 @@ use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
 use crate::serve::logged_router::ServerLog;
+use crate::serve::streams;
 use crate::stop;
 
 #[path = "http_server.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
 mod http_server;
 
-pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
+pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
+    let log = Arc::new(ServerLog::new(args));
+    if let Some(address) = &args.http.listen {
+        let shared = Arc::clone(args);
+        return streams::run(&args.http, address, move |socket, connection| {
+            serve_stream(&shared, &log, socket, |handle| connection.shut_down(handle))
+        });
+    }
+    if let Some(serial) = &args.serial {
+        return serve_stream(args, &log, streams::open_serial(serial)?, stop::shut_down_on_signal);
+    }
+    let Some(address) = &args.http.address else {
+        let stdio = Stdio::guarded().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
+        return serve_stream(args, &log, stdio, stop::shut_down_on_signal);
+    };
     let (router, clock) = tools::build_router(args.everything, args.broken);
     let config = crate::serve::config(args, router.config())?;
-    let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
-    match &args.http.address {
-        Some(address) => serve_http(args, address, config, handler, clock.as_ref()),
-        None => serve_stdio(config, handler, clock.as_ref())
-            .map_err(|error| CommandFailure::from_serve_error(&error)),
-    }
+    serve_http(args, address, config, LoggedRouter { router, log }, clock.as_ref())
 }
 
-/// Serves stdio until the end and announces ticks of the clock.
-fn serve_stdio(
-    config: Config,
-    handler: LoggedRouter,
+/// Serves one stream to its end and announces ticks of the clock. `register` gets the handle that ends it earlier.
+fn serve_stream(
+    args: &args::ServeArgs,
+    log: &Arc<ServerLog>,
+    stream: impl Duplex,
+    register: impl FnOnce(Handle),
+) -> Result<(), CommandFailure> {
+    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let config = crate::serve::config(args, router.config())?;
+    let handler = LoggedRouter { router, log: Arc::clone(log) };
+    let served = serve_clock(adapter::Server::new(config, stream, handler), clock.as_ref(), register);
+    served.map_err(|error| CommandFailure::from_serve_error(&error))
+}
+
+fn serve_clock(
+    mut server: adapter::Server<impl Duplex, LoggedRouter>,
     clock: Option<&ClockResource>,
+    register: impl FnOnce(Handle),
 ) -> Result<(), adapter::Error> {
-    let mut server = adapter::Server::new(config, Stdio::guarded()?, handler);
-    stop::shut_down_on_signal(server.handle()?);
+    register(server.handle()?);
     while server.poll(clock.and_then(ClockResource::time_to_tick).unwrap_or(IDLE_TIMEOUT))? {
         if clock.is_some_and(ClockResource::take_tick) {
             let now = server.now();

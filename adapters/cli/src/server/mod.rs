@@ -7,7 +7,7 @@ mod variables;
 use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use mcp_blocking::Error;
@@ -15,10 +15,11 @@ use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_std::adapter::client::{Connector, Options};
 use mcp_std::auth::Authorizer;
+use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
-use crate::failure::{CommandFailure, FailureContext};
+use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{era_cache, escape};
@@ -28,6 +29,7 @@ use config_file::{ConfigEntry, ConfiguredServer};
 pub(crate) enum Server {
     Program(ServerProgram),
     Remote(RemoteServer),
+    Stream(StreamAddress),
 }
 
 /// A server on stdio.
@@ -67,12 +69,16 @@ impl Server {
     pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
         let mut server = Self::from_place(&args.place)?;
         match &mut server {
-            Self::Program(_) if args.bearer.is_some() => {
+            Self::Program(_) | Self::Stream(_) if args.bearer.is_some() => {
                 return Err(CommandFailure::usage("--bearer needs a server over HTTP: give its URL"));
             }
-            Self::Program(_) if !args.header.is_empty() => {
+            Self::Program(_) | Self::Stream(_) if !args.header.is_empty() => {
                 return Err(CommandFailure::usage("--header needs a server over HTTP: give its URL"));
             }
+            Self::Stream(_) if !args.env.is_empty() => {
+                return Err(CommandFailure::usage("--env is for a server that is started: give its command"));
+            }
+            Self::Stream(_) => {}
             Self::Program(program) => {
                 program.env.extend(args.env.iter().map(|variable| match variable.split_once('=') {
                     Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -93,6 +99,15 @@ impl Server {
     ///
     /// Fails if no server is named, or if the configuration file is wrong.
     fn from_place(place: &ServerPlaceArgs) -> Result<Self, CommandFailure> {
+        if let Some(serial) = &place.serial {
+            return Ok(Self::Stream(StreamAddress::Serial(serial.clone())));
+        }
+        if let (None, Some(socket)) = (&place.config, args::socket(&place.command)) {
+            let address = socket.parse().map_err(|why| {
+                CommandFailure::usage(format!("cannot connect to {}: {why}", escape::line(socket)))
+            });
+            return address.map(Self::Stream);
+        }
         Ok(match (&place.config, args::url(&place.command)) {
             (Some(path), _) => Self::from_config(place, path)?,
             (None, _) if place.server_name.is_some() => {
@@ -139,6 +154,15 @@ impl Server {
         Self::Program(ServerProgram { program, args, env: Vec::new(), directory: None, name: None })
     }
 
+    /// Names the source of lines that are no messages.
+    pub(crate) const fn noise_source(&self) -> &'static str {
+        match self {
+            Self::Program(_) => "a line on the server's stdout",
+            Self::Remote(_) => "what the server sent",
+            Self::Stream(_) => "a line of the server",
+        }
+    }
+
     /// Returns whether the server is reached over HTTP.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self, Self::Remote(_))
@@ -148,6 +172,7 @@ impl Server {
     pub(crate) fn display_name(&self) -> String {
         let name = match self {
             Self::Remote(remote) => remote.display_name(),
+            Self::Stream(address) => address.to_string(),
             Self::Program(ServerProgram { name: Some(name), .. }) => name.clone(),
             Self::Program(program) => {
                 let words: Vec<_> = program.words().map(OsStr::to_string_lossy).collect();
@@ -161,6 +186,16 @@ impl Server {
 
     /// Creates a failure from an error of a client of this server.
     pub(crate) fn failure(&self, error: &Error, context: &FailureContext) -> CommandFailure {
+        if let (Self::Stream(_), Error::Io(error)) = (self, error) {
+            // Its text names the address.
+            let failure = CommandFailure::new(Exit::Connection, error.to_string());
+            return match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut => {
+                    failure.with_hint(UNREACHABLE_HINT)
+                }
+                _ => failure,
+            };
+        }
         match (self, error.authorization()) {
             (Self::Remote(remote), Some(error)) => {
                 CommandFailure::from_authorization_at(error, &remote.display_name())
@@ -181,7 +216,7 @@ impl Server {
     /// Returns the names of the header fields that each request carries.
     pub(crate) fn field_names(&self) -> Vec<String> {
         match self {
-            Self::Program(_) => Vec::new(),
+            Self::Program(_) | Self::Stream(_) => Vec::new(),
             Self::Remote(remote) => remote.fields.iter().map(|field| field.name.clone()).collect(),
         }
     }
@@ -246,7 +281,7 @@ impl RemoteServer {
     fn over_http(server: Server) -> Result<Self, CommandFailure> {
         match server {
             Server::Remote(remote) => Ok(remote),
-            Server::Program(_) => {
+            Server::Program(_) | Server::Stream(_) => {
                 Err(CommandFailure::usage("authorization is for servers over HTTP: give the URL of one"))
             }
         }
@@ -369,6 +404,7 @@ impl ServerSpec<'_> {
     ) -> Result<C::Connecting<'static>, CommandFailure> {
         let remote = match self.server {
             Server::Program(program) => return Ok(options.spawn(program.program(self.stderr))),
+            Server::Stream(address) => return Ok(options.connect_to(address.clone())),
             Server::Remote(remote) => remote,
         };
         if self.tap_heads {
@@ -415,8 +451,7 @@ fn resolve_program(program: &OsStr) -> OsString {
 }
 
 /// Error text for a command line without a server.
-const NO_SERVER: &str =
-    "no server is given: write its URL, -- CMD with its arguments, or --config FILE --server NAME";
+const NO_SERVER: &str = "no server is given: write its URL, tcp://HOST:PORT, unix:PATH, --serial DEVICE, -- CMD with its arguments, or --config FILE --server NAME";
 /// Maximum number of bytes read from a file with a secret. The rest is ignored.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 /// Maximum number of characters shown of a server's command.

@@ -16,7 +16,7 @@ fn run_through_bridge(args: &[&str], bridge: &[&str]) -> ProbeOutput {
 }
 
 /// Tries something of every kind with a client that runs through `ask`.
-fn assert_all_features(ask: &dyn Fn(&[&str]) -> ProbeOutput, client: &str) {
+pub(crate) fn assert_all_features(ask: &dyn Fn(&[&str]) -> ProbeOutput, client: &str) {
     let era = ["--era", client];
     let done = ask(&[&["inspect", "--json"], &era[..]].concat()).assert_ok();
     let seen = done.json();

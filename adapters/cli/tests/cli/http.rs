@@ -32,6 +32,11 @@ impl ServingProcess {
         Self::spawn(Command::new(PROBE).args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
+    /// Starts `mcp-probe COMMAND ARGS`, which listens at an address.
+    pub(crate) fn listening(command: &[&str], args: &[&str]) -> Self {
+        Self::spawn(Command::new(PROBE).args(command).args(args), args)
+    }
+
     fn spawn(command: &mut Command, args: &[&str]) -> Self {
         let mut child = command
             .stdin(Stdio::null())

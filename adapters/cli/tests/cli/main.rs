@@ -44,6 +44,8 @@ mod signals;
 #[cfg(unix)]
 mod skills;
 mod steps;
+#[cfg(target_os = "linux")]
+mod streams;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

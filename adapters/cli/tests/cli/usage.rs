@@ -30,7 +30,9 @@ fn usage_lines_show_each_form_of_a_server() {
                 done.stdout.split("Usage: ").nth(1).expect("usage").split("\n\n").next().expect("lines");
             let lines: Vec<_> = usage.lines().map(str::trim).collect();
             assert!(lines.iter().all(|line| line.starts_with(&format!("mcp-probe {command} "))), "{done}");
-            for ending in [" <URL>", " -- <CMD>...", " --config <FILE> --server <NAME>"] {
+            for ending in
+                [" <URL>", " | --serial <DEVICE[:BAUD]>", " -- <CMD>...", " --config <FILE> --server <NAME>"]
+            {
                 assert!(lines.iter().any(|line| line.ends_with(ending)), "no {ending:?}: {done}");
             }
         }
@@ -44,13 +46,14 @@ fn word_in_place_of_a_server_is_answered_with_both_forms() {
         done.assert_stderr(&[
             "'foo'",
             &format!("mcp-probe {} http://HOST:PORT/PATH", command[0]),
+            &format!("mcp-probe {} tcp://HOST:PORT", command[0]),
             &format!("mcp-probe {} -- foo", command[0]),
         ]);
     }
     // An option is no server.
     let done = probe(&["inspect", "--jsn", "--", "foo"]).assert_code(2).assert_stderr(&["--json"]);
-    assert!(!done.stderr.contains("HOST"), "{done}");
-    assert!(!probe(&["serve", "foo"]).assert_code(2).stderr.contains("HOST"));
+    assert!(!done.stderr.contains("HOST:PORT"), "{done}");
+    assert!(!probe(&["serve", "foo"]).assert_code(2).stderr.contains("HOST:PORT"));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 //! | to talk over | use |
 //! |---|---|
 //! | stdin and stdout of this process | [`Stdio`] |
-//! | a TCP or Unix socket | [`Socket`], accepted by a [`Listener`] |
+//! | a TCP or Unix socket | [`Socket`], accepted by a [`Listener`] or [`StreamListener`] |
+//! | a serial line | [`SerialPort`] |
+//! | what a [`StreamAddress`] names | [`StreamAddress::connect`] |
 //! | any `Read` with a `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
 //! All of them implement [`Duplex`]. A stream to a server process is [`ChildIo`](crate::process::ChildIo).
 
-#[cfg(feature = "http")]
 mod addresses;
 mod descriptors;
 mod duplex;
@@ -19,6 +20,12 @@ mod net;
 #[cfg(not(unix))]
 #[path = "net_other.rs"]
 mod net;
+#[cfg(unix)]
+mod serial;
+#[cfg(not(unix))]
+#[path = "serial_other.rs"]
+mod serial;
+mod serial_config;
 mod socket;
 #[cfg(unix)]
 mod stdio;
@@ -27,12 +34,17 @@ mod stdio;
 mod stdio;
 #[cfg(unix)]
 mod stdout_guard;
+mod stream_address;
+#[cfg(unix)]
+mod stream_listener;
+#[cfg(not(unix))]
+#[path = "stream_listener_other.rs"]
+mod stream_listener;
 mod threaded;
 
 #[cfg(unix)]
 pub use crate::adapter::poll::Descriptors;
 pub use crate::adapter::poll::{HungUp, Interest, Ready};
-#[cfg(feature = "http")]
 pub(crate) use addresses::{interleave_families, known_addresses};
 pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub(crate) use duplex::retry_on_interrupt;
@@ -40,10 +52,14 @@ pub use duplex::{Duplex, is_peer_gone};
 pub use memory::{MemoryEnd, memory_pair};
 use memory::{MemoryPipe, MemoryPipes};
 pub use net::{Listener, is_resource_exhausted};
+pub use serial::SerialPort;
+pub use serial_config::SerialConfig;
 pub use socket::Socket;
 pub use stdio::Stdio;
 #[cfg(unix)]
 use stdout_guard::StdinGuard;
 #[cfg(unix)]
 pub use stdout_guard::{StdoutGuard, guard_stdout};
+pub use stream_address::{InvalidStreamAddress, StreamAddress};
+pub use stream_listener::StreamListener;
 pub use threaded::Threaded;

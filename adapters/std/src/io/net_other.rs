@@ -82,6 +82,9 @@ impl Socket {
         Ok(())
     }
 
+    #[expect(clippy::unused_self, reason = "same signature as on other platforms")]
+    pub(crate) const fn probe_silent_peer(&self) {}
+
     pub(crate) fn has_input(&self) -> bool {
         false
     }

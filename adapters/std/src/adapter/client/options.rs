@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use crate::SharedCache;
-use crate::io::Duplex;
+use crate::io::{Duplex, StreamAddress};
 use crate::process::{Program, ShutdownTimeouts};
 #[cfg(feature = "auth")]
 use mcp_proto::RawJson;
@@ -131,11 +131,13 @@ pub struct ClientSetup {
     pub layers: Layers,
 }
 
-/// The address of a server that is not a byte stream.
+/// A server to start or to connect to.
 #[non_exhaustive]
 pub enum ConnectionTarget<'a> {
     /// A program to start.
     Program(Box<dyn Borrow<Program> + Send + 'a>),
+    /// A byte stream to open.
+    Stream(StreamAddress),
     /// A server over HTTP.
     #[cfg(feature = "http")]
     Http(mcp_proto::http::client::Config),
@@ -387,6 +389,24 @@ impl<C: Connector> Options<C> {
         C::open_stream(self.setup, stream)
     }
 
+    /// Opens the byte stream at `address`, and waits until the connection is ready: TCP, a Unix domain socket, or a serial
+    /// line.
+    ///
+    /// The stream is opened within [`Limits::init_timeout`](mcp_proto::Limits), as
+    /// [`StreamAddress::connect`] describes; `mcp-smol` and `mcp-tokio` do that on a thread for blocking work, and then need a
+    /// Unix system. Lines that are no messages, the boot messages of a board for example, are skipped and reported to
+    /// [`ClientHandler::diagnostic`]; with
+    /// [`Limits::max_faulty_messages`](mcp_proto::Limits) many of them end the connection. A connection that has ended is
+    /// not opened again.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Io`]: the stream cannot be opened, or failed. The text names the address.
+    /// - [`Error::Closed`]: the server closed the stream, did not answer in time, or is not an MCP server.
+    pub fn connect_to(self, address: StreamAddress) -> C::Connecting<'static> {
+        C::open(self.setup, ConnectionTarget::Stream(address))
+    }
+
     /// Connects to the HTTP server at `url` and waits until the connection is ready.
     ///
     /// # Errors
@@ -472,12 +492,23 @@ impl ClientSetup {
     pub fn open(self, target: ConnectionTarget<'_>) -> Result<ReadyConnection, Error> {
         match target {
             ConnectionTarget::Program(program) => self.spawn((*program).borrow()),
+            ConnectionTarget::Stream(address) => {
+                let io = ServerIo::connect(&address, self.open_timeout())?;
+                let transport = StreamTransport::new(self.engine_config()?, io);
+                self.open_transport(Box::new(transport))
+            }
             #[cfg(feature = "http")]
             ConnectionTarget::Http(http) => {
                 let transport = self.http_transport(http)?;
                 self.open_transport(Box::new(transport))
             }
         }
+    }
+
+    /// Returns the longest time to open a byte stream.
+    #[must_use]
+    pub fn open_timeout(&self) -> Duration {
+        self.config.effective_limits().init_timeout
     }
 
     /// Creates the transport to an HTTP server.
@@ -638,6 +669,7 @@ impl fmt::Debug for ConnectionTarget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(program) => program.as_ref().borrow().fmt(f),
+            Self::Stream(address) => address.fmt(f),
             #[cfg(feature = "http")]
             Self::Http(http) => http.fmt(f),
         }

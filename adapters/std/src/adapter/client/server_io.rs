@@ -1,15 +1,15 @@
 //! The transport of a client on a byte stream: the pipes of a child process, or a stream.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::time::Duration;
+use std::io;
 
-use crate::io::{Duplex, memory_pair};
+use crate::io::{Duplex, StreamAddress, memory_pair};
 use crate::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts};
-use std::process::ExitStatus;
 
-use super::transport::CloseAction;
+use super::transport::{CloseAction, ExitInfo};
 use crate::error::Error;
 use mcp_proto::Instant;
 
@@ -26,6 +26,13 @@ pub enum ServerIo {
     },
     /// A byte stream that is not a child process.
     Stream(Box<dyn Duplex + Send>),
+    /// A byte stream to a known address.
+    Address {
+        /// The stream.
+        stream: Box<dyn Duplex + Send>,
+        /// The address, for errors.
+        address: String,
+    },
 }
 
 impl ServerIo {
@@ -41,26 +48,35 @@ impl ServerIo {
         Ok(Self::Child { child: Box::new(child), io, program })
     }
 
+    /// Opens the byte stream at an address, within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`StreamAddress::connect`].
+    pub fn connect(address: &StreamAddress, timeout: Duration) -> io::Result<Self> {
+        Ok(Self::Address { stream: address.connect(timeout)?, address: address.to_string() })
+    }
+
     /// Returns the byte stream.
     pub fn io(&mut self) -> &mut dyn Duplex {
         match self {
             Self::Child { io, .. } => io,
-            Self::Stream(stream) => stream,
+            Self::Stream(stream) | Self::Address { stream, .. } => stream,
         }
     }
 
-    /// Returns the program, the exit status and the end of stderr of a server process.
-    ///
-    /// Waits up to `wait` for the process to exit.
-    pub fn exit_info(&mut self, wait: Duration) -> (Option<String>, Option<ExitStatus>, String) {
+    /// Returns what is known about the server. Waits up to `wait` for a server process to exit.
+    pub fn exit_info(&mut self, wait: Duration) -> ExitInfo {
         match self {
-            Self::Stream(_) => (None, None, String::new()),
+            Self::Stream(_) => ExitInfo::default(),
+            Self::Address { address, .. } => ExitInfo { url: Some(address.clone()), ..ExitInfo::default() },
             Self::Child { child, program, .. } => {
                 let status = match child.wait_timeout(wait) {
                     ProcessStatus::Exited(status) => status,
                     ProcessStatus::Running => None,
                 };
-                (Some(program.clone()), status, child.stderr_tail())
+                let program = Some(program.clone());
+                ExitInfo { program, url: None, exit_status: status, stderr_tail: child.stderr_tail() }
             }
         }
     }
@@ -75,7 +91,7 @@ impl ServerIo {
             Self::Child { child, io, .. } => {
                 CloseAction::Child(Box::new(child.begin_shutdown(Some(io), timeouts, now)))
             }
-            Self::Stream(stream) => CloseAction::Stream(stream),
+            Self::Stream(stream) | Self::Address { stream, .. } => CloseAction::Stream(stream),
         }
     }
 }
@@ -87,6 +103,7 @@ impl fmt::Debug for ServerIo {
                 f.debug_struct("Child").field("program", program).field("id", &child.id()).finish()
             }
             Self::Stream(_) => f.write_str("Stream"),
+            Self::Address { address, .. } => f.debug_tuple("Address").field(address).finish(),
         }
     }
 }

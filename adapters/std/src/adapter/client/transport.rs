@@ -209,7 +209,7 @@ impl Debug for CloseAction {
 pub struct ExitInfo {
     /// The program of a child process.
     pub program: Option<String>,
-    /// The URL of an HTTP server.
+    /// The URL of an HTTP server, or the address of a byte stream.
     pub url: Option<String>,
     /// The exit status of a child process.
     pub exit_status: Option<ExitStatus>,
@@ -317,8 +317,7 @@ impl ClientTransport for StreamTransport {
     }
 
     fn exit_info(&mut self, wait: Duration) -> ExitInfo {
-        let (program, exit_status, stderr_tail) = self.io.exit_info(wait);
-        ExitInfo { program, url: None, exit_status, stderr_tail }
+        self.io.exit_info(wait)
     }
 
     fn take_close_action(&mut self, timeouts: ShutdownTimeouts, now: Instant) -> CloseAction {

@@ -23,6 +23,8 @@ mod remote;
 pub mod router;
 mod server_loop;
 mod stream;
+#[cfg(unix)]
+mod stream_server;
 mod tasks;
 
 #[cfg(feature = "http")]
@@ -46,6 +48,8 @@ pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers};
 pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event, subscribed_resource_changes};
 pub use stream::{CallRunner, Server};
+#[cfg(unix)]
+pub use stream_server::{StreamConnection, StreamServer, StreamServerHandle};
 #[cfg(feature = "crypto")]
 pub use tasks::ServerTasks;
 pub use tasks::{DriveTasks, StorePlace, TaskSource};

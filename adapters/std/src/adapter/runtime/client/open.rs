@@ -1,14 +1,17 @@
 //! Connecting a client to its server.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
-use core::future::{Future, ready};
+use core::future::{Future, poll_fn, ready};
 use core::pin::Pin;
 #[cfg(feature = "http")]
 use core::sync::atomic::AtomicBool;
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::io;
 
 use crate::Error;
 use crate::adapter::client::{
@@ -26,6 +29,8 @@ use super::driver::ConnectionDriver;
 use super::leader::LeaderQueue;
 use super::watch::{AsyncDuplex, ConnectionWatch};
 use crate::adapter::runtime::{PollStream, Runtime};
+use crate::adapter::sync::{Inbox, Sender};
+use crate::io::StreamAddress;
 
 /// A client that is connecting. Dropping it shuts down a server process that was started for it.
 #[must_use = "nothing happens unless it is awaited"]
@@ -107,11 +112,52 @@ async fn open<R: Runtime>(mut setup: ClientSetup, target: ConnectionTarget<'_>) 
             let driver = spawn_program(&mut setup, &*program, &queue)?;
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }
+        ConnectionTarget::Stream(address) => {
+            let watch = descriptors()?;
+            let io = connect::<R>(address, setup.open_timeout()).await?;
+            let transport = StreamTransport::new(setup.engine_config()?, io);
+            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
+            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+        }
         #[cfg(feature = "http")]
         ConnectionTarget::Http(http) => {
             let transport = setup.http_transport(http)?.look_up_on::<R>();
             let driver = new_driver(&mut setup, Box::new(transport), descriptors()?, &queue);
             finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
+        }
+    }
+}
+
+/// Opens a byte stream on a thread that may block.
+async fn connect<R: Runtime>(address: StreamAddress, timeout: Duration) -> io::Result<ServerIo> {
+    let inbox = Inbox::new(1);
+    let job = ConnectJob(Some(inbox.sender()));
+    R::run_blocking(Box::new(move || job.finish(ServerIo::connect(&address, timeout))));
+    let mut received = VecDeque::new();
+    poll_fn(|cx| {
+        inbox.register(cx.waker());
+        inbox.take(&mut received);
+        received.pop_front().map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// Reports the outcome of opening a byte stream, also if a pool that shuts down drops the job.
+struct ConnectJob(Option<Sender<io::Result<ServerIo>>>);
+
+impl ConnectJob {
+    fn finish(mut self, outcome: io::Result<ServerIo>) {
+        if let Some(sender) = self.0.take() {
+            // Nobody takes it after the future was dropped; the stream is closed then.
+            let _ = sender.send(outcome);
+        }
+    }
+}
+
+impl Drop for ConnectJob {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(Err(io::Error::other("the threads for blocking work have ended")));
         }
     }
 }

@@ -1,0 +1,164 @@
+//! Serial lines as byte streams: terminal devices in raw mode.
+
+use core::task::Waker;
+use core::time::Duration;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::AsFd;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::termios::{ControlModes, OptionalActions, QueueSelector, Termios};
+
+use super::SerialConfig;
+use crate::adapter::poll::{Descriptors, Interest, LazyNotifier, PollHandles, Ready, hung_up};
+use crate::io::{Duplex, HungUp, retry_on_interrupt};
+
+/// An open serial line: a terminal device in raw mode with eight data bits, no parity, one stop bit, no echo and no flow
+/// control.
+///
+/// The line has no end that one side could send. It ends when the device is unplugged. Bytes that are lost on the way
+/// damage one line, which the receiver skips or refuses.
+#[derive(Debug)]
+pub struct SerialPort {
+    device: File,
+    /// True after [`shutdown_write`](Duplex::shutdown_write).
+    is_write_closed: bool,
+    notifier: LazyNotifier,
+}
+
+impl SerialPort {
+    /// Opens a serial line and discards what it has received so far.
+    ///
+    /// The device is locked against other programs that lock serial lines (`flock`, `TIOCEXCL`). Its settings stay after
+    /// it was closed.
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: the file is no terminal device, or it is the terminal that controls this process.
+    /// - `ResourceBusy`: another program uses the device.
+    /// - `Unsupported`: the device does not have this baud rate.
+    /// - Otherwise the error of the operating system.
+    pub fn open(config: &SerialConfig) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let device = match rustix::fs::open(&config.device, flags, Mode::empty()) {
+            Ok(device) => device,
+            Err(Errno::BUSY) => return Err(busy()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut settings = match rustix::termios::tcgetattr(&device) {
+            Ok(settings) => settings,
+            Err(Errno::NOTTY) => return Err(invalid("it is no serial line (no terminal device)")),
+            Err(error) => return Err(error.into()),
+        };
+        if rustix::termios::tcgetsid(&device).is_ok() {
+            return Err(invalid("it is the terminal of this process"));
+        }
+        // Some devices have no locks, which is another error.
+        if rustix::fs::flock(&device, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(busy());
+        }
+        // It only keeps other programs away, so a system without it serves as well.
+        let _ = rustix::termios::ioctl_tiocexcl(&device);
+        set_raw(&mut settings);
+        let unsupported = |_| {
+            let text = format!("it does not have the baud rate {}", config.baud);
+            io::Error::new(ErrorKind::Unsupported, text)
+        };
+        settings.set_speed(config.baud).map_err(unsupported)?;
+        rustix::termios::tcsetattr(&device, OptionalActions::Now, &settings)?;
+        // `tcsetattr` succeeds if it could change anything at all.
+        if rustix::termios::tcgetattr(&device)?.output_speed() != config.baud {
+            return Err(unsupported(Errno::INVAL));
+        }
+        // Bytes that arrived with other settings are damaged.
+        rustix::termios::tcflush(&device, QueueSelector::IFlush)?;
+        Ok(Self { device: device.into(), is_write_closed: false, notifier: LazyNotifier::default() })
+    }
+}
+
+fn set_raw(settings: &mut Termios) {
+    settings.make_raw();
+    settings
+        .control_modes
+        .remove(ControlModes::CSIZE | ControlModes::PARENB | ControlModes::CSTOPB | ControlModes::CRTSCTS);
+    // Without `CLOCAL` a line without modem signals counts as hung up.
+    settings.control_modes.insert(ControlModes::CS8 | ControlModes::CREAD | ControlModes::CLOCAL);
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}
+
+fn busy() -> io::Error {
+    io::Error::new(ErrorKind::ResourceBusy, "another program uses it")
+}
+
+/// Returns whether `error` means that the device was unplugged, or the other end of a pseudo-terminal closed.
+fn is_unplugged(error: &io::Error) -> bool {
+    let gone = [Errno::IO, Errno::NXIO, Errno::NODEV];
+    gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl Duplex for SerialPort {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match retry_on_interrupt(|| self.device.read(buf)) {
+            Err(error) if is_unplugged(&error) => Ok(0),
+            outcome => outcome,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_write_closed {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        match retry_on_interrupt(|| self.device.write(bytes)) {
+            Err(error) if is_unplugged(&error) => Err(ErrorKind::BrokenPipe.into()),
+            outcome => outcome,
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match parts.iter().find(|part| !part.is_empty()) {
+            Some(part) => self.write(part),
+            None => Ok(0),
+        }
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        let notifier = self.notifier.notifier();
+        interest.check(timeout, || notifier.is_some())?;
+        if interest.write && self.is_write_closed {
+            return Ok(Ready { readable: false, writable: true });
+        }
+        let fd = self.device.as_fd();
+        let handles = PollHandles {
+            read: interest.read.then_some(fd),
+            write: interest.write.then_some(fd),
+            auxiliary: None,
+            notifier,
+        };
+        let found = handles.wait(timeout)?;
+        Ok(Ready { readable: found.read, writable: found.write })
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.notifier.waker()
+    }
+
+    fn descriptors(&self) -> Descriptors<'_> {
+        let fd = Some(self.device.as_fd());
+        Descriptors { read: fd, write: fd, auxiliary: None }
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        let fd = self.device.as_fd();
+        hung_up(fd, Some(fd))
+    }
+
+    /// Ends the outgoing direction here. The peer does not notice: a serial line has no end.
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.is_write_closed = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! Servers and clients of `mcp-threads` at TCP and Unix addresses and on serial lines.
+
+#![cfg(unix)]
+
+extern crate alloc;
+
+#[path = "../../suites/line_streams.rs"]
+mod suite;
+mod support;
+
+use mcp_proto::{Era, client};
+use mcp_std::io::{Duplex, StreamAddress};
+use mcp_threads::{Client, Error, Handle, Server};
+use serde_json::json;
+use support::{Tools, server_config, text};
+
+fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
+    let mut server = Server::new(server_config(), stream, Tools::new().0);
+    register(server.handle()?);
+    server.run()
+}
+
+fn talk(
+    config: client::Config,
+    address: StreamAddress,
+    texts: &[&str],
+) -> Result<(Era, Vec<Result<String, Error>>), Error> {
+    let client = Client::options(config).connect_to(address)?;
+    let call = |text| client.call_tool("echo", &json!({"text": text})).map(|result| self::text(&result));
+    let answers = texts.iter().map(call).collect();
+    let era = client.peer().era();
+    client.close()?;
+    Ok((era, answers))
+}

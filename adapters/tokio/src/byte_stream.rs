@@ -1,0 +1,73 @@
+//! Byte streams of `mcp-std`, watched by tokio.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::io;
+
+use mcp_std::adapter::runtime::WatchedStream;
+use mcp_std::io::Duplex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::fd_watch::FdWatch;
+
+/// A byte stream of `mcp-std`, a [serial line](mcp_std::io::SerialPort) for example, for [`serve`](crate::serve()).
+///
+/// ```no_run
+/// use mcp_tokio::mcp_proto::{model::CallToolResult, server::Config};
+/// use mcp_tokio::{ByteStream, Call, Cx, SerialConfig, SerialPort, serve};
+///
+/// # async fn example() -> Result<(), mcp_tokio::Error> {
+/// let line = SerialPort::open(&SerialConfig::new("/dev/ttyGS0"))?;
+/// let handler = async |cx: &mut Cx, _: &Call| cx.complete(&CallToolResult::text("hello"));
+/// serve(Config::new("board", "1.0"), ByteStream::new(line)?, handler).await
+/// # }
+/// ```
+///
+/// Sockets of tokio need it not: they are served as they are.
+pub struct ByteStream(WatchedStream<FdWatch, Box<dyn Duplex + Send>>);
+
+impl ByteStream {
+    /// Watches a stream whose reads do not block, in the runtime of the current task.
+    ///
+    /// # Errors
+    ///
+    /// The I/O error if the stream has no descriptors, or if they cannot be watched.
+    #[inline]
+    pub fn new(stream: impl Duplex + Send + 'static) -> io::Result<Self> {
+        WatchedStream::<_, Box<dyn Duplex + Send>>::new(Box::new(stream)).map(Self)
+    }
+}
+
+impl fmt::Debug for ByteStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByteStream")
+    }
+}
+
+impl AsyncRead for ByteStream {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = ready!(self.get_mut().0.poll_read(cx, buf.initialize_unfilled()))?;
+        buf.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ByteStream {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write(cx, bytes)
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().0.shutdown_write())
+    }
+}
