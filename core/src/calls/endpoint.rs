@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -32,6 +31,7 @@ use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::list::List;
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
 

@@ -1,12 +1,11 @@
 //! A client engine on a byte stream.
 
-use alloc::sync::Arc;
-
 use bytes::Bytes;
 
 use super::Pipe;
 use crate::client::{Config, Engine, Event};
 use crate::frame::line::{Line, LineDecoder};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 

@@ -1,6 +1,5 @@
 //! A server engine on a byte stream.
 
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use super::Pipe;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
 use crate::server::{Config, Engine, Event};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
