@@ -35,7 +35,8 @@ use source::SourceFile;
 const ALLOWED: &[(&str, &str)] = &[
     // Leaves: bytes, numbers, tables.
     ("ascii", ""),
-    ("json", ""),
+    ("memory", ""),
+    ("json", "memory"),
     ("uri", ""),
     ("scope", ""),
     ("time", ""),
@@ -44,7 +45,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("sync", ""),
     ("budget", ""),
     ("slab", ""),
-    ("limits", "json"),
+    ("limits", "json memory"),
     ("deadlines", "time"),
     ("outbox", "json"),
     ("raw", "json"),
@@ -60,7 +61,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // JSON-RPC: it knows MCP only through the tables above.
     ("rpc", "ascii json limits meta methods raw"),
     // An oversized line is searched for its id.
-    ("frame", "json rpc"),
+    ("frame", "json memory rpc"),
     ("tap", "budget json limits slab time"),
     // The members that each type has in each revision, by name.
     ("shape", "json methods rpc version"),

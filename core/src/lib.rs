@@ -199,6 +199,7 @@ pub mod http;
 mod identity;
 mod json;
 mod limits;
+mod memory;
 pub mod meta;
 mod methods;
 pub mod model;

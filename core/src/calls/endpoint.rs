@@ -462,11 +462,16 @@ impl<R: Role> Endpoint<R> {
         (Diagnostic::Malformed { reason, id, answered }, ended)
     }
 
-    /// Returns the rejection of a line that exceeded the frame limit (STDIO-012).
+    /// Returns the rejection of a line that exceeded the frame limit (STDIO-012), or for which there was no memory.
     pub(crate) fn oversize_rejection(&self, oversize: Oversize) -> RejectedMessage {
         let recovered = oversize.recovered;
+        let reason = if oversize.is_out_of_memory {
+            MalformedMessage::OutOfMemory
+        } else {
+            MalformedMessage::TooLong { limit: self.limits.effective_max_frame() }
+        };
         RejectedMessage {
-            reason: MalformedMessage::TooLong { limit: self.limits.effective_max_frame() },
+            reason,
             id: recovered.id.and_then(|text| RequestId::from_json(&text, self.limits.max_id)),
             has_method: recovered.has_method,
             is_response: recovered.is_response && !recovered.has_method,

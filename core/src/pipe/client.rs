@@ -31,7 +31,8 @@ impl Client {
     /// Creates a client whose first request is ready to be sent.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.effective_limits().effective_max_frame());
+        let limits = config.effective_limits();
+        let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }

@@ -40,6 +40,7 @@ use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 use crate::version::Era;
 
+pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// The server engine: takes messages, produces messages and events.

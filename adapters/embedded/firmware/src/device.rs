@@ -9,7 +9,7 @@ use mcp_embedded::Application;
 use mcp_proto::model::{CallToolResult, Resource, Tool};
 use mcp_proto::router::{CallTarget, HandlerError, IntoReadResult, IntoToolResult, Route, Router};
 use mcp_proto::server::{Call, Config, Engine, Event};
-use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, UseError};
+use mcp_proto::{CallId, Capability, Change, Instant, Progress, RawJson, RpcError, UseError};
 use serde::Deserialize;
 
 /// The resource that changes.
@@ -124,6 +124,7 @@ fn add_entries(router: &mut Router<Entry>) -> Option<()> {
     let tool = Tool::new("sensor", schema.ok()?).description("Measures the temperature, 10 ms for each sample");
     router.tool(tool, Entry::Sensor).ok()?;
     let resource = Resource::new(TEMPERATURE, "temperature").description("Changes twice in a second");
+    router.declare(Capability::ResourceSubscriptions);
     router.resource(resource.mime_type("text/plain"), Entry::Temperature).ok()?;
     Some(())
 }

@@ -36,7 +36,7 @@ static HEAP: Heap<HEAP_BYTES> = Heap::new();
 /// Serves for ever.
 fn run() -> ! {
     let mut device = Device::new();
-    let config = Arc::new(device.config().limits(Limits::small()));
+    let config = Arc::new(device.config().limits(Limits::tiny()));
     let mut serial = SerialServer::new(Arc::clone(&config), board::now());
     HEAP.reset_marks();
     print_marks("ready");
