@@ -5,7 +5,6 @@ pub(crate) mod authorization;
 mod http;
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 #[cfg(feature = "http")]
@@ -17,6 +16,7 @@ use crate::limits::Limit;
 use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
+use crate::sync::Arc;
 use crate::version::{KnownEra, Version, VersionSet};
 
 /// The reason why a connection has ended.

@@ -1,9 +1,10 @@
 //! Values of the application by their types, attached to a connection, a session, a token or a request.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::fmt;
+
+use crate::sync::{Arc, share};
 
 /// Values by their types: at most one of each type.
 ///
@@ -33,7 +34,7 @@ impl Extensions {
 
     /// Inserts a value, in place of another of its type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let (id, value) = (TypeId::of::<T>(), Arc::new(value));
+        let (id, value) = (TypeId::of::<T>(), share!(value, dyn Any + Send + Sync));
         match self.0.iter_mut().find(|(other, _)| *other == id) {
             Some((_, place)) => *place = value,
             None => self.0.push((id, value)),

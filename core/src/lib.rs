@@ -153,6 +153,7 @@
 //! | `cards` | no | [`cards`]: server cards and `server.json`; experimental; enables `http` |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
+//! | `portable-atomic` | no | targets without compare-and-swap (Cortex-M0, RISC-V without A): see [`sync`] |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
 //!
@@ -198,6 +199,7 @@ pub mod http;
 mod identity;
 mod json;
 mod limits;
+mod memory;
 pub mod meta;
 mod methods;
 pub mod model;
@@ -215,6 +217,7 @@ mod shape;
 pub mod skills;
 #[doc(hidden)]
 pub mod slab;
+pub mod sync;
 pub mod tap;
 mod tasks;
 #[doc(hidden)]

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::memory;
+
 /// The bounds that an engine and its bindings keep, whatever the peer and the application do.
 ///
 /// Each field names its default and says what happens when the bound is reached. [`Limits::default`] suits a desktop
@@ -139,6 +141,16 @@ pub struct Limits {
     /// Longest `_meta` text that is kept to recognize an equal one in the next request (default 1 KiB, small 0 = off).
     pub max_meta_cache: usize,
 
+    /// Bytes that have to be free, in one piece, before a request is taken (default 0 = not asked, small 1 KiB, tiny 1 KiB).
+    ///
+    /// For devices whose heap is a fixed region. Buffers that grow with input or with a result ask the allocator, and refuse
+    /// the message if it has no memory. Small tables cannot, and the program ends if they get none: the reserve is for
+    /// them, and for what handlers allocate. With a reserve the allocator is also asked before a line or a body is stored.
+    ///
+    /// Stops: input that takes the last memory. Reached: a request is answered with -32603, over HTTP with 503; an outbound
+    /// call whose answer cannot be stored ends with [`CallError::Malformed`](crate::CallError). The connection continues.
+    pub memory_reserve: usize,
+
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).
     ///
     /// The timer is paused while a client owes the server an input response (TIME-008).
@@ -208,6 +220,7 @@ impl Default for Limits {
             max_uri: 8 << 10,
             max_peer_info: 16 << 10,
             max_meta_cache: 1 << 10,
+            memory_reserve: 0,
             call_timeout: Duration::from_secs(60),
             call_total_timeout: Duration::from_secs(600),
             input_backoff: Duration::from_millis(250),
@@ -226,7 +239,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns bounds for a small device: at most about 40 KiB for one connection and its engine.
+    /// Returns bounds for a small device: about 40 KiB for one connection and its engine, with ordinary messages.
+    ///
+    /// A client that sends the largest messages and reads no answer can make it 256 KiB (`tests/bounded_heap.rs`).
     #[must_use]
     pub fn small() -> Self {
         Self {
@@ -254,9 +269,50 @@ impl Limits {
             max_uri: 256,
             max_peer_info: 1 << 10,
             max_meta_cache: 0,
+            memory_reserve: 1 << 10,
             tap_bytes: 2 << 10,
             ..Self::default()
         }
+    }
+
+    /// Returns bounds for a device with a heap of 16 to 32 KiB: at most 24 KiB for one connection and its engine.
+    ///
+    /// A message has at most 2 KiB and two calls run at once, one request waits, and one client may follow four resources.
+    /// All times are the defaults.
+    #[must_use]
+    pub fn tiny() -> Self {
+        Self {
+            max_frame: 2 << 10,
+            max_depth: 16,
+            max_members: 32,
+            max_id: 40,
+            max_noise_bytes: 32,
+            max_live_calls: 2,
+            max_waiting_requests: 1,
+            max_waiting_bytes: 1 << 10,
+            max_early_cancellations: 2,
+            max_events: 8,
+            max_pending_calls: 2,
+            max_queued_bytes: 1 << 10,
+            max_retained_bytes: 2 << 10,
+            outbox_high_water: 1 << 10,
+            max_batch: 2,
+            max_batch_bytes: 2 << 10,
+            max_inputs: 2,
+            max_request_state: 512,
+            max_subscriptions: 2,
+            max_subscribed_resources: 4,
+            max_uri: 64,
+            max_peer_info: 512,
+            progress_burst: 2,
+            tap_bytes: 512,
+            ..Self::small()
+        }
+    }
+
+    /// Returns whether a request has to be refused because `bytes` and the reserve are not free.
+    pub(crate) fn is_out_of_memory(&self, bytes: usize) -> bool {
+        self.memory_reserve > 0 && !memory::is_available(self.memory_reserve.saturating_add(bytes))
     }
 
     /// Returns `max_frame`, capped at what a span within a frame can express.

@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -32,6 +31,7 @@ use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::list::List;
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
 
@@ -462,11 +462,16 @@ impl<R: Role> Endpoint<R> {
         (Diagnostic::Malformed { reason, id, answered }, ended)
     }
 
-    /// Returns the rejection of a line that exceeded the frame limit (STDIO-012).
+    /// Returns the rejection of a line that exceeded the frame limit (STDIO-012), or for which there was no memory.
     pub(crate) fn oversize_rejection(&self, oversize: Oversize) -> RejectedMessage {
         let recovered = oversize.recovered;
+        let reason = if oversize.is_out_of_memory {
+            MalformedMessage::OutOfMemory
+        } else {
+            MalformedMessage::TooLong { limit: self.limits.effective_max_frame() }
+        };
         RejectedMessage {
-            reason: MalformedMessage::TooLong { limit: self.limits.effective_max_frame() },
+            reason,
             id: recovered.id.and_then(|text| RequestId::from_json(&text, self.limits.max_id)),
             has_method: recovered.has_method,
             is_response: recovered.is_response && !recovered.has_method,

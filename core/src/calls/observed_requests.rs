@@ -2,8 +2,6 @@
 //!
 //! Without an observer, each function is a comparison.
 
-use alloc::sync::Arc;
-
 use super::endpoint::Endpoint;
 use super::role::Role;
 use crate::error::{CallError, Fault};
@@ -11,6 +9,7 @@ use crate::observe::{Observation, OpenRequest, RequestedParams, SessionEnd};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::version::Version;
 

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 
 use crate::observe::{Observer, OpenRequest, Requested, RequestedParams};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::time::Instant;
 use crate::version::Version;

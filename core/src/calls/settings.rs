@@ -1,7 +1,6 @@
 //! Settings that the configurations of both roles have.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::keep_alive::KeepAlivePing;
@@ -9,6 +8,7 @@ use crate::identity::{Capabilities, Implementation};
 use crate::limits::Limits;
 use crate::methods;
 use crate::observe::Observer;
+use crate::sync::Arc;
 use crate::version::{Era, VersionSet};
 
 /// The part of a configuration that client and server share.

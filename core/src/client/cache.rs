@@ -3,7 +3,6 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use serde::Serialize;
@@ -14,6 +13,7 @@ use crate::change::Change;
 use crate::json::object_members;
 use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// A cache of results (CACHE-005, CACHE-006).

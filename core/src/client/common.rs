@@ -1,7 +1,6 @@
 //! The state that all parts of the client engine use: endpoint and channel, configuration, server, events.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use serde::Serialize;
 
@@ -23,6 +22,7 @@ use crate::model::TaskId;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tasks::related::add_related_task;
 use crate::version::{Era, Version};
 

@@ -1,7 +1,6 @@
 //! Client configuration: identity, capabilities, revisions, limits, known era.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::limits::Limits;
 use crate::meta;
 use crate::observe::Observer;
 use crate::raw::RawJson;
+use crate::sync::Arc;
 use crate::version::{KnownEra, Version, VersionSet};
 
 /// The configuration of a client.

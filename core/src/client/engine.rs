@@ -1,7 +1,6 @@
 //! The client engine: channel, events, deadlines, and the commands of the application.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +25,7 @@ use crate::methods::{self, EntryKind};
 use crate::outbox::Outbox;
 use crate::rpc::RpcError;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version};

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "http")]
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 #[cfg(feature = "http")]
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,6 +25,7 @@ use crate::json::{object_members, string};
 use crate::methods;
 use crate::rpc::RequestId;
 use crate::slab::Key;
+use crate::sync::Arc;
 #[cfg(feature = "http")]
 use crate::tap::ChannelId;
 use crate::time::Instant;

@@ -1,7 +1,5 @@
 //! Questions of a server that run as tasks of the client, and requests about them.
 
-use alloc::sync::Arc;
-
 use serde::Serialize;
 
 use super::calls::Calls;
@@ -17,6 +15,7 @@ use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::version::Version;
 
 /// # Tasks of questions
@@ -30,8 +29,12 @@ impl Config {
     #[must_use]
     pub fn input_tasks(mut self, tasks: InputTasks) -> Self {
         use super::input_tasks::support::InputTaskSupport;
+        use crate::sync::share;
         use alloc::boxed::Box;
-        let new_table = Arc::new(move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn core::any::Any>);
+        let new_table = share!(
+            move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn core::any::Any>,
+            dyn Fn() -> Box<dyn core::any::Any> + Send + Sync
+        );
         self.input_tasks = Some(InputTaskSupport { new_table });
         self.declare_input_tasks()
     }

@@ -222,7 +222,7 @@ impl Negotiation {
     ) -> NegotiationStep {
         let is_last = initialize_error.is_some();
         self.stage = NegotiationStage::Probing { is_retry, initialize_error };
-        let config = alloc::sync::Arc::clone(&common.config);
+        let config = crate::sync::Arc::clone(&common.config);
         send(common, CallPurpose::Probe, methods::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
             out.extend_from_slice(config.request_meta(version));
@@ -246,7 +246,7 @@ impl Negotiation {
             return NegotiationStep::Wait;
         };
         self.stage = NegotiationStage::Initializing { probe, initialize_error: None };
-        let config = alloc::sync::Arc::clone(&common.config);
+        let config = crate::sync::Arc::clone(&common.config);
         send(common, CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());

@@ -10,7 +10,6 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -30,6 +29,7 @@ use crate::json::{self, Serializer, TopLevelMembers, object_members, write_str};
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// Calls that are in a round, and their unanswered input requests; see the [module](self).

@@ -1,12 +1,12 @@
 //! Configuration of a client that follows tasks.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use super::config::Config;
 use super::tasks::polling::{TaskPolling, TaskSupport};
 use super::tasks::{FollowedTasks, TaskTable};
 use crate::methods::Capability;
+use crate::sync::Arc;
 
 /// # Tasks
 impl Config {

@@ -3,10 +3,10 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::fmt;
 
 use super::quoted;
+use crate::sync::Arc;
 
 /// The reason why a [`Fetch`](crate::auth::Fetch) has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::json::find_newline;
+use crate::memory;
 use crate::rpc::recover::{IdFinder, RecoveredMessage};
 
 /// One line of the input.
@@ -22,6 +23,8 @@ pub enum Line {
 pub struct Oversize {
     /// Length in bytes, the newline at the end excluded.
     pub length: u64,
+    /// There was no memory for the line. It may be shorter than the limit.
+    pub is_out_of_memory: bool,
     pub(crate) recovered: RecoveredMessage,
 }
 
@@ -43,9 +46,13 @@ pub struct LineDecoder {
     /// `buf[..scanned]` holds no newline.
     scanned: usize,
     max: usize,
+    /// Bytes that have to stay free when the buffer grows. The allocator is not asked in advance if this is 0.
+    reserve: usize,
     /// Largest capacity of `buf` seen so far.
     max_capacity: usize,
     skip: Option<SkippedLine>,
+    /// The line behind it, for which there was no memory before the first one was reported.
+    next_skip: Option<SkippedLine>,
 }
 
 /// Capacity from which reclaiming the front of the buffer is worth its cost.
@@ -57,19 +64,38 @@ struct SkippedLine {
     finder: IdFinder,
     length: u64,
     done: bool,
+    is_out_of_memory: bool,
 }
 
 impl LineDecoder {
     /// Creates a decoder for lines of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, max_capacity: 0, skip: None }
+        Self {
+            owned: Bytes::new(),
+            buf: BytesMut::new(),
+            scanned: 0,
+            max,
+            reserve: 0,
+            max_capacity: 0,
+            skip: None,
+            next_skip: None,
+        }
+    }
+
+    /// Sets the number of bytes that have to stay free when the buffer grows (default 0: the allocator is not asked).
+    ///
+    /// A line for which they are not is skipped as one that is too long.
+    #[must_use]
+    pub const fn memory_reserve(mut self, bytes: usize) -> Self {
+        self.reserve = bytes;
+        self
     }
 
     /// Adds input and copies it once.
     pub fn push(&mut self, mut input: &[u8]) {
         self.merge_owned();
-        if let Some(skip) = self.skip.as_mut().filter(|s| !s.done) {
+        if let Some(skip) = self.next_skip.as_mut().or(self.skip.as_mut()).filter(|s| !s.done) {
             let Some(rest) = skip.feed(input) else { return };
             input = rest;
         }
@@ -77,9 +103,56 @@ impl LineDecoder {
             // After a large line only the rest of its allocation is free; reclaiming frees the consumed front too.
             let _ = self.buf.try_reclaim(self.max_capacity);
         }
+        self.store(input);
+        self.skip_if_oversize();
+    }
+
+    /// Appends input to the buffer, or begins to skip the line that there is no memory for.
+    fn store(&mut self, mut input: &[u8]) {
+        while self.reserve > 0 && !self.grow(input.len()) {
+            let Some(rest) = self.skip_without_memory(input) else { return };
+            input = rest;
+        }
         self.buf.extend_from_slice(input);
         self.max_capacity = self.max_capacity.max(self.buf.capacity());
-        self.skip_if_oversize();
+    }
+
+    /// Makes room for `more` bytes if the reserve stays free. Returns whether there is room.
+    fn grow(&mut self, more: usize) -> bool {
+        let (length, capacity) = (self.buf.len(), self.buf.capacity());
+        if capacity - length >= more || self.buf.try_reclaim(more) {
+            return true;
+        }
+        let needed = length.saturating_add(more);
+        // Twice as much, so that a long line is copied a few times only, but not beyond what a line may have.
+        let ample = length.saturating_mul(2).min(self.max.saturating_add(2)).max(needed);
+        let is_available = |bytes: usize| memory::is_available(bytes.saturating_add(self.reserve));
+        let Some(capacity) = [ample, needed].into_iter().find(|bytes| is_available(*bytes)) else {
+            return false;
+        };
+        // Not by `reserve`, which may take more than was asked for.
+        let mut grown = BytesMut::with_capacity(capacity);
+        grown.extend_from_slice(&self.buf);
+        self.buf = grown;
+        true
+    }
+
+    /// Skips the line that `input` continues, and returns the input behind it. Complete lines before it stay.
+    #[cold]
+    fn skip_without_memory<'i>(&mut self, input: &'i [u8]) -> Option<&'i [u8]> {
+        let begin = self.buf.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let mut skip = SkippedLine::new(true);
+        skip.feed(self.buf.get(begin..).unwrap_or_default());
+        self.buf.truncate(begin);
+        if begin == 0 {
+            self.buf = BytesMut::new();
+            self.max_capacity = 0;
+        }
+        self.scanned = self.scanned.min(begin);
+        let rest = skip.feed(input);
+        // A third line before the first one was reported takes the place of the second, which is lost.
+        *(if self.skip.is_none() { &mut self.skip } else { &mut self.next_skip }) = Some(skip);
+        rest
     }
 
     /// Adds input; lines that are complete within it are not copied.
@@ -94,8 +167,9 @@ impl LineDecoder {
     /// Returns the next line, oldest first.
     pub fn next_line(&mut self) -> Option<Line> {
         if self.skip.as_ref().is_some_and(|s| s.done) {
-            let skip = self.skip.take()?;
-            return Some(Line::TooLong(Oversize { length: skip.length, recovered: skip.finder.finish() }));
+            let skip = core::mem::replace(&mut self.skip, self.next_skip.take())?;
+            let SkippedLine { finder, length, is_out_of_memory, .. } = skip;
+            return Some(Line::TooLong(Oversize { length, is_out_of_memory, recovered: finder.finish() }));
         }
         if !self.owned.is_empty() {
             if let Some(at) = find_newline(&self.owned) {
@@ -124,7 +198,7 @@ impl LineDecoder {
     /// truncation.
     #[must_use]
     pub fn partial(&self) -> usize {
-        match &self.skip {
+        match self.next_skip.as_ref().or(self.skip.as_ref()) {
             Some(skip) if !skip.done => usize::try_from(skip.length).unwrap_or(usize::MAX),
             _ => self.buf.len() + self.owned.len(),
         }
@@ -155,7 +229,8 @@ impl LineDecoder {
     /// Moves the rest of owned input to the end of the buffer.
     fn merge_owned(&mut self) {
         if !self.owned.is_empty() {
-            self.buf.extend_from_slice(&core::mem::take(&mut self.owned));
+            let owned = core::mem::take(&mut self.owned);
+            self.store(&owned);
         }
     }
 
@@ -172,7 +247,7 @@ impl LineDecoder {
             }
             self.scanned = self.buf.len();
         }
-        let mut skip = SkippedLine { finder: IdFinder::new(), length: 0, done: false };
+        let mut skip = SkippedLine::new(false);
         skip.feed(&self.buf);
         self.skip = Some(skip);
         self.buf = BytesMut::new();
@@ -188,11 +263,19 @@ impl LineDecoder {
         }
         let mut finder = IdFinder::new();
         finder.feed(&line);
-        Line::TooLong(Oversize { length: line.len() as u64, recovered: finder.finish() })
+        Line::TooLong(Oversize {
+            length: line.len() as u64,
+            is_out_of_memory: false,
+            recovered: finder.finish(),
+        })
     }
 }
 
 impl SkippedLine {
+    const fn new(is_out_of_memory: bool) -> Self {
+        Self { finder: IdFinder::new(), length: 0, done: false, is_out_of_memory }
+    }
+
     /// Consumes bytes up to the newline; returns the bytes behind it, or `None` if there was no newline.
     fn feed<'a>(&mut self, input: &'a [u8]) -> Option<&'a [u8]> {
         let end = find_newline(input);

@@ -22,5 +22,5 @@ pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
 pub(crate) use swar::{check_utf8, find_newline};
 pub use write::EncodeError;
 pub(crate) use write::{
-    OBJECT_MARKER, RAW_VALUE_NAME, Serializer, TopLevelMembers, append_one_line, write_int, write_str,
+    OBJECT_MARKER, RAW_VALUE_NAME, Serializer, TopLevelMembers, append_one_line, room, write_int, write_str,
 };

@@ -13,6 +13,7 @@ use super::key_serializer::KeySerializer;
 use super::scan::object_members;
 use super::shape::{OmittedMembers, ShapeTable, Substitute};
 use super::swar::plain_prefix;
+use crate::memory;
 
 /// Reason why a value cannot be encoded as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum EncodeError {
     /// A member has a value that no revision allows; such values are received and kept, but never sent.
     #[error("{0} has a value that must not be sent")]
     NeverSent(&'static str),
+    /// The allocator has no memory for the text.
+    #[error("not enough memory")]
+    OutOfMemory,
 }
 
 impl ser::Error for EncodeError {
@@ -49,13 +53,45 @@ impl ser::Error for EncodeError {
 /// Size from which a string is usually larger than the rest of its message.
 const LARGE_STRING: usize = 16 << 10;
 
+/// Room that is made before a value: for a number with the punctuation around it.
+const VALUE_ROOM: usize = 64;
+
+/// Makes room for `more` bytes.
+#[inline]
+pub(crate) fn room(out: &mut Vec<u8>, more: usize) -> Result<(), EncodeError> {
+    if memory::reserve(out, more) { Ok(()) } else { Err(EncodeError::OutOfMemory) }
+}
+
 /// Appends a string with its quotes.
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
+    out.reserve(bytes.len() + room_behind(bytes));
+    append_str(out, bytes, plain_prefix(bytes));
+}
+
+/// Appends a string with its quotes, if there is memory for it.
+fn try_write_str(out: &mut Vec<u8>, text: &str) -> Result<(), EncodeError> {
+    let bytes = text.as_bytes();
     let plain = plain_prefix(bytes);
-    // The text behind a large string must not double the buffer.
-    let rest = if bytes.len() < LARGE_STRING { 2 } else { 1 << 10 };
-    out.reserve(bytes.len() + rest);
+    let length = if plain == bytes.len() { plain } else { escaped_len(bytes) };
+    room(out, length.saturating_add(room_behind(bytes)))?;
+    append_str(out, bytes, plain);
+    Ok(())
+}
+
+/// Returns the room that is made behind a string. The text behind a large one must not double the buffer.
+const fn room_behind(bytes: &[u8]) -> usize {
+    if bytes.len() < LARGE_STRING { 2 } else { 1 << 10 }
+}
+
+/// Returns an upper bound of the length of a string with its escapes.
+#[cold]
+fn escaped_len(bytes: &[u8]) -> usize {
+    let escapes = bytes.iter().filter(|byte| matches!(byte, 0..32 | b'"' | b'\\')).count();
+    bytes.len().saturating_add(escapes.saturating_mul(5))
+}
+
+fn append_str(out: &mut Vec<u8>, bytes: &[u8], plain: usize) {
     out.push(b'"');
     if plain == bytes.len() {
         out.extend_from_slice(bytes);
@@ -194,6 +230,7 @@ impl<'a> Serializer<'a> {
         table: Option<&'static ShapeTable>,
     ) -> Result<TopLevelMembers, EncodeError> {
         let start = out.len();
+        room(out, VALUE_ROOM)?;
         let mut s = Self::new(out, 0, table);
         value.serialize(&mut s)?;
         let written = s.out.get(start..).unwrap_or_default();
@@ -214,6 +251,7 @@ impl<'a> Serializer<'a> {
         value: &T,
         table: Option<&'static ShapeTable>,
     ) -> Result<(), EncodeError> {
+        room(out, VALUE_ROOM)?;
         value.serialize(&mut Self::new(out, 1 << 16, table))
     }
 
@@ -236,12 +274,13 @@ impl<'a> Serializer<'a> {
         }
     }
 
-    fn name(&mut self, name: &str) {
+    fn name(&mut self, name: &str) -> Result<(), EncodeError> {
         if self.depth == 1 {
             self.members.record(name.as_bytes());
             self.next_is_meta = name == "_meta";
         }
-        write_str(self.out, name);
+        try_write_str(self.out, name)?;
+        room(self.out, VALUE_ROOM)
     }
 
     /// Applies the shaping rule of the type with this name; returns the substitute if the revision lacks the type.
@@ -262,12 +301,16 @@ impl<'a> Serializer<'a> {
 
     /// Replaces a value that was just written by its substitute.
     #[cold]
-    fn substitute(&mut self, start: usize, substitute: Substitute) {
-        let full = self.out.split_off(start);
+    fn substitute(&mut self, start: usize, substitute: Substitute) -> Result<(), EncodeError> {
+        let mut full = Vec::new();
+        room(&mut full, self.out.len() - start)?;
+        full.extend_from_slice(self.out.get(start..).unwrap_or_default());
+        self.out.truncate(start);
         substitute(&full, self.out);
         if self.depth == 0 {
             self.members = TopLevelMembers::scan(self.out.get(start..).unwrap_or_default(), start);
         }
+        Ok(())
     }
 
     fn text(&mut self, value: impl core::fmt::Display) {
@@ -354,12 +397,10 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         Ok(())
     }
     fn serialize_char(self, v: char) -> Result<(), EncodeError> {
-        write_str(self.out, v.encode_utf8(&mut [0; 4]));
-        Ok(())
+        try_write_str(self.out, v.encode_utf8(&mut [0; 4]))
     }
     fn serialize_str(self, v: &str) -> Result<(), EncodeError> {
-        write_str(self.out, v);
-        Ok(())
+        try_write_str(self.out, v)
     }
     fn serialize_bytes(self, v: &[u8]) -> Result<(), EncodeError> {
         use ser::SerializeSeq as _;
@@ -402,7 +443,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
             return Err(EncodeError::NotAnObject);
         }
         if let Some(substitute) = substitute {
-            self.substitute(start, substitute);
+            self.substitute(start, substitute)?;
         }
         Ok(())
     }
@@ -414,7 +455,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         v: &T,
     ) -> Result<(), EncodeError> {
         self.open(b'{');
-        self.name(variant);
+        self.name(variant)?;
         self.out.push(b':');
         v.serialize(&mut *self)?;
         self.depth -= 1;
@@ -439,7 +480,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         _: usize,
     ) -> Result<Compound<'s, 'a>, EncodeError> {
         self.open(b'{');
-        self.name(variant);
+        self.name(variant)?;
         self.out.push(b':');
         self.out.push(b'[');
         Ok(Compound::new(self, b"]}"))
@@ -463,7 +504,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         _: usize,
     ) -> Result<Compound<'s, 'a>, EncodeError> {
         self.open(b'{');
-        self.name(variant);
+        self.name(variant)?;
         self.out.extend_from_slice(b":{");
         Ok(Compound::new(self, b"}}"))
     }
@@ -498,16 +539,19 @@ impl<'s, 'a> Compound<'s, 'a> {
     }
 
     /// Writes the name of a member, unless the member is omitted.
-    fn key(&mut self, name: &str) {
+    fn key(&mut self, name: &str) -> Result<(), EncodeError> {
         self.skips_value = self.omitted.contains(name);
         if !self.skips_value {
+            room(self.ser.out, VALUE_ROOM)?;
             self.comma();
-            self.ser.name(name);
+            self.ser.name(name)?;
             self.ser.out.push(b':');
         }
+        Ok(())
     }
 
     fn element<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+        room(self.ser.out, VALUE_ROOM)?;
         self.comma();
         v.serialize(&mut *self.ser)
     }
@@ -516,8 +560,9 @@ impl<'s, 'a> Compound<'s, 'a> {
         if self.is_raw {
             return self.raw_text(v);
         }
+        room(self.ser.out, VALUE_ROOM)?;
         self.comma();
-        self.ser.name(name);
+        self.ser.name(name)?;
         self.ser.out.push(b':');
         v.serialize(&mut *self.ser)?;
         self.ser.next_is_meta = false;
@@ -528,7 +573,11 @@ impl<'s, 'a> Compound<'s, 'a> {
     fn raw_text<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
         let start = self.ser.out.len();
         let out = &mut *self.ser.out;
-        v.serialize(KeySerializer(|text: &str| append_one_line(out, text.as_bytes())))?;
+        let mut appended = Ok(());
+        v.serialize(KeySerializer(|text: &str| {
+            appended = room(out, text.len()).map(|()| append_one_line(out, text.as_bytes()));
+        }))?;
+        appended?;
         let written = self.ser.out.get(start..).unwrap_or_default();
         if self.ser.depth == 0 {
             self.ser.members = TopLevelMembers::scan(written, start);
@@ -538,11 +587,13 @@ impl<'s, 'a> Compound<'s, 'a> {
         Ok(())
     }
 
-    fn finish(self) {
+    fn finish(self) -> Result<(), EncodeError> {
         if !self.is_raw {
+            room(self.ser.out, VALUE_ROOM)?;
             self.ser.depth -= 1;
             self.ser.out.extend_from_slice(self.close);
         }
+        Ok(())
     }
 }
 
@@ -567,8 +618,7 @@ macro_rules! sequence {
                 self.element(v)
             }
             fn end(self) -> Result<(), EncodeError> {
-                self.finish();
-                Ok(())
+                self.finish()
             }
         }
     )*};
@@ -584,8 +634,7 @@ macro_rules! structure {
                 self.member(name, v)
             }
             fn end(self) -> Result<(), EncodeError> {
-                self.finish();
-                Ok(())
+                self.finish()
             }
         }
     )*};
@@ -596,7 +645,9 @@ impl ser::SerializeMap for Compound<'_, '_> {
     type Ok = ();
     type Error = EncodeError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        key.serialize(KeySerializer(|name: &str| self.key(name)))
+        let mut written = Ok(());
+        key.serialize(KeySerializer(|name: &str| written = self.key(name)))?;
+        written
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
         if self.skips_value {
@@ -607,8 +658,7 @@ impl ser::SerializeMap for Compound<'_, '_> {
         Ok(())
     }
     fn end(self) -> Result<(), EncodeError> {
-        self.finish();
-        Ok(())
+        self.finish()
     }
 }
 

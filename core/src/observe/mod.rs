@@ -10,7 +10,6 @@
 mod table;
 
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
 use core::fmt;
 
 pub use crate::model::TraceContext;
@@ -18,6 +17,7 @@ pub use crate::tap::Direction;
 
 use crate::error::CallError;
 use crate::rpc::RequestId;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::version::Version;
 

@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use memchr::memchr2_iter;
@@ -16,6 +15,7 @@ use crate::model::TraceContext;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::ParamsSpans;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::version::Version;
 

@@ -1,12 +1,11 @@
 //! A client engine on a byte stream.
 
-use alloc::sync::Arc;
-
 use bytes::Bytes;
 
 use super::Pipe;
 use crate::client::{Config, Engine, Event};
 use crate::frame::line::{Line, LineDecoder};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
@@ -32,7 +31,8 @@ impl Client {
     /// Creates a client whose first request is ready to be sent.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.effective_limits().effective_max_frame());
+        let limits = config.effective_limits();
+        let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }

@@ -1,6 +1,5 @@
 //! A server engine on a byte stream.
 
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use super::Pipe;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
 use crate::server::{Config, Engine, Event};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
@@ -40,7 +40,8 @@ impl Server {
     /// Creates a server with one channel.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.effective_limits().effective_max_frame());
+        let limits = config.effective_limits();
+        let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }

@@ -3,7 +3,6 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::entries::EntryAccess;
@@ -20,6 +19,7 @@ use super::template::{
 use super::visibility::{BoundRules, OwnedSubject, VisibilityScopes};
 use crate::methods::EntryKind;
 use crate::server::{Audience, Caller, Config};
+use crate::sync::Arc;
 
 /// The scopes that the resources and resource templates of a [`Router`] need, and who sees them and its tools.
 ///

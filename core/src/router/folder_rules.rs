@@ -1,12 +1,12 @@
 //! Visibility functions of the folders of skills, which hold for everything in them.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::hooks::Subject;
 use super::visibility::{OwnedSubject, Rule};
+use crate::sync::Arc;
 
 /// Folders with the functions of their skills: for resources and what templates serve, registered now or later.
 ///

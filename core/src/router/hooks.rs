@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,6 +10,7 @@ use core::slice;
 use crate::methods::EntryKind;
 use crate::rpc::RpcError;
 use crate::server::Call;
+use crate::sync::Arc;
 
 /// Code that runs before and after each call: to log, to measure, or to refuse it.
 ///

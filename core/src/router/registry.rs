@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -21,6 +20,7 @@ use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool
 use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::server::Config;
+use crate::sync::{Arc, share};
 use crate::validate::SchemaValidator;
 
 /// Tools, resources, templates, prompts and completions by name, each with a handler.
@@ -228,7 +228,7 @@ impl<H, M: Hook> Router<H, M> {
         validator: impl SchemaValidator + 'static,
     ) -> Result<&mut Self, RegisterError> {
         prepare_checks(&mut self.tools, &validator)?;
-        self.validator = Some(Arc::new(validator));
+        self.validator = Some(share!(validator, dyn SchemaValidator));
         Ok(self)
     }
 

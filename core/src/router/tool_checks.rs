@@ -1,12 +1,12 @@
 //! Checks of tool schemas, arguments and results (SCHEMA-010).
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::fmt;
 
 use super::results::{Failure, HandlerError};
 use crate::model::{CallToolResult, Tool};
 use crate::rpc::{RpcError, clip};
+use crate::sync::Arc;
 use crate::validate::{SchemaError, SchemaValidator, Validate, Violations, check_structured_result};
 use crate::version::Version;
 

@@ -3,7 +3,6 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
@@ -11,6 +10,7 @@ use core::fmt::{self, Write as _};
 use super::hooks::{ROOT_SCOPE, Subject};
 use crate::methods::EntryKind;
 use crate::server::{Audience, Caller};
+use crate::sync::{Arc, share};
 
 /// Decides which entries of a router a caller sees ([`Router::visibility`](super::Router::visibility)).
 ///
@@ -104,7 +104,7 @@ pub type VisibilityGuard = fn(&mut dyn FnMut() -> bool) -> bool;
 pub(super) type Rule = Arc<dyn Visibility>;
 
 pub(super) fn rule_of_entry(function: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Rule {
-    Arc::new(OfEntry(function))
+    share!(OfEntry(function), dyn Visibility)
 }
 
 /// The place of an entry in its list, and who sees it.

@@ -1,7 +1,5 @@
 //! Visibility of the entries of a router: its functions, and the changes that follow from them.
 
-use alloc::sync::Arc;
-
 use super::entries::EntryRef;
 use super::gate::{Folders, Gate};
 use super::hooks::{Hook, Subject};
@@ -15,6 +13,7 @@ use crate::change::Change;
 use crate::methods::EntryKind;
 use crate::model::Resource;
 use crate::server::{Announcement, Audience, Call, Caller};
+use crate::sync::share;
 
 impl<H, M: Hook> Router<H, M> {
     /// Adds a function that decides which entries a caller sees, those that are registered later included.
@@ -22,7 +21,7 @@ impl<H, M: Hook> Router<H, M> {
     /// Several functions all have to agree. Those of a [nested](Self::nest) router keep deciding about its entries, and
     /// those of the outer router decide about them, too. All lists count as changed.
     pub fn visibility(&mut self, visibility: impl Visibility + 'static) -> &mut Self {
-        self.visibility.add(Arc::new(visibility));
+        self.visibility.add(share!(visibility, dyn Visibility));
         self.visibility_changed();
         self
     }

@@ -131,6 +131,9 @@ pub enum MalformedMessage {
         /// The limit in bytes.
         limit: usize,
     },
+    /// There is no memory for the message ([`Limits::memory_reserve`](crate::Limits::memory_reserve)).
+    #[error("not enough memory for the message")]
+    OutOfMemory,
     /// The message is not an object, nor an array in a revision with batches.
     #[error("not a JSON object")]
     NotAnObject,
@@ -171,6 +174,7 @@ impl MalformedMessage {
         match self {
             Self::Utf8 { .. } | Self::Json { .. } | Self::Depth { .. } => code::PARSE_ERROR,
             Self::Params => code::INVALID_PARAMS,
+            Self::OutOfMemory => code::INTERNAL_ERROR,
             _ => code::INVALID_REQUEST,
         }
     }

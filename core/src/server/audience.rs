@@ -1,12 +1,12 @@
 //! The callers who get to know of a change.
 
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::caller::Caller;
 use crate::change::Change;
+use crate::sync::{Arc, share};
 
 type Condition = Arc<dyn Fn(&Caller) -> bool + Send + Sync>;
 
@@ -38,7 +38,7 @@ impl Audience {
     /// Creates the audience of the callers for whom a condition holds.
     #[must_use]
     pub fn matching(condition: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some([Arc::new(condition) as Condition].into()))
+        Self(Some([share!(condition, dyn Fn(&Caller) -> bool + Send + Sync)].into()))
     }
 
     /// Adds the callers of another audience.

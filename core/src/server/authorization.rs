@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -13,6 +12,7 @@ use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::scope::Scopes;
+use crate::sync::Arc;
 
 /// The meaning of a valid access token: for whom its bearer acts, and what it may do.
 ///

@@ -1,12 +1,12 @@
 //! The party that makes a call, with its HTTP request and the values of its session.
 
-use alloc::sync::Arc;
 use core::net::IpAddr;
 
 use super::authorization::Authorization;
 use super::http_request::HttpRequest;
 use crate::extensions::Extensions;
 use crate::observe::Observation;
+use crate::sync::Arc;
 
 /// The origin of a call: the party for which it is made, its HTTP request, and the values of its session.
 ///

@@ -1,7 +1,6 @@
 //! State of the server engine per channel.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use bytes::Bytes;
 
@@ -18,6 +17,7 @@ use crate::deprecation::UsedFeatures;
 use crate::extensions::Extensions;
 use crate::raw::RawJson;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::version::Version;
 
 /// The endpoint of a server.

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -20,6 +19,7 @@ use crate::meta;
 use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
+use crate::sync::{Arc, share};
 use crate::version::{Version, VersionSet};
 
 /// Returns the scopes that the token of a subscription to a resource needs.
@@ -164,7 +164,7 @@ impl Config {
     #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal(mut self, keys: crate::seal::Keys, anchor: crate::time::Anchor) -> Self {
-        self.sealer = Some(Arc::new(keys));
+        self.sealer = Some(share!(keys, dyn super::sealer::StateSealer));
         self.anchor = anchor;
         self
     }
@@ -221,7 +221,7 @@ impl Config {
         mut self,
         scopes: impl Fn(&Caller, &str) -> Vec<Box<str>> + Send + Sync + 'static,
     ) -> Self {
-        self.subscription_scopes = Some(SubscriptionScopes(Arc::new(scopes)));
+        self.subscription_scopes = Some(SubscriptionScopes(share!(scopes, FindScopes)));
         self
     }
 
@@ -232,7 +232,7 @@ impl Config {
     /// resource that does not exist, and gets no notifications while the caller is not in the audience.
     #[must_use]
     pub fn resource_audience(mut self, audience: impl Fn(&str) -> Audience + Send + Sync + 'static) -> Self {
-        self.resource_audience = Some(EntryAudience(Arc::new(audience)));
+        self.resource_audience = Some(EntryAudience(share!(audience, FindAudience)));
         self
     }
 
@@ -242,7 +242,7 @@ impl Config {
     /// audience the call is delivered, so that the application answers as for an unknown tool. By default it is everyone.
     #[must_use]
     pub fn tool_audience(mut self, audience: impl Fn(&str) -> Audience + Send + Sync + 'static) -> Self {
-        self.tool_audience = Some(EntryAudience(Arc::new(audience)));
+        self.tool_audience = Some(EntryAudience(share!(audience, FindAudience)));
         self
     }
 

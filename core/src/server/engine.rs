@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -36,10 +35,12 @@ use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 use crate::version::Era;
 
+pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// The server engine: takes messages, produces messages and events.

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
-use alloc::sync::Arc;
 
 use bytes::Bytes;
 
@@ -15,6 +14,7 @@ use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::version::Version;
 

@@ -1,13 +1,13 @@
 //! The HTTP request of a call, as handlers see it.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::ascii::AsciiCaseExt as _;
 use crate::extensions::Extensions;
 use crate::head::Fields;
+use crate::sync::Arc;
 
 /// The HTTP request of a call, as handlers see it ([`Call::http`](super::Call::http)).
 ///

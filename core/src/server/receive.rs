@@ -1,6 +1,7 @@
 //! Classification of received messages, in one place.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use bytes::Bytes;
 
@@ -9,7 +10,7 @@ use super::channel::{self, is_exchange, mark_request_refused, session};
 use super::deprecations::report_deprecated;
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
-use super::engine::{Engine, SHUTTING_DOWN};
+use super::engine::{Engine, OUT_OF_MEMORY, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
 use super::question_calls::{cancel_late_question, receive_question_status};
@@ -112,6 +113,7 @@ impl Engine {
     /// Answers or reports a faulty message.
     pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
         let root = self.endpoint.root_channel(channel);
+        let is_ours = rejected.reason == MalformedMessage::OutOfMemory;
         let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(root, id));
         let (diagnostic, ended) = self.endpoint.reject(channel, batch, rejected, in_flight);
         if let Some((key, outcome)) = ended {
@@ -121,7 +123,8 @@ impl Engine {
             mark_request_refused(&mut self.endpoint, channel);
         }
         self.diagnose(channel, diagnostic);
-        if let Some(fault) = self.endpoint.count_fault(channel) {
+        // A message that there was no memory for is not faulty.
+        if let Some(fault) = if is_ours { None } else { self.endpoint.count_fault(channel) } {
             self.end_input(self.endpoint.now, channel, &fault, core::time::Duration::ZERO);
         }
     }
@@ -154,6 +157,8 @@ impl Engine {
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
         let checked = if self.shutting_down {
             Err(RpcError::internal(SHUTTING_DOWN))
+        } else if self.endpoint.limits.is_out_of_memory(next_growth(&self.events)) {
+            Err(RpcError::internal(OUT_OF_MEMORY))
         } else {
             self.request_check.check(&mut self.endpoint, &self.config, &request)
         };
@@ -189,7 +194,8 @@ impl Engine {
             let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
             // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
             // (DESIGN-40).
-            if backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange {
+            let is_refused = backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange;
+            if is_refused || limits.is_out_of_memory(frame.len()) {
                 let error = RpcError::internal("too many requests in work");
                 return refuse(self, &request, &id, &error);
             }
@@ -370,4 +376,10 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
+}
+
+/// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.
+fn next_growth(events: &VecDeque<Event>) -> usize {
+    let grows = events.len() == events.capacity();
+    if grows { events.capacity().saturating_mul(2).max(4) * size_of::<Event>() } else { 0 }
 }

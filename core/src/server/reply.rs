@@ -11,7 +11,9 @@ use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::observe_sent_result;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
-use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members};
+use crate::json::{
+    EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members, room,
+};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::encode;
@@ -23,6 +25,9 @@ use crate::version::{Era, Version};
 const MIN_SHARED_RESULT: usize = 16 << 10;
 /// Initial buffer size; most results need no second allocation.
 const RESULT_CAPACITY: usize = 256;
+
+/// Room for the members that every result has in addition to the suffix of the server.
+const MEMBERS_ROOM: usize = 128;
 
 /// Appends an object and returns its top-level members of interest.
 type WriteResult<'a> =
@@ -45,6 +50,8 @@ impl Engine {
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
+        // The head, and the members that are added behind the result.
+        room(out, RESULT_CAPACITY + self.config.result_suffix.len())?;
         encode::result_head(out, &record.id);
         let start = out.len();
         let written = write(out, shape::table(record.version)).map_err(UseError::from).and_then(|members| {
@@ -52,6 +59,7 @@ impl Engine {
                 check_meta(out, members)?;
             }
             if record.version.era() == Era::Modern {
+                room(out, MEMBERS_ROOM + self.config.result_suffix.len())?;
                 let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
                 if run_channel != Some(record.channel) {
                     add_standard_members(out, members, record.cacheable && !needs_input, &self.config);

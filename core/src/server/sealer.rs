@@ -3,7 +3,6 @@
 //! A trait object, so that a server without keys that never requests input is linked without this code.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::fmt;
 
 use bytes::Bytes;
@@ -15,6 +14,7 @@ use crate::limits::Limit;
 use crate::methods;
 use crate::raw::RawJson;
 use crate::seal::{Binding, Keys, RequestState, digest};
+use crate::sync::{Arc, share};
 
 /// Marks an input request without a response in sealed state. A JSON text is never empty.
 pub(super) const UNANSWERED: &str = "";
@@ -104,7 +104,7 @@ fn call_binding<'a>(call: &'a Call, principal: Option<&'a str>, target: &'a str)
 
 /// Returns the keys that a seed gives.
 pub(super) fn sealer_from_seed(seed: &KeySeed) -> Arc<dyn StateSealer> {
-    Arc::new(Keys::new(seed.0))
+    share!(Keys::new(seed.0), dyn StateSealer)
 }
 
 /// The seed of sealing keys. Its `Debug` output is redacted.

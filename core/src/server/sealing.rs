@@ -1,11 +1,5 @@
 //! State of calls that a modern client keeps between two rounds: sealed for it, and opened when it retries (MRTR).
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-#[cfg(feature = "crypto")]
-use alloc::sync::Arc;
-
 use super::channel::ServerEndpoint;
 #[cfg(feature = "crypto")]
 use super::channel::principal;
@@ -20,6 +14,11 @@ use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
+#[cfg(feature = "crypto")]
+use crate::sync::Arc;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 
 /// Seals state, if keys are configured.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 //! No operation visits subscriptions that it does not concern, except that a change visits all its subscribers.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::change::Change;
@@ -14,6 +13,7 @@ use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// A set of lists.

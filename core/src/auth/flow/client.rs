@@ -3,7 +3,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::client_request::{AuthMethod, Client};
@@ -20,6 +19,7 @@ use super::{Event, Flow, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::head::Fields;
+use crate::sync::Arc;
 use crate::url::Url;
 
 impl Flow {

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 
 use super::super::client_request::Client;
 use super::super::config::{Config, GrantType};
@@ -18,6 +17,7 @@ use super::{SearchTarget, Trigger};
 use crate::error::AuthChallenge;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::scope::Scopes;
+use crate::sync::Arc;
 use crate::url::Url;
 
 /// The knowledge of a flow. It decides nothing about the order of steps.

@@ -15,7 +15,6 @@ pub use event::{AssertionRequest, Event, RedirectOutcome, Trigger, UserCode};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -34,6 +33,7 @@ use super::signing::Signature;
 use crate::entropy::Entropy;
 use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
 use crate::head::Fields;
+use crate::sync::Arc;
 use crate::time::{Anchor, Instant};
 use crate::url::Url;
 

@@ -1,9 +1,10 @@
 //! The part of a configuration for tasks that the client hosts.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
+
+use crate::sync::Arc;
 
 /// Makes the table of hosted tasks.
 type MakeTable = dyn Fn() -> Box<dyn Any> + Send + Sync;

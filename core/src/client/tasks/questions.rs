@@ -36,7 +36,7 @@ impl FollowedTasks {
         requests: InputRequests<'static>,
         is_current: bool,
     ) -> Result<(), CallError> {
-        let limits = alloc::sync::Arc::clone(&common.endpoint.limits);
+        let limits = crate::sync::Arc::clone(&common.endpoint.limits);
         let invalid = |reason: String| CallError::InvalidInputRequest { reason };
         if requests.len() > limits.max_inputs {
             return Err(invalid(alloc::format!("it has more than {} input requests", limits.max_inputs)));

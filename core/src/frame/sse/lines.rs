@@ -307,7 +307,8 @@ impl EventReader {
         self.kind.clear();
         let data = core::mem::replace(&mut self.data, EventData::None);
         if let Some(over) = self.oversize.take() {
-            let oversize = Oversize { length: over.length, recovered: over.finder.finish() };
+            let oversize =
+                Oversize { length: over.length, recovered: over.finder.finish(), is_out_of_memory: false };
             return SseItem::TooLong { kind, oversize };
         }
         let data = match data {

@@ -1,7 +1,6 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use super::attempts::Attempts;
 use super::config::Config;
@@ -17,6 +16,7 @@ use crate::error::HttpError;
 use crate::head;
 use crate::outbox::Outbox;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 

@@ -2,13 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{Fields, is_token};
 use crate::http::fields;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::url::{Url, UrlError};
 #[cfg(feature = "auth")]

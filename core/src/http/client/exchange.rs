@@ -1,7 +1,6 @@
 //! Exchanges as the HTTP implementation sees them, and their purposes.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use crate::error::{AuthChallenge, HttpResponse};
 use crate::head::Fields;
 use crate::rpc::RequestId;
 use crate::slab::list::ListLinks;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::url::Url;
 

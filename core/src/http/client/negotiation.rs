@@ -3,7 +3,6 @@
 //! The engine decides the next request. This module decides what a failed exchange shows about the server.
 
 use alloc::format;
-use alloc::sync::Arc;
 
 use bytes::Bytes;
 
@@ -14,6 +13,7 @@ use crate::client::is_modern_error;
 use crate::deprecation::DeprecatedFeature;
 use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::version::Version;
 
 /// Returns whether a failed exchange is evidence of the era (VER-021, HTTP-088).

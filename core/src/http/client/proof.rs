@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -13,6 +12,7 @@ use crate::auth::{
 use crate::entropy::Entropy;
 use crate::head::{self, ResponseHead};
 use crate::http::fields;
+use crate::sync::Arc;
 use crate::time::{Anchor, Instant};
 
 /// What a [`Credential`](super::Credential) needs for its proofs.

@@ -237,7 +237,7 @@ impl Client {
                     && to.origin() == x.url.origin()
                     && x.retries.redirects < MAX_REDIRECTS =>
             {
-                x.url = alloc::sync::Arc::new(to);
+                x.url = crate::sync::Arc::new(to);
                 x.retries.redirects += 1;
                 self.resend(x);
             }

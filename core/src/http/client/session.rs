@@ -1,7 +1,6 @@
 //! The session of a legacy server: its id, its loss, and the gate for messages.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -13,6 +12,7 @@ use super::exchange::{CallMethod, ExchangePurpose};
 use super::exchange_table::ClientExchange;
 use crate::client::Peer;
 use crate::rpc::RequestId;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::url::Url;
 use crate::version::Era;

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 
 use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
@@ -19,6 +18,7 @@ use crate::http::fields::{self, KnownField};
 use crate::http::params::HeaderParams;
 use crate::server::HttpRequest;
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 impl Server {

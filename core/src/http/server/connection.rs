@@ -1,7 +1,6 @@
 //! One HTTP/1.1 connection and its exchanges with a [`Server`].
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::recent_token::RecentToken;
@@ -10,6 +9,7 @@ use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
 use crate::http::record::{HeadRecord, push_record};
 use crate::server::ConnectionInfo;
+use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::time::Instant;
 

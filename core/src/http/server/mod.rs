@@ -48,7 +48,6 @@ pub use visible_fields::VisibleFieldError;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -68,6 +67,7 @@ use crate::error::Fault;
 use crate::head::RequestHead;
 use crate::server::{self, Engine, Identity};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// An event that the application must process.

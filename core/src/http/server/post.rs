@@ -22,6 +22,8 @@ use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
 
+const OUT_OF_MEMORY: &str = "not enough memory for the request";
+
 /// The destination of a message.
 #[derive(Clone, Copy)]
 enum PostRoute {
@@ -57,6 +59,12 @@ impl Server {
         if x.body.len().saturating_add(piece.len()) > limit {
             x.body.take();
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
+        }
+        // The first piece is kept as it is; further ones are copied into one.
+        let copied = if x.body.len() > 0 { (x.body.len() + piece.len()).saturating_mul(2) } else { 0 };
+        if self.engine.config().effective_limits().is_out_of_memory(copied) {
+            x.body.take();
+            return self.exchanges.refuse(exchange.0, &overloaded(OUT_OF_MEMORY));
         }
         x.body.push(piece);
         if self.engine.config().settings.keep_alive.is_some() {
@@ -336,6 +344,9 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
         if calls >= server.config.max_streams_per_session {
             return Err(overloaded("too many calls of this session are under way"));
         }
+    }
+    if server.engine.config().effective_limits().is_out_of_memory(0) {
+        return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {
         Err(overloaded("too many requests are in work"))

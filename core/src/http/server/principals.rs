@@ -1,7 +1,8 @@
 //! The number of open exchanges of each principal.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+
+use crate::sync::Arc;
 
 /// The number of open exchanges of each principal.
 #[derive(Debug, Default)]

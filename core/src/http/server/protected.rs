@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -13,6 +12,7 @@ use crate::json::write_str;
 use crate::raw::RawJson;
 use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::server::ScopePolicy;
+use crate::sync::{Arc, share};
 use crate::url::{Url, UrlError};
 
 /// The path before which the path of a resource is inserted, to get that of its metadata (RFC 9728, 3.1).
@@ -171,7 +171,8 @@ impl Protected {
     /// Without it no scope includes another one.
     #[must_use]
     pub fn implies(mut self, implies: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.policy).implies = Some(Arc::new(implies));
+        Arc::make_mut(&mut self.policy).implies =
+            Some(share!(implies, dyn Fn(&str, &str) -> bool + Send + Sync));
         self
     }
 

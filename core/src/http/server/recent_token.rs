@@ -1,11 +1,11 @@
 //! The token that a connection brought last: mostly its next request brings the same.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use super::TokenRequest;
 use super::protected::{Protected, Scheme};
 use crate::server::{Authorization, Identity};
+use crate::sync::Arc;
 
 /// What was made of the token that a connection brought last.
 ///

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::http::fields;
 use crate::server::Engine;
 use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;

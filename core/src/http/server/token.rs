@@ -3,7 +3,6 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -21,6 +20,7 @@ use crate::head::Fields;
 use crate::http::fields;
 use crate::server::{Authorization, Identity, Scopes, is_nonce};
 use crate::slab::Key;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// An access token; only [`reveal`](Self::reveal) shows it (SEC-019).

@@ -1,7 +1,5 @@
 //! Commands of the application about tasks.
 
-use alloc::sync::Arc;
-
 use super::host::boxed;
 use super::options::TaskOptions;
 use super::record::TaskRecordError;
@@ -15,6 +13,7 @@ use crate::model::TaskId;
 use crate::server::channel::ServerChannel;
 use crate::server::engine::Engine;
 use crate::server::event::Call;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 /// Longest message of a task, in bytes; a longer one is cut.

@@ -1,7 +1,6 @@
 //! A task: its state, and what is kept for it.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -13,6 +12,7 @@ use crate::server::authorization::Authorization;
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::sync::Arc;
 use crate::tasks::text::TaskBits;
 use crate::time::Instant;
 use crate::version::Version;

@@ -5,7 +5,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -23,6 +22,7 @@ use crate::server::authorization::{Authorization, Identity};
 use crate::slab::Key;
 use crate::slab::list::ListLinks;
 use crate::slab::tree::TreeLinks;
+use crate::sync::Arc;
 use crate::tasks::text::TaskBits;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;

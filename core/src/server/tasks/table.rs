@@ -4,7 +4,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
@@ -19,6 +18,7 @@ use crate::rpc::RpcError;
 use crate::slab::list::{List, ListLinks};
 use crate::slab::tree::{Tree, TreeLinks};
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::tasks::text::{TaskBits, TaskIds, granted_ttl, millis};
 use crate::time::{Anchor, Instant};
 use crate::version::Version;

@@ -3,7 +3,6 @@
 //! The rest of the client makes new exchanges of ended ones. Only the table changes the phase of an exchange in it.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use bytes::Bytes;
 
@@ -12,6 +11,7 @@ use crate::http::client::event_stream::EventStreamState;
 use crate::http::client::exchange::{CollectedBody, ExchangePhase, ExchangePurpose, NextStep, RetryCounts};
 use crate::rpc::RequestId;
 use crate::slab::list::ListLinks;
+use crate::sync::Arc;
 use crate::time::Instant;
 use crate::url::Url;
 

@@ -1,7 +1,6 @@
 //! One exchange: its request, its response, its place in a session, and the memory that it leaves to the next one.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::head::{BodySize, Fields};
@@ -15,6 +14,7 @@ use crate::server::{Authorization, ExchangeBuffers, HttpRequest, ProvenKey};
 use crate::slab::Key;
 use crate::slab::list::{ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
+use crate::sync::Arc;
 use crate::time::Instant;
 /// An exchange: its request and its response.
 #[derive(Debug)]

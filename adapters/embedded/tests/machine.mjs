@@ -1,0 +1,145 @@
+// The firmware in QEMU: its serial lines as streams, its console, and its monitor.
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const MACHINES = {
+    mps2: ['qemu-system-arm', '-machine', 'mps2-an386', '-cpu', 'cortex-m4'],
+    virt: ['qemu-system-riscv32', '-machine', 'virt', '-bios', 'none', '-m', '64'],
+};
+
+/** Connects to a socket that QEMU is about to make. */
+const connectSoon = async (path) => {
+    for (let attempt = 0; ; attempt += 1) {
+        try {
+            const socket = connect(path);
+            await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
+            return socket;
+        } catch (error) {
+            if (attempt === 200) throw error;
+            await delay(25);
+        }
+    }
+};
+
+export class Machine {
+    #events = [];
+    #waiting = [];
+
+    /**
+     * Starts the firmware.
+     *
+     * @param elf      the program
+     * @param machine  `mps2` or `virt`
+     * @param entropy  whether the second UART delivers random bytes
+     * @param net      the port of the host that reaches port 80 of the device, if it has a network
+     */
+    static async start({ elf, machine = 'mps2', entropy = true, net }) {
+        const self = new Machine();
+        self.folder = mkdtempSync(join(tmpdir(), 'firmware-'));
+        const path = (name) => join(self.folder, name);
+        self.source = createServer((socket) => {
+            const feed = setInterval(() => entropy && socket.write(randomBytes(32)), 20);
+            socket.on('error', () => {}).on('close', () => clearInterval(feed));
+        });
+        await new Promise((resolve) => self.source.listen(path('entropy'), resolve));
+        const [command, ...args] = MACHINES[machine];
+        args.push('-nographic', '-monitor', 'none', '-kernel', elf);
+        args.push('-qmp', `unix:${path('monitor')},server=on,wait=off`);
+        args.push('-chardev', `socket,id=line,path=${path('line')},server=on,wait=off`);
+        args.push('-chardev', `socket,id=entropy,path=${path('entropy')}`);
+        // Waits for the console, so that nothing it prints is lost.
+        args.push('-chardev', `socket,id=console,path=${path('console')},server=on,wait=on`);
+        if (machine === 'mps2') for (const name of ['line', 'entropy', 'console']) args.push('-serial', `chardev:${name}`);
+        else args.push('-serial', 'chardev:line');
+        args.push('-nic', net === undefined ? 'none' : `user,hostfwd=tcp:127.0.0.1:${net}-:80`);
+        self.child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'] });
+        self.console = await connectSoon(path('console'));
+        createInterface({ input: self.console }).on('line', (line) => self.#printed(line));
+        self.monitor = await connectSoon(path('monitor'));
+        self.replies = createInterface({ input: self.monitor })[Symbol.asyncIterator]();
+        await self.replies.next();
+        await self.command('qmp_capabilities');
+        self.started = await self.event('ready');
+        return self;
+    }
+
+    #printed(line) {
+        if (process.env.VERBOSE) console.error(`console: ${line}`);
+        let event;
+        try {
+            event = JSON.parse(line);
+        } catch {
+            event = { event: 'noise', line };
+        }
+        if (event.event === 'panic') {
+            console.error(`the firmware has panicked: ${line}`);
+            process.exit(1);
+        }
+        this.#events.push(event);
+        this.#waiting.splice(0).forEach((wake) => wake());
+    }
+
+    /** Returns the next line of the console of a kind; earlier ones are dropped. */
+    async event(kind, ms = 20_000) {
+        const until = Date.now() + ms;
+        for (;;) {
+            while (this.#events.length > 0) {
+                const event = this.#events.shift();
+                if (event.event === kind) return event;
+            }
+            if (Date.now() > until) throw new Error(`the console has not printed ${kind}`);
+            await Promise.race([new Promise((wake) => this.#waiting.push(wake)), delay(100)]);
+        }
+    }
+
+    /** Returns the marks of heap and stack. */
+    async marks() {
+        this.console.write('m');
+        return this.event('marks');
+    }
+
+    /** Lets the marks of the heap begin at its present use. */
+    async resetMarks() {
+        this.console.write('r');
+        await delay(20);
+    }
+
+    /** Performs a command of the QEMU monitor. */
+    async command(execute) {
+        this.monitor.write(`${JSON.stringify({ execute })}\n`);
+        for (;;) {
+            const { value } = await this.replies.next();
+            const reply = JSON.parse(value);
+            if (reply.error) throw new Error(value);
+            if (reply.return) return;
+        }
+    }
+
+    /** Resets the machine, and waits until the firmware is ready again. */
+    async reset() {
+        this.#events.length = 0;
+        await this.command('system_reset');
+        this.started = await this.event('ready');
+    }
+
+    /** Opens the serial line. One connection may be open at a time. */
+    line() {
+        return connectSoon(join(this.folder, 'line'));
+    }
+
+    async stop() {
+        const ended = new Promise((resolve) => this.child.once('exit', resolve));
+        this.child.kill();
+        await ended;
+        this.console.destroy();
+        this.monitor.destroy();
+        this.source.close();
+        rmSync(this.folder, { recursive: true, force: true });
+    }
+}
