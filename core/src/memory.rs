@@ -1,6 +1,6 @@
 //! Memory that is asked for before it is needed, so that a full heap refuses a request and ends nothing else.
 //!
-//! Where input or a result decides about a size, the allocator is asked first (`DESIGN-NN-memory`). Small tables are not:
+//! Where input or a result decides about a size, the allocator is asked first (`DESIGN-67`). Small tables are not:
 //! [`Limits::memory_reserve`](crate::Limits::memory_reserve) keeps room for them.
 
 use alloc::vec::Vec;
