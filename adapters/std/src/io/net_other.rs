@@ -82,6 +82,7 @@ impl Socket {
         Ok(())
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn has_input(&self) -> bool {
         false
     }
