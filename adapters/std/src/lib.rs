@@ -41,7 +41,7 @@
 //! | stdin and stdout ([`io::Stdio`]) | one `poll(2)` per wait | one `poll(2)` per wait | two threads |
 //! | servers on stdio with `mcp-smol`, `mcp-tokio` | yes | yes | threads of `blocking` or of tokio |
 //! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol`, `mcp-tokio` |
-//! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | it alone is killed |
+//! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | its job is killed |
 //! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
 //! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
 //! | clients at a [`io::StreamAddress`] | TCP, Unix, serial | TCP, Unix, serial | TCP, not with `mcp-smol`, `mcp-tokio` |
@@ -60,7 +60,9 @@
 //! `x86_64-apple-darwin` and `x86_64-pc-windows-gnu`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+// Jobs of Windows need calls of the system (`process::job`).
+#![cfg_attr(not(windows), forbid(unsafe_code))]
+#![cfg_attr(windows, deny(unsafe_code))]
 
 extern crate alloc;
 

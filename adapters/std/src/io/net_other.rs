@@ -85,6 +85,7 @@ impl Socket {
     #[expect(clippy::unused_self, reason = "same signature as on other platforms")]
     pub(crate) const fn probe_silent_peer(&self) {}
 
+    #[cfg(feature = "http")]
     pub(crate) fn has_input(&self) -> bool {
         false
     }

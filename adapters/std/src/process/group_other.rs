@@ -1,4 +1,4 @@
-//! A process, on systems without process groups.
+//! A process, on systems with neither process groups nor jobs.
 //!
 //! Processes that it starts itself are not reached.
 
@@ -19,13 +19,6 @@ pub(super) fn terminate_all(_: Duration) {}
 
 impl Process {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
-        #[cfg(windows)]
-        {
-            use std::os::windows::process::CommandExt;
-            // A server of a desktop program must not open a console window.
-            const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-            command.creation_flags(CREATE_NO_WINDOW);
-        }
         Ok(Self { child: command.spawn()? })
     }
 

@@ -1,8 +1,8 @@
 //! Server processes: start, byte stream, and shutdown.
 //!
-//! A [`Program`] describes what to start. The resulting [`Child`] owns the process. On Unix it also owns the process
-//! group, with everything that the server starts in turn: a wrapper such as `npx` leaves the real server behind if
-//! only the wrapper is killed. A [`ChildIo`] is the byte stream. Shutdown has three steps, each with a timeout:
+//! A [`Program`] describes what to start. The resulting [`Child`] owns the process. It also owns the process group (Unix)
+//! or the job (Windows), with everything that the server starts in turn: a wrapper such as `npx` leaves the real server
+//! behind if only the wrapper is killed. A [`ChildIo`] is the byte stream. Shutdown has three steps, each with a timeout:
 //! closed stdin,
 //! `SIGTERM`, `SIGKILL`. They run in one call ([`Child::shutdown`]) or step by step in a loop
 //! ([`Child::begin_shutdown`]).
@@ -33,9 +33,14 @@ mod environment;
 mod error;
 #[cfg(unix)]
 mod group;
-#[cfg(not(unix))]
+#[cfg(windows)]
+#[path = "group_windows.rs"]
+mod group;
+#[cfg(not(any(unix, windows)))]
 #[path = "group_other.rs"]
 mod group;
+#[cfg(windows)]
+mod job;
 #[cfg(unix)]
 mod pipes;
 #[cfg(not(unix))]
@@ -59,10 +64,10 @@ pub use stderr::CapturedStderr;
 
 use group::Process;
 
-/// A running server process, and on Unix the process group that it leads.
+/// A running server process, and the process group that it leads (Unix) or the job that it is in (Windows).
 ///
 /// Dropping it closes the pipes that were not taken and kills the group within a second. Processes that left the
-/// group (`setsid`) are not reached. A server that exited stays a zombie until this value is dropped or shut down, so
+/// group (`setsid`) are not reached; none can leave a job. A job also ends with this process, even if that is killed. A server that exited stays a zombie until this value is dropped or shut down, so
 /// that its process id is not given to another process.
 #[derive(Debug)]
 pub struct Child {
