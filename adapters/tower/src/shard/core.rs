@@ -107,7 +107,9 @@ impl Core {
         if !is_done {
             shard.has_work.store(true, Ordering::SeqCst);
         }
-        shard.is_shutting_down.fetch_or(self.host.shutdown_deadline.is_some(), Ordering::SeqCst);
+        if self.host.shutdown_deadline.is_some() {
+            shard.is_shutting_down.store(true, Ordering::SeqCst);
+        }
         let now = self.host.now();
         let mut waiting = lock(&shard.waiting);
         while let Some(exchange) = self.host.server.poll_ready(now) {
@@ -227,7 +229,7 @@ impl Core {
     // ---- deadlines -------------------------------------------------------------------------------------------
 
     /// Sets the timer of the host for the next deadline.
-    fn arm(&mut self, shard: &Shard) {
+    pub(super) fn arm(&mut self, shard: &Shard) {
         if self.has_no_timer {
             return;
         }

@@ -60,6 +60,29 @@ impl Shard {
         self.has_work.store(true, SeqCst);
         Ok(Exchange { shard: self.clone(), id })
     }
+
+    /// Ends an exchange that its caller has dropped.
+    fn close(&self, id: ExchangeId) {
+        if self.release(id) {
+            self.open.fetch_sub(1, SeqCst);
+            return self.tell_drivers_if_over();
+        }
+        lock(&self.inbox).gone.push(id);
+        self.open.fetch_sub(1, SeqCst);
+        self.settle();
+    }
+
+    /// Frees an exchange whose response was taken completely, without a pass: nothing follows from that. Returns `false` if
+    /// there is more to do, or if the engine is in use.
+    fn release(&self, id: ExchangeId) -> bool {
+        // The caller may have been woken for the work that is there, and passes it on.
+        let core = if self.has_work.load(SeqCst) { None } else { self.try_core() };
+        let Some(mut core) = core.filter(|core| core.host.server.is_finished(id)) else { return false };
+        let now = core.host.now();
+        core.host.server.release(now, id);
+        core.arm(self);
+        true
+    }
 }
 
 impl Exchange {
@@ -152,9 +175,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let waker = lock(&self.shard.waiting).remove_exchange(self.index());
         drop(waker);
-        lock(&self.shard.inbox).gone.push(self.id);
-        self.shard.open.fetch_sub(1, SeqCst);
-        self.shard.settle();
+        self.shard.close(self.id);
     }
 }
 

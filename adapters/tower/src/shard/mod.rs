@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{self as http, ExchangeId};
@@ -55,6 +55,7 @@ struct Inbox {
 pub(crate) struct Shard {
     this: Weak<Self>,
     core: Mutex<Core>,
+    application: Arc<dyn Application>,
     handlers: Handlers,
     waiting: Mutex<Waiting>,
     sleepers: Mutex<Sleepers>,
@@ -98,7 +99,8 @@ impl Shard {
             let timer_waker = Waker::from(Arc::new(TimerWaker(this.clone())));
             Self {
                 this: this.clone(),
-                core: Mutex::new(Core::new(host, dispatcher, application, timer.clone())),
+                core: Mutex::new(Core::new(host, dispatcher, application.clone(), timer.clone())),
+                application,
                 handlers: Handlers::default(),
                 waiting: Mutex::default(),
                 sleepers: Mutex::default(),
@@ -170,6 +172,16 @@ impl Shard {
         CoreGuard { core: lock(&self.core), _scope: TurnScope::enter(self) }
     }
 
+    /// As [`core`](Self::core), unless another thread or a callback of this one has the engine.
+    fn try_core(&self) -> Option<CoreGuard<'_>> {
+        let core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(CoreGuard { core, _scope: TurnScope::enter(self) })
+    }
+
     // ---- driving ---------------------------------------------------------------------------------------------
 
     /// Does the work that is there. Returns whether there is more, for a later poll.
@@ -180,11 +192,9 @@ impl Shard {
         for _ in 0..MAX_TURNS {
             self.has_work.store(false, SeqCst);
             let outcome = self.core().pass(self, true);
-            let application = (!outcome.calls.is_empty()).then(|| self.core().application.clone());
             for call in self.finish_pass(outcome) {
-                let Some(application) = application.clone() else { continue };
                 let running = call.running().clone();
-                let future = application.start(call, self.start_timer.clone());
+                let future = self.application.clone().start(call, self.start_timer.clone());
                 self.handlers.add(&self.this, running, future, own);
             }
             if !self.handlers.poll_woken() && !self.has_work.load(SeqCst) {

@@ -155,7 +155,9 @@ pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_ti
     let running = remote.running().clone();
     let mut cx = AsyncCx::from_remote(remote, start_timer);
     let outcome = {
-        let mut outcome = pin!(catch_async(handler.call(&mut cx, running.call())));
+        // Pinned here, as it is large and would be moved into `catch_async`.
+        let answer = pin!(handler.call(&mut cx, running.call()));
+        let mut outcome = pin!(catch_async(answer));
         poll_fn(|cx| {
             if running.is_cancelled() {
                 return Poll::Ready(None);

@@ -81,9 +81,9 @@ impl KeyHasher {
         let principal = call.authorization().map(|party| party.principal());
         let peer = || call.caller().peer_ip().map(network);
         if self.key.has_client {
-            hasher.add_text(principal);
-            if principal.is_none() {
-                hasher.add_network(peer());
+            match principal {
+                Some(_) => hasher.add_text(principal),
+                None => hasher.add_network(peer()),
             }
         }
         if self.key.has_principal {
@@ -94,8 +94,8 @@ impl KeyHasher {
         }
         if self.key.has_entry {
             let (kind, name) = entry(request.subject());
-            hasher.add(kind);
-            hasher.add_text(Some(name));
+            hasher.add(kind << 56 | name.len() as u64);
+            hasher.add_bytes(name.as_bytes());
         }
         if let Some(function) = &self.function {
             hasher.add_text(function(request).as_deref());
@@ -137,19 +137,29 @@ impl PartHasher {
     fn add_text(&mut self, text: Option<&str>) {
         let Some(text) = text else { return self.add(u64::MAX) };
         self.add(text.len() as u64);
-        let mut words = text.as_bytes().chunks_exact(8);
+        self.add_bytes(text.as_bytes());
+    }
+
+    #[inline]
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
         for word in words.by_ref() {
             self.add(u64::from_le_bytes(word.try_into().unwrap_or_default()));
         }
-        if !words.remainder().is_empty() {
-            self.add(words.remainder().iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        let rest = words.remainder();
+        if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
+            // They overlap, and with the length they determine the rest.
+            self.add(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)));
+        } else if !rest.is_empty() {
+            self.add(rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
     }
 
     #[inline]
     fn add_network(&mut self, network: Option<u128>) {
         let Some(network) = network else { return self.add(u64::MAX) };
-        self.add(16);
+        // Neither the length of a text nor the mark of an absent part.
+        self.add(u64::MAX - 1);
         self.add(network as u64);
         self.add((network >> 64) as u64);
     }

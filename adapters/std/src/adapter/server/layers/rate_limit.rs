@@ -7,13 +7,13 @@ use core::fmt;
 use core::ops::ControlFlow;
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant as StdInstant;
 
 use mcp_proto::Instant;
 use mcp_proto::router::CallTarget;
 
 use super::call_key::{CallKey, KeyHasher, KeyTable};
 use super::refusal;
-use crate::Clock;
 use crate::adapter::server::cx::Cx;
 use crate::adapter::server::router::{EntryRequest, HandlerResult, Interceptor};
 use crate::adapter::sync::TokenRate;
@@ -54,18 +54,19 @@ pub struct RateLimit {
 
 /// The clock of a limit.
 enum LimitClock {
-    System(Clock),
+    /// The time since this instant.
+    System(StdInstant),
     Other(Box<dyn Fn() -> Instant + Send + Sync>),
 }
 
 impl LimitClock {
     /// Returns the time since the epoch in nanoseconds.
     fn nanos(&self) -> u64 {
-        let now = match self {
-            Self::System(clock) => clock.now(),
-            Self::Other(now) => now(),
-        };
-        now.as_micros().saturating_mul(1000)
+        match self {
+            // 2^64 ns are 584 years.
+            Self::System(epoch) => u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Self::Other(now) => now().as_micros().saturating_mul(1000),
+        }
     }
 }
 
@@ -90,7 +91,7 @@ impl RateLimit {
             max_keys: 10_000,
             is_for_all: false,
             keys: KeyHasher::new(CallKey::CLIENT),
-            clock: LimitClock::System(Clock::start()),
+            clock: LimitClock::System(StdInstant::now()),
             table: Mutex::default(),
         }
     }

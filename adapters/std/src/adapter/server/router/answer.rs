@@ -9,7 +9,7 @@ use mcp_proto::server::Call;
 use super::entry_request::EntryRequest;
 use super::entry_result::{HandlerResult, complete, misrouted_error};
 use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
-use super::layer::{Middleware, Next};
+use super::layer::{LayerRef, Middleware, Next, intercept_future};
 use super::updates::lock;
 use super::{Router, RouterState};
 use crate::adapter::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
@@ -92,7 +92,14 @@ impl<F: FutureFlavor> Router<F> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
             Step::Run(next, target, guard) => {
-                let result = next.start(cx, EntryRequest::new(guard.context, &target)).await;
+                let mut request = EntryRequest::new(guard.context, &target);
+                let result = match next.split() {
+                    // The outermost layer runs in this future.
+                    (Some(LayerRef::Interceptor(interceptor)), inside) => {
+                        intercept_future(interceptor, cx, &mut request, &inside).await
+                    }
+                    (layer, inside) => inside.start_at(layer, cx, request).await,
+                };
                 guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => F::start_fallback(fallback, cx, call).await,

@@ -18,13 +18,14 @@ use super::entry_result::misrouted_error;
 pub struct EntryRequest<'a> {
     context: HookContext<'a>,
     target: &'a CallTarget<'a>,
-    rewritten: Option<RewrittenArguments>,
+    /// Shared by clones: each layer has one.
+    rewritten: Option<Arc<RewrittenArguments>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum RewrittenArguments {
     Tool(RawJson),
-    Prompt(Arc<Map<String>>),
+    Prompt(Map<String>),
 }
 
 impl<'a> EntryRequest<'a> {
@@ -54,9 +55,9 @@ impl<'a> EntryRequest<'a> {
     /// `None` for resources and completions.
     #[must_use]
     pub fn arguments(&self) -> Option<RawJson> {
-        match (&self.rewritten, self.target) {
+        match (self.rewritten.as_deref(), self.target) {
             (Some(RewrittenArguments::Tool(arguments)), _) => Some(arguments.clone()),
-            (Some(RewrittenArguments::Prompt(arguments)), _) => RawJson::encode(&**arguments).ok(),
+            (Some(RewrittenArguments::Prompt(arguments)), _) => RawJson::encode(arguments).ok(),
             (None, CallTarget::Tool(tool)) => Some(tool.raw_arguments()),
             (None, CallTarget::Prompt(prompt)) => RawJson::encode(&prompt.arguments).ok(),
             _ => None,
@@ -72,7 +73,7 @@ impl<'a> EntryRequest<'a> {
     /// - it does not hold texts, or a required argument of the prompt is missing;
     /// - the entry is a resource or a completion, which have no arguments.
     pub fn set_arguments(&mut self, arguments: RawJson) -> Result<(), HandlerError> {
-        self.rewritten = Some(match self.target {
+        let rewritten = match self.target {
             CallTarget::Tool(tool) => {
                 tool.with_arguments(&arguments)?;
                 RewrittenArguments::Tool(arguments)
@@ -80,10 +81,11 @@ impl<'a> EntryRequest<'a> {
             CallTarget::Prompt(prompt) => {
                 let read = arguments.parse::<Map<String>>();
                 let read = read.map_err(|e| RpcError::invalid_params(format!("`params.arguments`: {e}")))?;
-                RewrittenArguments::Prompt(Arc::new(prompt.with_arguments(read)?.arguments))
+                RewrittenArguments::Prompt(prompt.with_arguments(read)?.arguments)
             }
             _ => return Err(RpcError::internal("only tools and prompts have arguments").into()),
-        });
+        };
+        self.rewritten = Some(Arc::new(rewritten));
         Ok(())
     }
 
@@ -102,14 +104,14 @@ impl<'a> EntryRequest<'a> {
 
     /// Returns the target with the arguments that were set.
     pub(super) fn rewritten_target(&self) -> Result<CallTarget<'_>, HandlerError> {
-        match (self.target, &self.rewritten) {
+        match (self.target, self.rewritten.as_deref()) {
             (CallTarget::Tool(tool), Some(RewrittenArguments::Tool(arguments))) => {
                 let mut tool = *tool;
                 tool.arguments = arguments.as_bytes();
                 Ok(CallTarget::Tool(tool))
             }
             (CallTarget::Prompt(prompt), Some(RewrittenArguments::Prompt(arguments))) => {
-                Ok(CallTarget::Prompt(prompt.with_arguments((**arguments).clone())?))
+                Ok(CallTarget::Prompt(prompt.with_arguments(arguments.clone())?))
             }
             _ => Err(misrouted_error().into()),
         }

@@ -14,8 +14,8 @@ use mcp_proto::server::Call;
 use super::Router;
 use super::entry_request::EntryRequest;
 use super::entry_result::HandlerResult;
-use super::interceptor::Interceptor;
-use super::layer::{Next, run_function, run_future};
+use super::interceptor::ErasedInterceptor;
+use super::layer::{Next, intercept_future};
 use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
 use crate::adapter::server::handler::HandlerFailure;
 
@@ -45,9 +45,6 @@ pub trait Flavor: Sized + 'static {
 
     /// Returns the hook in the form in which the router stores it.
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook;
-
-    /// Returns the layer that runs an interceptor.
-    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer;
 }
 
 /// A flavour whose handlers are functions.
@@ -82,6 +79,14 @@ pub trait FutureFlavor: Flavor {
     /// Starts a layer.
     fn start_layer<'a>(
         layer: &Self::Layer,
+        cx: &'a mut AsyncCx,
+        request: EntryRequest<'a>,
+        next: Next<'a, Self>,
+    ) -> Self::Future<'a, HandlerResult>;
+
+    /// Starts an interceptor.
+    fn start_interceptor<'a>(
+        interceptor: &'a dyn ErasedInterceptor,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
         next: Next<'a, Self>,
@@ -141,10 +146,6 @@ impl<R: 'static> Flavor for Functions<R> {
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         Rc::new(hook)
     }
-
-    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
-        Rc::new(move |cx, request, next| run_function(&interceptor, cx, request, &next))
-    }
 }
 
 impl<R: 'static> Flavor for SharedFunctions<R> {
@@ -163,10 +164,6 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
 
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         hook
-    }
-
-    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
-        Arc::new(move |cx, request, next| run_function(&interceptor, cx, request, &next))
     }
 }
 
@@ -192,11 +189,6 @@ impl<R: 'static> Flavor for LocalFutures<R> {
 
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         Rc::new(hook)
-    }
-
-    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
-        let interceptor = Arc::new(interceptor);
-        Rc::new(move |cx, request, next| Box::pin(run_future(interceptor.clone(), cx, request, next)))
     }
 }
 
@@ -225,11 +217,6 @@ impl<R: 'static> Flavor for SendFutures<R> {
 
     fn from_hook(hook: Arc<dyn Hook + Send + Sync>) -> Self::Hook {
         hook
-    }
-
-    fn from_interceptor<I: Interceptor>(interceptor: I) -> Self::Layer {
-        let interceptor = Arc::new(interceptor);
-        Arc::new(move |cx, request, next| Box::pin(run_future(interceptor.clone(), cx, request, next)))
     }
 }
 
@@ -264,6 +251,15 @@ impl<R: 'static> FutureFlavor for LocalFutures<R> {
         next: Next<'a, Self>,
     ) -> Self::Future<'a, HandlerResult> {
         layer(cx, request, next)
+    }
+
+    fn start_interceptor<'a>(
+        interceptor: &'a dyn ErasedInterceptor,
+        cx: &'a mut AsyncCx,
+        mut request: EntryRequest<'a>,
+        next: Next<'a, Self>,
+    ) -> Self::Future<'a, HandlerResult> {
+        Box::pin(async move { intercept_future(interceptor, cx, &mut request, &next).await })
     }
 
     fn start_fallback<'a>(
@@ -306,6 +302,15 @@ impl<R: 'static> FutureFlavor for SendFutures<R> {
         next: Next<'a, Self>,
     ) -> Self::Future<'a, HandlerResult> {
         layer(cx, request, next)
+    }
+
+    fn start_interceptor<'a>(
+        interceptor: &'a dyn ErasedInterceptor,
+        cx: &'a mut AsyncCx,
+        mut request: EntryRequest<'a>,
+        next: Next<'a, Self>,
+    ) -> Self::Future<'a, HandlerResult> {
+        Box::pin(async move { intercept_future(interceptor, cx, &mut request, &next).await })
     }
 
     fn start_fallback<'a>(

@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use core::panic::AssertUnwindSafe;
+use core::pin::pin;
 use std::panic::{catch_unwind, resume_unwind};
 
 use mcp_proto::server::{Call, Event};
@@ -107,7 +108,11 @@ impl<R: 'static> Handler for Router<Functions<R>> {
 impl<F: FutureFlavor> AsyncHandler for Router<F> {
     async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError> {
         let state = self.state.load();
-        let outcome = catch_async(self.answer_async(&state, cx, call)).await;
+        let outcome = {
+            // Pinned here, as it is large and would be moved into `catch_async`.
+            let answer = pin!(self.answer_async(&state, cx, call));
+            catch_async(answer).await
+        };
         self.apply_pending_updates(cx);
         outcome.unwrap_or_else(|panic| resume_unwind(Box::new(panic.message().to_owned())))
     }

@@ -1,5 +1,8 @@
 //! Interceptors: layers that any router takes.
 
+use alloc::boxed::Box;
+use core::any::Any;
+use core::fmt;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
@@ -81,5 +84,70 @@ pub trait Interceptor: Send + Sync + 'static {
     fn time_limit(&self, request: &EntryRequest<'_>) -> Option<Duration> {
         let _ = request;
         None
+    }
+}
+
+/// An interceptor in the form in which routers store it.
+#[expect(unnameable_types, reason = "a method of `FutureFlavor`, for the flavours here, takes it")]
+pub trait ErasedInterceptor: Send + Sync {
+    /// Runs the part before the inside.
+    fn enter(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &mut EntryRequest<'_>,
+    ) -> ControlFlow<HandlerResult, EnteredInterceptor>;
+
+    /// Runs the part after the inside, with the state of [`enter`](Self::enter).
+    fn leave(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &EntryRequest<'_>,
+        state: Box<dyn Any + Send>,
+        result: HandlerResult,
+    ) -> HandlerResult;
+}
+
+/// An interceptor whose inside runs.
+#[expect(unnameable_types, reason = "only routers have it")]
+pub struct EnteredInterceptor {
+    /// The [`Interceptor::State`]. One without fields takes no memory.
+    pub(super) state: Box<dyn Any + Send>,
+    /// The [`Interceptor::time_limit`].
+    pub(super) time_limit: Option<Duration>,
+}
+
+impl fmt::Debug for EnteredInterceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnteredInterceptor").field("time_limit", &self.time_limit).finish_non_exhaustive()
+    }
+}
+
+impl<I: Interceptor> ErasedInterceptor for I {
+    fn enter(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &mut EntryRequest<'_>,
+    ) -> ControlFlow<HandlerResult, EnteredInterceptor> {
+        match self.before(cx, request) {
+            ControlFlow::Continue(state) => ControlFlow::Continue(EnteredInterceptor {
+                state: Box::new(state),
+                time_limit: self.time_limit(request),
+            }),
+            ControlFlow::Break(result) => ControlFlow::Break(result),
+        }
+    }
+
+    fn leave(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &EntryRequest<'_>,
+        state: Box<dyn Any + Send>,
+        result: HandlerResult,
+    ) -> HandlerResult {
+        match state.downcast::<I::State>() {
+            Ok(state) => self.after(cx, request, *state, result),
+            // Not the state of this interceptor, which its callers rule out.
+            Err(_) => result,
+        }
     }
 }

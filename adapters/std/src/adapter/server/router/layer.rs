@@ -16,7 +16,7 @@ use mcp_proto::{EntryKind, RpcError};
 use super::entry_request::EntryRequest;
 use super::entry_result::HandlerResult;
 use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
-use super::interceptor::Interceptor;
+use super::interceptor::{EnteredInterceptor, ErasedInterceptor, Interceptor};
 use super::{Functions, LocalFuture, LocalFutures, Router, SendFuture, SendFutures, SharedFunctions};
 use crate::adapter::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
@@ -24,6 +24,7 @@ use crate::adapter::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 pub(super) enum Middleware<F: Flavor> {
     Hook(F::Hook),
     Layer(F::Layer),
+    Interceptor(Arc<dyn ErasedInterceptor>),
 }
 
 // Not derived: the flavour itself need not be `Clone`.
@@ -32,6 +33,7 @@ impl<F: Flavor> Clone for Middleware<F> {
         match self {
             Self::Hook(hook) => Self::Hook(hook.clone()),
             Self::Layer(layer) => Self::Layer(layer.clone()),
+            Self::Interceptor(interceptor) => Self::Interceptor(interceptor.clone()),
         }
     }
 }
@@ -40,7 +42,7 @@ impl<F: Flavor> Hook for Middleware<F> {
     fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
         match self {
             Self::Hook(hook) => hook.before_call(context),
-            Self::Layer(_) => Ok(()),
+            Self::Layer(_) | Self::Interceptor(_) => Ok(()),
         }
     }
 
@@ -50,6 +52,21 @@ impl<F: Flavor> Hook for Middleware<F> {
         }
     }
 }
+
+/// A layer of a router.
+pub(super) enum LayerRef<'a, F: Flavor> {
+    Closure(&'a F::Layer),
+    Interceptor(&'a dyn ErasedInterceptor),
+}
+
+// Not derived: the flavour itself need not be `Copy`.
+impl<F: Flavor> Clone for LayerRef<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: Flavor> Copy for LayerRef<'_, F> {}
 
 /// The inside of a layer: the layers after it, and the handler.
 ///
@@ -77,10 +94,11 @@ impl<'a, F: Flavor> Next<'a, F> {
     }
 
     /// Returns the next layer, and what is inside it.
-    fn split(&self) -> (Option<&'a F::Layer>, Self) {
+    pub(super) fn split(&self) -> (Option<LayerRef<'a, F>>, Self) {
         let mut rest = self.clone();
         let layer = rest.layers.find_map(|middleware| match middleware {
-            Middleware::Layer(layer) => Some(layer),
+            Middleware::Layer(layer) => Some(LayerRef::Closure(layer)),
+            Middleware::Interceptor(interceptor) => Some(LayerRef::Interceptor(&**interceptor)),
             Middleware::Hook(_) => None,
         });
         (layer, rest)
@@ -90,13 +108,17 @@ impl<'a, F: Flavor> Next<'a, F> {
 impl<F: FunctionFlavor> Next<'_, F> {
     pub(super) fn run_function(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(layer), rest) => layer(cx, request, rest),
+            (Some(LayerRef::Closure(layer)), rest) => layer(cx, request, rest),
+            (Some(LayerRef::Interceptor(interceptor)), rest) => {
+                intercept_function(interceptor, cx, request, &rest)
+            }
             (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
         }
     }
 }
 
 impl<'a, F: FutureFlavor> Next<'a, F> {
+    /// Starts the layers inside and the handler.
     pub(super) fn start<'r>(
         &self,
         cx: &'r mut AsyncCx,
@@ -105,10 +127,25 @@ impl<'a, F: FutureFlavor> Next<'a, F> {
     where
         'a: 'r,
     {
-        match self.split() {
-            (Some(layer), rest) => F::start_layer(layer, cx, request, rest),
-            (None, _) if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
-            (None, _) => F::start(self.handler, cx, request.target()),
+        let (layer, rest) = self.split();
+        rest.start_at(layer, cx, request)
+    }
+
+    /// Starts a layer, or the handler if there is none. This is the inside of the layer.
+    pub(super) fn start_at<'r>(
+        self,
+        layer: Option<LayerRef<'a, F>>,
+        cx: &'r mut AsyncCx,
+        request: EntryRequest<'r>,
+    ) -> F::Future<'r, HandlerResult>
+    where
+        'a: 'r,
+    {
+        match layer {
+            Some(LayerRef::Closure(layer)) => F::start_layer(layer, cx, request, self),
+            Some(LayerRef::Interceptor(interceptor)) => F::start_interceptor(interceptor, cx, request, self),
+            None if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
+            None => F::start(self.handler, cx, request.target()),
         }
     }
 }
@@ -162,7 +199,7 @@ run! {
 impl<F: Flavor> Router<F> {
     /// Adds an interceptor around the calls of all entries; see [Layers](Router#layers).
     pub fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
-        self.add_layer(F::from_interceptor(interceptor))
+        self.add_middleware(Middleware::Interceptor(Arc::new(interceptor)))
     }
 
     /// Adds an interceptor around the calls of one entry, inside the layers of the router. It is dropped when the entry
@@ -176,32 +213,40 @@ impl<F: Flavor> Router<F> {
         name: &str,
         interceptor: impl Interceptor,
     ) -> &mut Self {
-        self.add_entry_layer(kind, name, F::from_interceptor(interceptor))
+        self.add_entry_middleware(kind, name, Middleware::Interceptor(Arc::new(interceptor)))
     }
 
     pub(super) fn add_layer(&mut self, layer: F::Layer) -> &mut Self {
-        self.state_mut().core.hook(Middleware::Layer(layer));
-        self
+        self.add_middleware(Middleware::Layer(layer))
     }
 
     pub(super) fn add_entry_layer(&mut self, kind: EntryKind, name: &str, layer: F::Layer) -> &mut Self {
-        let added = self.state_mut().core.hook_entry(kind, name, Middleware::Layer(layer)).map(drop);
+        self.add_entry_middleware(kind, name, Middleware::Layer(layer))
+    }
+
+    fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
+        self.state_mut().core.hook(middleware);
+        self
+    }
+
+    fn add_entry_middleware(&mut self, kind: EntryKind, name: &str, middleware: Middleware<F>) -> &mut Self {
+        let added = self.state_mut().core.hook_entry(kind, name, middleware).map(drop);
         self.record(added)
     }
 }
 
 /// Runs an interceptor around functions.
-pub(super) fn run_function<F: FunctionFlavor, I: Interceptor>(
-    interceptor: &I,
+fn intercept_function<F: FunctionFlavor>(
+    interceptor: &dyn ErasedInterceptor,
     cx: &mut Cx<'_>,
     mut request: EntryRequest<'_>,
     next: &Next<'_, F>,
 ) -> HandlerResult {
-    let state = match interceptor.before(cx, &mut request) {
-        ControlFlow::Continue(state) => state,
+    let EnteredInterceptor { state, time_limit } = match interceptor.enter(cx, &mut request) {
+        ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
-    let result = match interceptor.time_limit(&request) {
+    let result = match time_limit {
         None => next.run_function(cx, request.clone()),
         Some(limit) => {
             let outer = cx.set_deadline(limit);
@@ -209,36 +254,44 @@ pub(super) fn run_function<F: FunctionFlavor, I: Interceptor>(
             if cx.restore_deadline(outer) { Err(time_over(cx, limit)) } else { result }
         }
     };
-    interceptor.after(cx, &request, state, result)
+    interceptor.leave(cx, &request, state, result)
 }
 
 /// Runs an interceptor around futures.
-pub(super) async fn run_future<F: FutureFlavor, I: Interceptor>(
-    interceptor: Arc<I>,
+pub(super) async fn intercept_future<'r, F: FutureFlavor>(
+    interceptor: &dyn ErasedInterceptor,
     cx: &mut AsyncCx,
-    mut request: EntryRequest<'_>,
-    next: Next<'_, F>,
+    request: &mut EntryRequest<'r>,
+    next: &Next<'r, F>,
 ) -> HandlerResult {
-    let state = match interceptor.before(&mut cx.reborrow(), &mut request) {
-        ControlFlow::Continue(state) => state,
+    let EnteredInterceptor { state, time_limit } = match interceptor.enter(&mut cx.reborrow(), request) {
+        ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
-    let result = match interceptor.time_limit(&request) {
+    let result = match time_limit {
         None => next.start(cx, request.clone()).await,
-        Some(limit) => {
-            let mut timer = cx.start_timer(limit);
-            let ended = {
-                let mut inside = pin!(next.start(cx, request.clone()));
-                poll_fn(|cx| match inside.as_mut().poll(cx) {
-                    Poll::Ready(result) => Poll::Ready(Some(result)),
-                    Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-                })
-                .await
-            };
-            ended.unwrap_or_else(|| Err(time_over(cx, limit)))
-        }
+        Some(limit) => run_for(limit, cx, request.clone(), next).await,
     };
-    interceptor.after(&mut cx.reborrow(), &request, state, result)
+    interceptor.leave(&mut cx.reborrow(), request, state, result)
+}
+
+/// Runs the inside of an interceptor for `limit` at most.
+async fn run_for<'r, F: FutureFlavor>(
+    limit: Duration,
+    cx: &mut AsyncCx,
+    request: EntryRequest<'r>,
+    next: &Next<'r, F>,
+) -> HandlerResult {
+    let mut timer = cx.start_timer(limit);
+    let ended = {
+        let mut inside = pin!(next.start(cx, request));
+        poll_fn(|cx| match inside.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    };
+    ended.unwrap_or_else(|| Err(time_over(cx, limit)))
 }
 
 /// Returns the error of an inside that took too long. Its questions are not sent.
