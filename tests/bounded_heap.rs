@@ -3,14 +3,17 @@
 //! The allocator counts the bytes of each thread, and refuses those beyond the budget of the thread. What the core does not
 //! ask for in advance ends the test program then.
 
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use std::alloc::System;
-use std::sync::Arc;
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::server::{Config, Event};
+use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, EncodeError, Instant, Limits, RawJson, RpcError,
     UseError, client,
@@ -120,7 +123,7 @@ fn call(id: usize, name: &str, length: usize) -> Vec<u8> {
 }
 
 /// Feeds input as a UART does, in small pieces, and lets `answer` answer each call.
-fn feed(server: &mut Server, input: &[u8], answer: &mut dyn FnMut(&mut Server, mcp_proto::server::Call)) {
+fn feed(server: &mut Server, input: &[u8], answer: &mut dyn FnMut(&mut Server, Call)) {
     for piece in input.chunks(64) {
         server.handle_input(NOW, piece);
         while let Some(event) = server.poll_event(NOW) {
@@ -146,12 +149,14 @@ fn written(server: &mut Server) -> Vec<Value> {
 }
 
 /// Answers with `ok`.
-fn confirm(server: &mut Server, call: mcp_proto::server::Call) {
+#[allow(clippy::needless_pass_by_value, reason = "a function of `feed`")]
+fn confirm(server: &mut Server, call: Call) {
     server.engine().complete(NOW, call.id(), &CallToolResult::text("ok")).expect("an open call");
 }
 
 /// Answers with a text as long as that of the call, or with an error if there is no memory for it.
-fn echo(server: &mut Server, call: mcp_proto::server::Call) {
+#[allow(clippy::needless_pass_by_value, reason = "a function of `feed`")]
+fn echo(server: &mut Server, call: Call) {
     #[derive(serde::Deserialize)]
     struct Arguments<'a> {
         text: &'a str,
@@ -253,7 +258,7 @@ fn result_without_memory_is_a_use_error_and_changes_nothing() {
     assert_eq!(replies[0]["result"]["content"][0]["text"], "short");
 }
 
-type Map<'a> = std::collections::BTreeMap<&'a str, &'a Vec<u64>>;
+type Map<'a> = BTreeMap<&'a str, &'a Vec<u64>>;
 
 #[test]
 fn answer_without_memory_ends_its_call_alone() {

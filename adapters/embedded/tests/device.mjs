@@ -1,6 +1,6 @@
 // The firmware in QEMU, driven by both generations of the official client, and by bytes that no client sends.
 //
-//   node device.mjs ELF [mps2|virt] [--calls N]
+//   node device.mjs ELF [--calls N]
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -8,14 +8,13 @@ import { ClientV1, ClientV2, ResourceUpdatedNotificationSchema } from '../../../
 import { Machine } from './machine.mjs';
 import { LineTransport } from './transport.mjs';
 
-const [elf, second] = process.argv.slice(2);
-const name = second === 'virt' ? 'virt' : 'mps2';
+const [elf] = process.argv.slice(2);
 const at = process.argv.indexOf('--calls');
 const CALLS = at < 0 ? 10_000 : Number(process.argv[at + 1]);
 const OPTIONS = { timeout: 20_000 };
 const URI = 'device://temperature';
 
-const machine = await Machine.start({ elf, machine: name });
+const machine = await Machine.start({ elf });
 const watchdog = setTimeout(() => {
     console.error('the test is not done after ten minutes');
     machine.child.kill('SIGKILL');

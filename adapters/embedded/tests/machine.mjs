@@ -1,8 +1,7 @@
 // The firmware in QEMU: its serial lines as streams, its console, and its monitor.
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -10,7 +9,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 const MACHINES = {
     mps2: ['qemu-system-arm', '-machine', 'mps2-an386', '-cpu', 'cortex-m4'],
-    virt: ['qemu-system-riscv32', '-machine', 'virt', '-bios', 'none', '-m', '64'],
 };
 
 /** Connects to a socket that QEMU is about to make. */
@@ -35,29 +33,20 @@ export class Machine {
      * Starts the firmware.
      *
      * @param elf      the program
-     * @param machine  `mps2` or `virt`
-     * @param entropy  whether the second UART delivers random bytes
-     * @param net      the port of the host that reaches port 80 of the device, if it has a network
+     * @param machine  `mps2`
      */
-    static async start({ elf, machine = 'mps2', entropy = true, net }) {
+    static async start({ elf, machine = 'mps2' }) {
         const self = new Machine();
         self.folder = mkdtempSync(join(tmpdir(), 'firmware-'));
         const path = (name) => join(self.folder, name);
-        self.source = createServer((socket) => {
-            const feed = setInterval(() => entropy && socket.write(randomBytes(32)), 20);
-            socket.on('error', () => {}).on('close', () => clearInterval(feed));
-        });
-        await new Promise((resolve) => self.source.listen(path('entropy'), resolve));
         const [command, ...args] = MACHINES[machine];
         args.push('-nographic', '-monitor', 'none', '-kernel', elf);
         args.push('-qmp', `unix:${path('monitor')},server=on,wait=off`);
         args.push('-chardev', `socket,id=line,path=${path('line')},server=on,wait=off`);
-        args.push('-chardev', `socket,id=entropy,path=${path('entropy')}`);
         // Waits for the console, so that nothing it prints is lost.
         args.push('-chardev', `socket,id=console,path=${path('console')},server=on,wait=on`);
-        if (machine === 'mps2') for (const name of ['line', 'entropy', 'console']) args.push('-serial', `chardev:${name}`);
-        else args.push('-serial', 'chardev:line');
-        args.push('-nic', net === undefined ? 'none' : `user,hostfwd=tcp:127.0.0.1:${net}-:80`);
+        // The second UART of the board is not connected.
+        args.push('-serial', 'chardev:line', '-serial', 'null', '-serial', 'chardev:console', '-nic', 'none');
         self.child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'] });
         self.console = await connectSoon(path('console'));
         createInterface({ input: self.console }).on('line', (line) => self.#printed(line));
@@ -139,7 +128,6 @@ export class Machine {
         await ended;
         this.console.destroy();
         this.monitor.destroy();
-        this.source.close();
         rmSync(this.folder, { recursive: true, force: true });
     }
 }

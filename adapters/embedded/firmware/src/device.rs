@@ -118,10 +118,12 @@ fn add_entries(router: &mut Router<Entry>) -> Option<()> {
     let schema = RawJson::new(
         r#"{"type":"object","properties":{"address":{"type":"integer","minimum":0,"maximum":3},"value":{"type":"integer"},"note":{"type":"string"}},"required":["address"]}"#,
     );
-    let tool = Tool::new("register", schema.ok()?).description("Reads a register, or writes it and reads it back");
+    let tool =
+        Tool::new("register", schema.ok()?).description("Reads a register, or writes it and reads it back");
     router.tool(tool, Entry::Register).ok()?;
     let schema = RawJson::new(r#"{"type":"object","properties":{"samples":{"type":"integer","minimum":1}}}"#);
-    let tool = Tool::new("sensor", schema.ok()?).description("Measures the temperature, 10 ms for each sample");
+    let tool =
+        Tool::new("sensor", schema.ok()?).description("Measures the temperature, 10 ms for each sample");
     router.tool(tool, Entry::Sensor).ok()?;
     let resource = Resource::new(TEMPERATURE, "temperature").description("Changes twice in a second");
     router.declare(Capability::ResourceSubscriptions);

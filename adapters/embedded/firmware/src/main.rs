@@ -1,7 +1,7 @@
 //! An MCP server on a microcontroller: two tools and a resource that changes.
 //!
-//! It serves the first UART, and with the feature `http` the Ethernet controller. The second UART is the source of entropy,
-//! and the third one a console: `m` prints the marks of heap and stack, `r` resets those of the heap.
+//! It serves the first UART. The third one is a console: `m` prints the marks of heap and stack, `r` resets those of the
+//! heap. A byte stream needs no entropy, so the device has none: HTTP, whose session ids need it, is not served.
 
 #![no_std]
 #![no_main]
@@ -20,15 +20,15 @@ use core::panic::PanicInfo;
 
 use mcp_embedded::Turn;
 use mcp_embedded::serial::SerialServer;
-use mcp_proto::sync::Arc;
 use mcp_proto::Limits;
+use mcp_proto::sync::Arc;
 
 use self::board::{CONSOLE, LINE};
 use self::device::Device;
 use self::heap::Heap;
 
-/// Bytes of the heap: for the UART alone, and with HTTP.
-const HEAP_BYTES: usize = if cfg!(feature = "http") { 56 << 10 } else { 24 << 10 };
+/// Bytes of the heap.
+const HEAP_BYTES: usize = 24 << 10;
 
 #[global_allocator]
 static HEAP: Heap<HEAP_BYTES> = Heap::new();
@@ -74,7 +74,11 @@ fn print_marks(what: &str) {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    let _ = writeln!(&mut &CONSOLE, "{{\"event\":\"panic\",\"at\":\"{}\"}}", info.location().map_or(0, |l| l.line()));
+    let _ = writeln!(
+        &mut &CONSOLE,
+        "{{\"event\":\"panic\",\"at\":\"{}\"}}",
+        info.location().map_or(0, |l| l.line())
+    );
     let _ = embedded_io::Write::flush(&mut &CONSOLE);
     board::halt()
 }

@@ -14,13 +14,11 @@ const TICK_MICROS: u64 = 1_000;
 
 /// The line to the client.
 pub static LINE: Uart<CmsdkUart> = Uart::new(CmsdkUart(0x4000_4000));
-/// The source of entropy: whatever arrives is unpredictable.
-pub static ENTROPY: Uart<CmsdkUart> = Uart::new(CmsdkUart(0x4000_5000));
 /// The console, for measurements.
 pub static CONSOLE: Uart<CmsdkUart> = Uart::new(CmsdkUart(0x4000_6000));
 
 /// Numbers of the receive interrupts; each transmit interrupt is the next one.
-const UART_INTERRUPTS: [i16; 3] = [0, 2, 4];
+const UART_INTERRUPTS: [i16; 2] = [0, 4];
 
 static TICKS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));
 
@@ -92,7 +90,7 @@ fn main() -> ! {
         core.SYST.enable_interrupt();
         core.SYST.enable_counter();
     }
-    for (uart, interrupt) in [&LINE, &ENTROPY, &CONSOLE].into_iter().zip(UART_INTERRUPTS) {
+    for (uart, interrupt) in [&LINE, &CONSOLE].into_iter().zip(UART_INTERRUPTS) {
         uart.registers().enable();
         for number in [interrupt, interrupt + 1] {
             // SAFETY: the handler of these interrupts uses what critical sections protect.
@@ -124,7 +122,7 @@ fn SysTick() {
 // SAFETY: the handler uses registers of the UARTs and queues that critical sections protect.
 #[cortex_m_rt::exception]
 unsafe fn DefaultHandler(interrupt: i16) {
-    for (uart, number) in [&LINE, &ENTROPY, &CONSOLE].into_iter().zip(UART_INTERRUPTS) {
+    for (uart, number) in [&LINE, &CONSOLE].into_iter().zip(UART_INTERRUPTS) {
         if interrupt == number || interrupt == number + 1 {
             uart.serve();
         }
