@@ -42,6 +42,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("entropy", ""),
     ("extensions", ""),
     ("budget", ""),
+    // Parts that features leave out.
+    ("built", ""),
     ("slab", ""),
     ("limits", "json"),
     ("deadlines", "time"),
@@ -51,7 +53,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // The interface of a validator, without an implementation.
     ("validate", "raw"),
     // Names of the protocol, as data.
-    ("version", "json"),
+    ("version", "built json"),
     ("meta", "version"),
     ("methods", "meta version"),
     ("change", ""),
@@ -62,7 +64,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("frame", "json rpc"),
     ("tap", "budget json limits slab time"),
     // The members that each type has in each revision, by name.
-    ("shape", "json methods rpc version"),
+    ("shape", "built json methods rpc version"),
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
     ("identity", "json meta methods model raw shape version"),
@@ -100,10 +102,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SHARED: &str = "budget built deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// Modules for tests and measurements, which may use every module.
