@@ -171,14 +171,14 @@ impl<R: Role> Endpoint<R> {
             let channel = record.channel;
             let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
             let mark = c.outbox.mark();
-            write_progress(c.outbox.tail(), record.version, token, &progress);
+            write_progress(c.outbox.tail(), record.version, token, progress);
             self.commit_message(channel, mark);
             return Ok(SendStatus::Queued);
         }
         // Written here, so that only a program that reports progress has the code that prints numbers.
-        let mut message = Vec::new();
-        write_progress(&mut message, record.version, token, &progress);
-        throttle.deferred_progress = Some((progress.progress, message.into()));
+        let (value, mut message) = (progress.progress, Vec::new());
+        write_progress(&mut message, record.version, token, progress);
+        throttle.deferred_progress = Some((value, message.into()));
         if throttle.due_at.is_none() {
             self.defer(key);
         }
@@ -243,7 +243,7 @@ impl<R: Role> Endpoint<R> {
 }
 
 /// Appends a progress notification.
-fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: &Progress) {
+fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: Progress) {
     encode::notification_head(out, methods::PROGRESS);
     out.extend_from_slice(b",\"params\":{\"progressToken\":");
     token.write(out);
@@ -255,9 +255,9 @@ fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progre
         let _ = Serializer::any(out, &total);
     }
     // 2024-11-05 has no `message` (PROG-006).
-    if let Some(message) = progress.message.as_ref().filter(|_| version > Version::V2024_11_05) {
+    if let Some(message) = progress.message.filter(|_| version > Version::V2024_11_05) {
         out.extend_from_slice(b",\"message\":");
-        write_str(out, message);
+        write_str(out, &message);
     }
     out.push(b'}');
     encode::end(out);
