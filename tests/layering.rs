@@ -44,6 +44,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("extensions", ""),
     ("sync", ""),
     ("budget", ""),
+    // Parts that features leave out.
+    ("built", ""),
     ("slab", ""),
     ("limits", "json memory"),
     ("deadlines", "time"),
@@ -53,7 +55,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // The interface of a validator, without an implementation.
     ("validate", "raw"),
     // Names of the protocol, as data.
-    ("version", "json"),
+    ("version", "built json"),
     ("meta", "version"),
     ("methods", "meta version"),
     ("change", ""),
@@ -64,7 +66,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("frame", "json memory rpc"),
     ("tap", "budget json limits slab time"),
     // The members that each type has in each revision, by name.
-    ("shape", "json methods rpc version"),
+    ("shape", "built json methods rpc version"),
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
     ("identity", "json meta methods model raw shape version"),
@@ -102,10 +104,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SHARED: &str = "budget built deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.

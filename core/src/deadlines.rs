@@ -61,13 +61,12 @@ impl<K: Ord + Copy> Deadlines<K> {
     }
 
     fn clean(&mut self, mut holds: impl FnMut(Instant, K) -> bool, moves: impl Fn(K) -> bool) {
-        let mut entries = core::mem::take(&mut self.heap).into_vec();
-        entries.retain(|Reverse((at, key))| holds(*at, *key));
-        entries.sort_unstable_by_key(|Reverse((at, key))| (*key, *at));
-        entries.dedup_by(|Reverse(later), Reverse(earlier)| {
-            later.1 == earlier.1 && (later.0 == earlier.0 || moves(later.1))
-        });
-        self.heap = BinaryHeap::from(entries);
+        let entries = core::mem::take(&mut self.heap).into_vec();
+        let live = entries.into_iter().filter(|Reverse((at, key))| holds(*at, *key));
+        let mut entries =
+            live.map(|Reverse((at, key))| (key, at)).collect::<BinaryHeap<_>>().into_sorted_vec();
+        entries.dedup_by(|later, earlier| later.0 == earlier.0 && (later.1 == earlier.1 || moves(later.0)));
+        self.heap = entries.into_iter().map(|(key, at)| Reverse((at, key))).collect();
         self.swept_len = self.heap.len();
     }
 

@@ -25,6 +25,15 @@ impl Implementation {
         let _ = Serializer::shaped(out, self, shape::table(version));
     }
 
+    /// Appends the object with name and version alone.
+    pub(crate) fn write_name_and_version(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"name\":");
+        write_str(out, &self.name);
+        out.extend_from_slice(b",\"version\":");
+        write_str(out, &self.version);
+        out.push(b'}');
+    }
+
     /// Removes icons that must not be sent (META-027).
     pub(crate) fn without_forbidden_icons(mut self) -> Self {
         self.icons.retain(crate::model::Icon::is_allowed);

@@ -153,6 +153,10 @@
 //! | `cards` | no | [`cards`]: server cards and `server.json`; experimental; enables `http` |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
+//! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
+//! | `modern` | yes | the revisions without a handshake |
+//! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
+//! | `tap` | yes | records of messages ([`tap`]); without it, `Limits::tap_records` has no effect |
 //! | `portable-atomic` | no | targets without compare-and-swap (Cortex-M0, RISC-V without A): see [`sync`] |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
@@ -162,6 +166,11 @@
 //! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
 //! as `DEC-nnn` and `DESIGN-nn`. `core/docs/deprecations.md` lists what the specification deprecates. Ids such as `LIFE-010` are requirements of the specification; they are listed in
 //! `tests/spec-map.tsv`.
+
+#[cfg(not(any(feature = "legacy", feature = "modern")))]
+compile_error!(
+    "`mcp-proto` needs at least one of its features `legacy` and `modern`; both are on by default"
+);
 
 extern crate alloc;
 #[cfg(test)]
@@ -173,6 +182,7 @@ pub mod auth;
 #[doc(hidden)]
 pub mod bench;
 mod budget;
+mod built;
 mod calls;
 #[cfg(feature = "cards")]
 pub mod cards;

@@ -36,6 +36,8 @@ struct SlabSlot<T> {
 const NO_SLOT: u32 = u32::MAX;
 
 /// A table with reusable slots; see the [module](self).
+///
+/// On targets with short addresses its functions are not inlined: a call is a third of their size.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     slots: Vec<SlabSlot<T>>,
@@ -65,7 +67,8 @@ impl<T> Slab<T> {
     }
 
     /// Stores a value and returns its key.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if let Some(slot) = self.slots.get_mut(self.first_free as usize) {
@@ -98,11 +101,13 @@ impl<T> Slab<T> {
     }
 
     /// Returns the value in a slot for modification.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.value.as_mut()
     }
 
     /// Returns the key of the value in a slot.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn key_at(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref()?;
@@ -110,17 +115,20 @@ impl<T> Slab<T> {
     }
 
     /// Returns the value of a key, or `None` if the key is stale.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_ref()
     }
 
     /// Returns the value of a key for modification, or `None` if the key is stale.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_mut()
     }
 
     /// Removes and returns a value. Its key is stale afterwards.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let free = self.first_free;
         let slot = self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?;

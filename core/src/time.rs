@@ -56,9 +56,11 @@ impl fmt::Debug for Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    #[inline]
+    // Used in many places; the multiplication of 64-bit numbers is long on small targets.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn add(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(micros(rhs)))
     }
 }
 
@@ -66,8 +68,13 @@ impl Sub<Duration> for Instant {
     type Output = Self;
 
     fn sub(self, rhs: Duration) -> Self {
-        Self::from_micros(self.as_micros().saturating_sub(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
+        Self::from_micros(self.as_micros().saturating_sub(micros(rhs)))
     }
+}
+
+/// Returns the whole microseconds of a duration, in 64 bits.
+const fn micros(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros() as u64)
 }
 
 impl fmt::Display for Instant {

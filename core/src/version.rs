@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
+use crate::built::{Legacy, Modern};
 use crate::json::write_str;
 
 /// A released revision of the protocol. The order is that of the dates.
@@ -66,6 +67,16 @@ impl Version {
         }
     }
 
+    /// Returns whether the revision is one with a handshake. False for all if those are not built.
+    pub(crate) const fn is_legacy(self) -> bool {
+        Legacy::IS_BUILT && (!Modern::IS_BUILT || !matches!(self, Self::V2026_07_28))
+    }
+
+    /// Returns whether the revision is one without a handshake. False for all if those are not built.
+    pub(crate) const fn is_modern(self) -> bool {
+        !self.is_legacy()
+    }
+
     const fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -91,25 +102,30 @@ impl fmt::Display for Era {
 pub struct VersionSet(u8);
 
 impl VersionSet {
-    /// All revisions of both eras.
-    pub const ALL: Self = Self(0b1_1111);
+    /// All revisions that are built: those of both eras, unless the features `legacy` or `modern` are off.
+    pub const ALL: Self = Self(Self::OF_LEGACY | Self::OF_MODERN);
     /// The empty set.
     pub const NONE: Self = Self(0);
-    /// The revisions with a handshake.
-    pub const LEGACY: Self = Self(0b0_1111);
-    /// The revisions without a handshake.
-    pub const MODERN: Self = Self(0b1_0000);
+    /// The revisions with a handshake. Not there without the feature `legacy`.
+    #[cfg(feature = "legacy")]
+    pub const LEGACY: Self = Self(Self::OF_LEGACY);
+    /// The revisions without a handshake. Not there without the feature `modern`.
+    #[cfg(feature = "modern")]
+    pub const MODERN: Self = Self(Self::OF_MODERN);
 
-    /// Creates a set of one revision.
+    const OF_LEGACY: u8 = if Legacy::IS_BUILT { 0b0_1111 } else { 0 };
+    const OF_MODERN: u8 = if Modern::IS_BUILT { 0b1_0000 } else { 0 };
+
+    /// Creates a set of one revision. It is empty if the era of the revision is not built.
     #[must_use]
     pub const fn only(version: Version) -> Self {
-        Self(version.bit())
+        Self(version.bit() & Self::ALL.0)
     }
 
-    /// Returns the set with `version` added.
+    /// Returns the set with `version` added, if its era is built.
     #[must_use]
     pub const fn with(self, version: Version) -> Self {
-        Self(self.0 | version.bit())
+        Self(self.0 | Self::only(version).0)
     }
 
     /// Returns whether `version` is in the set.
@@ -124,8 +140,8 @@ impl VersionSet {
         Self(
             self.0
                 & match era {
-                    Era::Legacy => Self::LEGACY.0,
-                    Era::Modern => Self::MODERN.0,
+                    Era::Legacy => Self::OF_LEGACY,
+                    Era::Modern => Self::OF_MODERN,
                 },
         )
     }

@@ -7,11 +7,19 @@ use bytes::Bytes;
 use super::endpoint::Endpoint;
 use super::inbound::InboundCall;
 use super::role::Role;
+use crate::built::Legacy;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
+
+/// The key of a batch. Only legacy revisions have batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchKey {
+    key: Key,
+    _marker: Legacy,
+}
 
 /// The response to a batch, while it is incomplete.
 #[derive(Debug)]
@@ -97,27 +105,33 @@ impl<R: Role> Endpoint<R> {
     /// Starts the response to a batch.
     ///
     /// [`close_batch`](Self::close_batch) must follow when all members have been received.
-    pub(crate) fn open_batch(&mut self, channel: Key) -> Key {
+    pub(crate) fn open_batch(&mut self, marker: Legacy, channel: Key) -> BatchKey {
         if let Some(c) = self.channels.get_mut(channel) {
             c.role.request_started();
         }
-        self.batches.insert(Batch { channel, out: Vec::new(), pending: 1 })
+        let key = self.batches.insert(Batch { channel, out: Vec::new(), pending: 1 });
+        BatchKey { key, _marker: marker }
     }
 
     /// Records that all members have been received. The array is sent when the last response is there.
-    pub(crate) fn close_batch(&mut self, key: Key) {
+    pub(crate) fn close_batch(&mut self, key: BatchKey) {
         self.release_batch(key);
     }
 
     /// Adds a call whose response belongs to the batch.
-    pub(super) fn join_batch(&mut self, key: Key) {
+    pub(super) fn join_batch(&mut self, BatchKey { key, .. }: BatchKey) {
         if let Some(batch) = self.batches.get_mut(key) {
             batch.pending += 1;
         }
     }
 
     /// Adds a response. If it would exceed `max_batch_bytes`, an error takes its place.
-    pub(super) fn add_to_batch(&mut self, key: Key, id: Option<&crate::RequestId>, message: &[u8]) {
+    pub(super) fn add_to_batch(
+        &mut self,
+        BatchKey { key, .. }: BatchKey,
+        id: Option<&crate::RequestId>,
+        message: &[u8],
+    ) {
         let limit = self.limits.max_batch_bytes;
         let Some(batch) = self.batches.get_mut(key) else { return };
         let message = message.strip_suffix(b"\n").unwrap_or(message);
@@ -141,7 +155,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Sends the array when no response is missing; sends nothing if it is empty (BATCH-007).
-    fn release_batch(&mut self, key: Key) {
+    fn release_batch(&mut self, BatchKey { key, .. }: BatchKey) {
         let Some(batch) = self.batches.get_mut(key) else { return };
         batch.pending = batch.pending.saturating_sub(1);
         if batch.pending > 0 {

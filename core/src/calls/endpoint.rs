@@ -11,13 +11,14 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::batch::Batch;
+use super::batch::{Batch, BatchKey};
 use super::inbound::{InboundCalls, InboundIndex};
 use super::keep_alive::{KeepAlive, KeepAlivePings};
-use super::observing::Observing;
+use super::observing::{ObserverSetting, ObserverState};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
 use super::settings::Settings;
+use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -80,7 +81,7 @@ pub(crate) struct Channel<R> {
     /// End of the grace period for what is still in flight.
     grace_deadline: Option<Instant>,
     /// Keep-alive pings, from the end of a legacy handshake on.
-    pub(super) keep_alive: Option<Box<KeepAlive>>,
+    pub(super) keep_alive: Option<Part<Legacy, KeepAlive>>,
     pub(crate) closed: bool,
     pub(crate) role: R,
 }
@@ -108,9 +109,9 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) outbound: OutboundCalls,
     pub(super) batches: Slab<Batch>,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
-    pub(super) keep_alive: Option<Box<KeepAlivePings>>,
-    tap: Option<Box<Tap>>,
-    pub(super) observing: Option<Box<Observing>>,
+    pub(super) keep_alive: Option<Part<Legacy, KeepAlivePings>>,
+    tap: Option<Part<Tapping, Tap>>,
+    pub(super) observing: Option<Box<dyn ObserverState>>,
     pub(crate) now: Instant,
     last_activity: Instant,
     /// Deadline for freeing idle buffers; separate from `deadlines`, which have to be punctual.
@@ -123,11 +124,13 @@ pub(crate) struct Endpoint<R: Role> {
 
 impl<R: Role> Endpoint<R> {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let keep_alive =
-            settings.keep_alive.map(|settings| Box::new(KeepAlivePings { settings, input_held_at: None }));
+        let keep_alive = settings.keep_alive.zip(Legacy::get()).map(|(settings, marker)| {
+            Part::new(marker, Box::new(KeepAlivePings { settings, input_held_at: None }))
+        });
         let limits = Arc::clone(&settings.limits);
         let redacted = || settings.redacted_members.clone();
-        let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted())));
+        let tapping = Tapping::get().filter(|_| limits.tap_records > 0);
+        let tap = tapping.map(|marker| Part::new(marker, Box::new(Tap::new(&limits, redacted()))));
         Self {
             limits,
             channels: Slab::new(),
@@ -137,7 +140,7 @@ impl<R: Role> Endpoint<R> {
             deadlines: Deadlines::new(),
             keep_alive,
             tap,
-            observing: settings.observer.as_ref().map(Observing::new),
+            observing: settings.observer.as_ref().map(ObserverSetting::begin),
             now: Instant::ZERO,
             last_activity: Instant::ZERO,
             trim_at: None,
@@ -342,7 +345,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn send_error(
         &mut self,
         channel: Key,
-        batch: Option<Key>,
+        batch: Option<BatchKey>,
         id: Option<&RequestId>,
         error: &RpcError,
     ) {
@@ -359,7 +362,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn send_or_batch(
         &mut self,
         channel: Key,
-        batch: Option<Key>,
+        batch: Option<BatchKey>,
         id: Option<&RequestId>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -423,7 +426,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn reject(
         &mut self,
         channel: Key,
-        batch: Option<Key>,
+        batch: Option<BatchKey>,
         rejected: RejectedMessage,
         in_flight: bool,
     ) -> (Diagnostic, Option<EndedCall>) {

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use super::batch::BatchKey;
 use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;
@@ -82,7 +83,7 @@ pub(crate) struct InboundCall {
     pub(crate) progress_token: Option<RequestId>,
     pub(crate) throttle: Option<Box<NotificationThrottle>>,
     pub(crate) expires_at: Instant,
-    pub(crate) batch: Option<Key>,
+    pub(crate) batch: Option<BatchKey>,
     /// Least severe level of log messages that the call asked for, as a number (modern).
     pub(crate) log_threshold: u8,
     /// Links of the index of the channel.
@@ -103,7 +104,8 @@ pub(crate) type InputOutcome = Result<RawJson, CallError>;
 pub(crate) struct NotificationThrottle {
     pub(crate) last_progress: f64,
     pub(crate) bucket: TokenBucket,
-    pub(crate) deferred_progress: Option<Progress>,
+    /// The latest progress that was held back, and its notification.
+    pub(crate) deferred_progress: Option<(f64, Box<[u8]>)>,
     /// The latest log message that was held back, encoded.
     pub(crate) deferred_log: Option<Box<[u8]>>,
     /// Time at which held notifications are sent.

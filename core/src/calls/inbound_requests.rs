@@ -157,22 +157,28 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
         let (now, limits) = (self.now, &*self.limits);
         let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
-        if record.progress_token.is_none() {
-            return Ok(SendStatus::Dropped);
-        }
+        let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
         let full =
             self.channels.get(record.channel).is_none_or(|c| c.outbox.len() >= limits.outbox_high_water);
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
-        let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |h| h.progress);
+        let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |(value, _)| *value);
         if !progress.progress.is_finite() || progress.progress <= newest {
             return Ok(SendStatus::Dropped);
         }
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
-            self.send_progress(key, &progress);
+            throttle.last_progress = progress.progress;
+            let channel = record.channel;
+            let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
+            let mark = c.outbox.mark();
+            write_progress(c.outbox.tail(), record.version, token, progress);
+            self.commit_message(channel, mark);
             return Ok(SendStatus::Queued);
         }
-        throttle.deferred_progress = Some(progress);
+        // Written here, so that only a program that reports progress has the code that prints numbers.
+        let (value, mut message) = (progress.progress, Vec::new());
+        write_progress(&mut message, record.version, token, progress);
+        throttle.deferred_progress = Some((value, message.into()));
         if throttle.due_at.is_none() {
             self.defer(key);
         }
@@ -221,50 +227,38 @@ impl<R: Role> Endpoint<R> {
             return self.defer(key);
         }
         // Log messages go first: progress always describes a later state.
-        let (log, has_progress) = (throttle.deferred_log.take(), throttle.deferred_progress.is_some());
-        match log {
-            Some(message) => {
-                let channel = call.channel;
-                self.send(channel, |out| out.extend_from_slice(&message));
-                if has_progress {
-                    self.defer(key);
-                }
-            }
-            None => {
-                if let Some(progress) = throttle.deferred_progress.take() {
-                    self.send_progress(key, &progress);
-                }
-            }
+        let message = throttle.deferred_log.take().or_else(|| {
+            let (progress, message) = throttle.deferred_progress.take()?;
+            throttle.last_progress = progress;
+            Some(message)
+        });
+        let (channel, has_more) = (call.channel, throttle.deferred_progress.is_some());
+        if let Some(message) = message {
+            self.send(channel, |out| out.extend_from_slice(&message));
+        }
+        if has_more {
+            self.defer(key);
         }
     }
+}
 
-    fn send_progress(&mut self, key: Key, progress: &Progress) {
-        let Some(call) = self.inbound.calls.get_mut(key) else { return };
-        let (Some(token), Some(throttle)) = (call.progress_token.as_ref(), call.throttle.as_mut()) else {
-            return;
-        };
-        throttle.last_progress = progress.progress;
-        let Some(c) = self.channels.get_mut(call.channel) else { return };
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::notification_head(out, methods::PROGRESS);
-        out.extend_from_slice(b",\"params\":{\"progressToken\":");
-        token.write(out);
-        out.extend_from_slice(b",\"progress\":");
-        // A finite number can always be encoded.
-        let _ = Serializer::any(out, &progress.progress);
-        if let Some(total) = progress.total.filter(|t| t.is_finite()) {
-            out.extend_from_slice(b",\"total\":");
-            let _ = Serializer::any(out, &total);
-        }
-        // 2024-11-05 has no `message` (PROG-006).
-        if let Some(message) = progress.message.as_ref().filter(|_| call.version > Version::V2024_11_05) {
-            out.extend_from_slice(b",\"message\":");
-            write_str(out, message);
-        }
-        out.push(b'}');
-        encode::end(out);
-        let channel = call.channel;
-        self.commit_message(channel, mark);
+/// Appends a progress notification.
+fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: Progress) {
+    encode::notification_head(out, methods::PROGRESS);
+    out.extend_from_slice(b",\"params\":{\"progressToken\":");
+    token.write(out);
+    out.extend_from_slice(b",\"progress\":");
+    // A finite number can always be encoded.
+    let _ = Serializer::any(out, &progress.progress);
+    if let Some(total) = progress.total.filter(|t| t.is_finite()) {
+        out.extend_from_slice(b",\"total\":");
+        let _ = Serializer::any(out, &total);
     }
+    // 2024-11-05 has no `message` (PROG-006).
+    if let Some(message) = progress.message.filter(|_| version > Version::V2024_11_05) {
+        out.extend_from_slice(b",\"message\":");
+        write_str(out, &message);
+    }
+    out.push(b'}');
+    encode::end(out);
 }

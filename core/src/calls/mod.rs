@@ -6,7 +6,7 @@ pub(crate) mod inbound;
 mod inbound_requests;
 pub(crate) mod keep_alive;
 pub(crate) mod observed_requests;
-mod observing;
+pub(crate) mod observing;
 pub(crate) mod outbound;
 pub(crate) mod outbound_requests;
 mod pings;

@@ -3,9 +3,10 @@
 //! Without an observer, each function is a comparison.
 
 use super::endpoint::Endpoint;
+use super::observing::ObservedEnd;
 use super::role::Role;
 use crate::error::{CallError, Fault};
-use crate::observe::{Observation, OpenRequest, RequestedParams, SessionEnd};
+use crate::observe::{Observation, OpenRequest, RequestedParams};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
@@ -17,7 +18,7 @@ use crate::version::Version;
 #[inline]
 pub(crate) fn begin_session<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, version: Version) {
     if let Some(observing) = &mut endpoint.observing {
-        observing.sessions.insert(channel, (version, endpoint.now));
+        observing.begin_session(endpoint.now, channel, version);
     }
 }
 
@@ -29,11 +30,9 @@ pub(crate) fn end_session<R: Role>(
     direction: Direction,
     fault: &Fault,
 ) {
-    let Some(observing) = &mut endpoint.observing else { return };
-    let Some((version, began_at)) = observing.sessions.remove(&channel) else { return };
-    let is_fault = !matches!(fault, Fault::Eof | Fault::Closed);
-    let ended_at = endpoint.now;
-    observing.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at, is_fault });
+    if let Some(observing) = &mut endpoint.observing {
+        observing.end_session(endpoint.now, channel, direction, fault);
+    }
 }
 
 /// Goes on with a message that was received before, and has waited.
@@ -74,7 +73,7 @@ pub(crate) fn begin_direct_answer<R: Role>(
     }
     let version = version(endpoint);
     if let Some(observing) = &mut endpoint.observing {
-        observing.direct = observing.begin_received(endpoint.now, id, method, params, version);
+        observing.begin_direct(endpoint.now, id, method, params, version);
     }
 }
 
@@ -85,7 +84,7 @@ pub(crate) fn begin_direct_answer<R: Role>(
 )]
 #[inline]
 pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
-    if let Some(open) = endpoint.observing.as_deref_mut().and_then(|observing| observing.direct.take()) {
+    if let Some(open) = endpoint.observing.as_deref_mut().and_then(|observing| observing.take_direct()) {
         endpoint.inbound.observed.get_or_insert_default().insert(key, open);
     }
 }
@@ -93,12 +92,15 @@ pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: K
 /// Ends a request that the engine has answered by itself, unless it continues as a call.
 #[inline]
 pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>) {
-    let Some(observing) = endpoint.observing.as_deref_mut() else { return };
-    let Some(open) = observing.direct.take() else { return };
-    let at = endpoint.now;
-    match observing.sent_error.take() {
-        Some(error) => open.end_with_error(at, observing.sent_bytes, &CallError::Rpc(error)),
-        None => open.end_with_result(at, observing.sent_bytes, b""),
+    if let Some(observing) = &mut endpoint.observing {
+        observing.end_direct(endpoint.now);
+    }
+}
+
+/// Ends the observation of a request, if it is observed.
+fn end<R: Role>(endpoint: &Endpoint<R>, open: Option<OpenRequest>, end: &ObservedEnd<'_>) {
+    if let (Some(open), Some(observing)) = (open, &endpoint.observing) {
+        observing.end(endpoint.now, open, end);
     }
 }
 
@@ -106,16 +108,16 @@ pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>) {
 #[inline]
 pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark: usize) {
     let Some(open) = endpoint.inbound.take_observed(key) else { return };
+    let Some(observing) = &endpoint.observing else { return };
     let channel = endpoint.inbound.calls.get(key).and_then(|call| endpoint.channels.get_mut(call.channel));
-    let response = channel.and_then(|c| c.outbox.tail().get(mark..));
-    open.end_with_response(endpoint.now, response.unwrap_or_default());
+    let response = channel.and_then(|c| c.outbox.tail().get(mark..)).unwrap_or_default();
+    observing.end(endpoint.now, open, &ObservedEnd::Response(response));
 }
 
 /// Ends a call that was answered with an error.
 #[cold]
 pub(crate) fn observe_failure<R: Role>(endpoint: &Endpoint<R>, open: OpenRequest, error: &RpcError) {
-    let bytes = endpoint.observing.as_ref().map_or(0, |observing| observing.sent_bytes);
-    open.end_with_error(endpoint.now, bytes, &CallError::Rpc(error.clone()));
+    end(endpoint, Some(open), &ObservedEnd::SentError(error));
 }
 
 /// Ends a call that was answered with this result, in `before` bytes and the segment that was sent last.
@@ -126,16 +128,14 @@ pub(crate) fn observe_sent_result<R: Role>(
     before: usize,
     result: &[u8],
 ) {
-    let (Some(open), Some(observing)) = (open, &endpoint.observing) else { return };
-    open.end_with_result(endpoint.now, before + observing.sent_bytes, result);
+    end(endpoint, open, &ObservedEnd::SentResult { before, result });
 }
 
 /// Ends a call that gets no answer.
 #[inline]
 pub(super) fn observe_cancellation<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
-    if let Some(open) = endpoint.inbound.take_observed(key) {
-        open.end_with_error(endpoint.now, 0, &CallError::Cancelled);
-    }
+    let open = endpoint.inbound.take_observed(key);
+    end(endpoint, open, &ObservedEnd::Cancelled);
 }
 
 /// Ends an outbound request, if it has not ended before.
@@ -145,13 +145,13 @@ pub(crate) fn observe_outcome<R: Role>(
     key: Key,
     outcome: Result<&RawJson, &CallError>,
 ) {
-    let Some(observing) = &endpoint.observing else { return };
-    let Some(open) = endpoint.outbound.calls.take_observed(key) else { return };
-    match outcome {
-        Ok(result) => open.end_with_result(endpoint.now, observing.received_bytes, result.as_bytes()),
-        Err(error) => {
-            let bytes = if matches!(error, CallError::Rpc(_)) { observing.received_bytes } else { 0 };
-            open.end_with_error(endpoint.now, bytes, error);
-        }
+    if endpoint.observing.is_none() {
+        return;
     }
+    let open = endpoint.outbound.calls.take_observed(key);
+    let outcome = match outcome {
+        Ok(result) => ObservedEnd::ReceivedResult(result.as_bytes()),
+        Err(error) => ObservedEnd::ReceivedError(error),
+    };
+    end(endpoint, open, &outcome);
 }

@@ -1,9 +1,14 @@
 //! An observer, as an endpoint keeps it.
+//!
+//! The endpoint meets it as a table of functions that [`ObserverSetting`] makes, so a program without an observer links
+//! none of this.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use core::fmt;
 
-use crate::observe::{Observer, OpenRequest, Requested, RequestedParams};
+use crate::error::{CallError, Fault};
+use crate::observe::{Observer, OpenRequest, Requested, RequestedParams, SessionEnd};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -11,54 +16,156 @@ use crate::tap::Direction;
 use crate::time::Instant;
 use crate::version::Version;
 
+/// The observer of a configuration.
+#[derive(Clone)]
+pub(crate) struct ObserverSetting {
+    pub(crate) observer: Arc<dyn Observer>,
+    /// Creates the state of an endpoint.
+    begin: fn(&Arc<dyn Observer>) -> Box<dyn ObserverState>,
+}
+
+impl ObserverSetting {
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
+        Self { observer, begin: |observer| Box::new(Observing::new(observer)) }
+    }
+
+    pub(super) fn begin(&self) -> Box<dyn ObserverState> {
+        (self.begin)(&self.observer)
+    }
+}
+
+impl fmt::Debug for ObserverSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.observer.fmt(f)
+    }
+}
+
+/// The end of an observed request.
+pub(crate) enum ObservedEnd<'a> {
+    /// A result that was sent last, after this number of bytes.
+    SentResult { before: usize, result: &'a [u8] },
+    /// A result in the message that was received last.
+    ReceivedResult(&'a [u8]),
+    /// A result in this response.
+    Response(&'a [u8]),
+    /// The request was dropped without an answer.
+    Cancelled,
+    /// An error response that was sent last.
+    SentError(&'a RpcError),
+    /// The outcome of an outbound request: an error response that was received last, or no answer.
+    ReceivedError(&'a CallError),
+}
+
+/// State of an observer in an endpoint.
+pub(crate) trait ObserverState: fmt::Debug + Send + Sync {
+    /// Begins the session of a channel, in which requests have this revision.
+    fn begin_session(&mut self, at: Instant, channel: Key, version: Version);
+    /// Ends the session of a channel, if it had one.
+    fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault);
+    /// Returns the revision of the session of a root channel.
+    fn version(&self, channel: Key) -> Option<Version>;
+    /// Records the message that was received last.
+    fn record_received(&mut self, message: &[u8]);
+    /// Records the message that was sent last.
+    fn record_sent(&mut self, message: &[u8]);
+    /// Records the error that was sent last.
+    fn record_error(&mut self, error: &RpcError);
+    /// Returns the size of the message that was sent last.
+    fn sent_bytes(&self) -> usize;
+    /// Begins the observation of a request to be sent.
+    fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest>;
+    /// Begins the observation of a received request.
+    fn begin_received(
+        &mut self,
+        at: Instant,
+        id: &RequestId,
+        method: &str,
+        params: RequestedParams<'_>,
+        version: Option<Version>,
+    ) -> Option<OpenRequest>;
+    /// Begins the observation of a request that the engine answers by itself.
+    fn begin_direct(
+        &mut self,
+        at: Instant,
+        id: &RequestId,
+        method: &str,
+        params: RequestedParams<'_>,
+        version: Option<Version>,
+    );
+    /// Returns the request that the engine is answering by itself, which continues as a call.
+    fn take_direct(&mut self) -> Option<OpenRequest>;
+    /// Ends the request that the engine has answered by itself.
+    fn end_direct(&mut self, at: Instant);
+    /// Ends the observation of a request.
+    fn end(&self, at: Instant, open: OpenRequest, end: &ObservedEnd<'_>);
+}
+
 /// An observer, with what is known of the message in work.
 #[derive(Debug)]
-pub(crate) struct Observing {
-    pub(super) observer: Arc<dyn Observer>,
+struct Observing {
+    observer: Arc<dyn Observer>,
     /// Size of the message that was received last.
-    pub(super) received_bytes: usize,
+    received_bytes: usize,
     /// Size of the message that was sent last.
-    pub(super) sent_bytes: usize,
+    sent_bytes: usize,
     /// Error that was sent last.
-    pub(super) sent_error: Option<RpcError>,
+    sent_error: Option<RpcError>,
     /// Request that the engine is answering by itself.
-    pub(super) direct: Option<OpenRequest>,
+    direct: Option<OpenRequest>,
     /// Open sessions, by their channel: revision and time of beginning.
-    pub(super) sessions: BTreeMap<Key, (Version, Instant)>,
+    sessions: BTreeMap<Key, (Version, Instant)>,
 }
 
 impl Observing {
-    pub(super) fn new(observer: &Arc<dyn Observer>) -> Box<Self> {
-        Box::new(Self {
+    fn new(observer: &Arc<dyn Observer>) -> Self {
+        Self {
             observer: Arc::clone(observer),
             received_bytes: 0,
             sent_bytes: 0,
             sent_error: None,
             direct: None,
             sessions: BTreeMap::new(),
-        })
+        }
+    }
+}
+
+impl ObserverState for Observing {
+    fn begin_session(&mut self, at: Instant, channel: Key, version: Version) {
+        self.sessions.insert(channel, (version, at));
     }
 
-    pub(super) const fn record_received(&mut self, message: &[u8]) {
-        self.received_bytes = message.len();
+    fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault) {
+        let Some((version, began_at)) = self.sessions.remove(&channel) else { return };
+        let is_fault = !matches!(fault, Fault::Eof | Fault::Closed);
+        self.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at: at, is_fault });
     }
 
-    pub(super) const fn record_sent(&mut self, message: &[u8]) {
-        self.sent_bytes = message.len().saturating_sub(1);
-    }
-
-    /// Returns the revision of the session of a root channel.
-    pub(super) fn version(&self, channel: Key) -> Option<Version> {
+    fn version(&self, channel: Key) -> Option<Version> {
         self.sessions.get(&channel).map(|(version, _)| *version)
     }
 
-    pub(super) fn record_error(&mut self, error: &RpcError) {
+    fn record_received(&mut self, message: &[u8]) {
+        self.received_bytes = message.len();
+    }
+
+    fn record_sent(&mut self, message: &[u8]) {
+        self.sent_bytes = message.len().saturating_sub(1);
+    }
+
+    fn record_error(&mut self, error: &RpcError) {
         self.sent_error = Some(error.clone());
     }
 
-    /// Begins the observation of a received request.
+    fn sent_bytes(&self) -> usize {
+        self.sent_bytes
+    }
+
+    fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest> {
+        OpenRequest::begin(&*self.observer, request)
+    }
+
     #[cold]
-    pub(super) fn begin_received(
+    fn begin_received(
         &mut self,
         at: Instant,
         id: &RequestId,
@@ -77,5 +184,46 @@ impl Observing {
             request_bytes: self.received_bytes,
         };
         OpenRequest::begin(&*self.observer, &requested)
+    }
+
+    fn begin_direct(
+        &mut self,
+        at: Instant,
+        id: &RequestId,
+        method: &str,
+        params: RequestedParams<'_>,
+        version: Option<Version>,
+    ) {
+        self.direct = self.begin_received(at, id, method, params, version);
+    }
+
+    fn take_direct(&mut self) -> Option<OpenRequest> {
+        self.direct.take()
+    }
+
+    fn end_direct(&mut self, at: Instant) {
+        let Some(open) = self.direct.take() else { return };
+        match self.sent_error.take() {
+            Some(error) => open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error)),
+            None => open.end_with_result(at, self.sent_bytes, b""),
+        }
+    }
+
+    fn end(&self, at: Instant, open: OpenRequest, end: &ObservedEnd<'_>) {
+        match *end {
+            ObservedEnd::SentResult { before, result } => {
+                open.end_with_result(at, before + self.sent_bytes, result);
+            }
+            ObservedEnd::ReceivedResult(result) => open.end_with_result(at, self.received_bytes, result),
+            ObservedEnd::Response(response) => open.end_with_response(at, response),
+            ObservedEnd::Cancelled => open.end_with_error(at, 0, &CallError::Cancelled),
+            ObservedEnd::SentError(error) => {
+                open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error.clone()));
+            }
+            ObservedEnd::ReceivedError(error) => {
+                let bytes = if matches!(error, CallError::Rpc(_)) { self.received_bytes } else { 0 };
+                open.end_with_error(at, bytes, error);
+            }
+        }
     }
 }

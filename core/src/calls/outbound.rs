@@ -10,7 +10,7 @@ use core::time::Duration;
 use super::task_request::TaskRequest;
 use super::versioned_params::VersionedParams;
 use crate::error::CallError;
-use crate::json::{append_one_line, object_members, write_str};
+use crate::json::{append_one_line, object_members, read, write_str};
 use crate::limits::Limits;
 use crate::meta::{BAGGAGE, TRACE_MEMBERS, TRACEPARENT};
 use crate::observe::{OpenRequest, OpenRequests, TraceContext};
@@ -509,9 +509,14 @@ impl CallSlab {
     }
 }
 
+/// Reads a number of a progress report.
+type ReadNumber = fn(&[u8]) -> Option<f64>;
+
 #[derive(Debug)]
 pub(crate) struct OutboundCalls {
     pub(crate) calls: CallSlab,
+    /// Set with the first call that asks for progress, so that other programs read no numbers with a fraction.
+    pub(super) read_number: Option<ReadNumber>,
 }
 
 /// Number of bits of the slot in a request id.
@@ -521,7 +526,12 @@ const SLOT_BITS: u32 = 16;
 
 impl OutboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: CallSlab::new() }
+        Self { calls: CallSlab::new(), read_number: None }
+    }
+
+    /// Makes progress reports readable, before a call asks for them.
+    pub(crate) fn read_progress(&mut self) {
+        self.read_number = Some(|text| read(text).ok());
     }
 
     /// Returns the id on the wire. It is never zero, which some peers take for a missing id.

@@ -14,10 +14,10 @@ use super::outbound::{
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int};
+use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, string, write_int};
 use crate::meta;
 use crate::methods;
-use crate::observe::{Direction, OpenRequest, Requested, RequestedParams, TraceContext};
+use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
@@ -141,6 +141,9 @@ impl<R: Role> Endpoint<R> {
 
     /// Returns the calls of a channel that [`begin_request`](Self::begin_request) added, in order.
     pub(crate) fn requests_of(&self, channel: Key) -> Vec<Key> {
+        if !R::SENDS_REQUESTS {
+            return Vec::new();
+        }
         self.channels.get(channel).map(|c| self.outbound.calls.keys_of(&c.requests)).unwrap_or_default()
     }
 
@@ -213,7 +216,7 @@ impl<R: Role> Endpoint<R> {
                     // Known when the message is complete.
                     request_bytes: 0,
                 };
-                OpenRequest::begin(&*observing.observer, &sent)
+                observing.begin_sent(&sent)
             }
             _ => None,
         };
@@ -236,7 +239,7 @@ impl<R: Role> Endpoint<R> {
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
         if let (Some(mut open), Some(observing)) = (observed, &self.observing) {
-            open.request_bytes = observing.sent_bytes;
+            open.request_bytes = observing.sent_bytes();
             self.outbound.calls.observed.get_or_insert_default().insert(key, open);
         }
         Ok(written)
@@ -274,6 +277,9 @@ impl<R: Role> Endpoint<R> {
 
     /// Returns the call that a response belongs to; `channel` is a root channel.
     pub(crate) fn match_response(&self, channel: Key, id: &RequestId) -> ResponseMatch {
+        if !R::SENDS_REQUESTS {
+            return ResponseMatch::Unknown;
+        }
         let matched = self.outbound.lookup(id);
         let ResponseMatch::Live(key) = matched else { return matched };
         match self.outbound.calls.get(key) {
@@ -315,15 +321,19 @@ impl<R: Role> Endpoint<R> {
         channel: Key,
         params: &[u8],
     ) -> Result<(Key, Progress), Diagnostic> {
+        if !R::SENDS_REQUESTS {
+            return Err(Diagnostic::UnknownProgress);
+        }
         let (mut token, mut progress, mut total, mut message) = (None, None, None, None);
         object_members(params, |name, value| match name {
             b"progressToken" => token = RequestId::from_json(value, self.limits.max_id),
-            b"progress" => progress = read::<f64>(value).ok(),
-            b"total" => total = read::<f64>(value).ok(),
+            b"progress" => progress = Some(value),
+            b"total" => total = Some(value),
             b"message" => message = string(value).map(Cow::into_owned),
             _ => {}
         });
-        let (Some(token), Some(progress)) = (token, progress) else {
+        let is_number = |text: &&[u8]| matches!(text.first(), Some(b'-' | b'0'..=b'9'));
+        let (Some(token), Some(progress)) = (token, progress.filter(is_number)) else {
             return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
         };
         let key = match self.match_response(channel, &token) {
@@ -333,9 +343,15 @@ impl<R: Role> Endpoint<R> {
             ResponseMatch::Unknown => return Err(Diagnostic::UnknownProgress),
         };
         let now = self.now;
-        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress) {
+        let read_number = self.outbound.read_number;
+        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress).zip(read_number) {
             None => Err(Diagnostic::UnknownProgress),
-            Some(call) => {
+            Some((call, read_number)) => {
+                // Too large for a number with a fraction.
+                let Some(progress) = read_number(progress) else {
+                    return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
+                };
+                let total = total.filter(is_number).and_then(read_number);
                 if call.record_progress(now, progress) {
                     Ok((key, Progress { progress, total, message }))
                 } else {

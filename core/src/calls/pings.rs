@@ -12,6 +12,7 @@ use super::keep_alive::{KeepAlive, KeepAlivePing, KeepAlivePings, PeerHealth};
 use super::outbound::{CallOptions, CallPurpose, OutboundCall};
 use super::outbound_requests::OutboundRequest;
 use super::role::Role;
+use crate::built::{Legacy, Part};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::json::TopLevelMembers;
@@ -26,13 +27,15 @@ impl<R: Role> Endpoint<R> {
         let (Some(settings), Some(c)) = (self.ping_settings(), self.channels.get_mut(channel)) else {
             return;
         };
-        c.keep_alive = Some(Box::new(KeepAlive {
+        let Some(marker) = Legacy::get() else { return };
+        let state = KeepAlive {
             last_input: self.now,
             next_ping_at: None,
             waiting_since: self.now,
             output_taken: c.outbox.consumed(),
             misses: 0,
-        }));
+        };
+        c.keep_alive = Some(Part::new(marker, Box::new(state)));
         self.schedule_ping(channel, self.now + settings.interval);
     }
 
@@ -71,6 +74,9 @@ impl<R: Role> Endpoint<R> {
 
     /// Handles the time of the next ping: sends it, unless there was input in the meantime.
     pub(crate) fn handle_keep_alive(&mut self, channel: Key) -> PeerHealth {
+        if !Legacy::IS_BUILT {
+            return PeerHealth::Alive;
+        }
         let has_room = self.has_room_for_ping();
         let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_deref() else {
             return PeerHealth::Alive;
@@ -156,6 +162,9 @@ impl<R: Role> Endpoint<R> {
 
     /// Handles the end of a ping.
     pub(crate) fn finish_ping(&mut self, key: Key, outcome: &Result<RawJson, CallError>) -> PeerHealth {
+        if !Legacy::IS_BUILT {
+            return PeerHealth::Alive;
+        }
         let ended = self.end_request(key);
         self.sweep();
         let (Some(settings), Some(call)) = (self.ping_settings(), ended) else { return PeerHealth::Alive };

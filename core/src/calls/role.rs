@@ -10,6 +10,9 @@ pub(crate) trait Role {
     /// State that all channels share.
     type Shared: Default + core::fmt::Debug;
 
+    /// Whether the role sends requests. A server does in legacy revisions alone.
+    const SENDS_REQUESTS: bool = true;
+
     /// Returns the channel that owns request ids, session and peer, or `None` if that is this one.
     fn parent(&self) -> Option<Key> {
         None

@@ -89,6 +89,9 @@ impl Calls {
             options,
             &common.endpoint.limits,
         );
+        if options.wants_progress {
+            common.endpoint.outbound.read_progress();
+        }
         if common.peer.is_some() {
             common.check_permitted(method)?;
             if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {

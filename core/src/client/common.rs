@@ -8,6 +8,7 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
+use crate::calls::batch::BatchKey;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
@@ -105,7 +106,7 @@ impl CommonState {
     }
 
     /// Answers a `ping` of the server (PING-002).
-    pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
+    pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<BatchKey>, id: &RequestId) {
         self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
             encode::result_head(out, id);
             out.extend_from_slice(b"{}"); // PING-002

@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::input_tasks::support::InputTaskSupport;
 use super::tasks::polling::TaskSupport;
 use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::observing::ObserverSetting;
 use crate::calls::settings::Settings;
 use crate::identity::{Capabilities, ExtensionError, Implementation};
 use crate::json::write_str;
@@ -153,14 +154,17 @@ impl Config {
     /// Sets an observer of requests, for traces and metrics. The default is none, which costs nothing.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observer = Some(observer);
+        self.settings.observer = Some(ObserverSetting::new(observer));
         self
     }
 
     /// Returns the observer that was set.
     #[must_use]
     pub const fn active_observer(&self) -> Option<&Arc<dyn Observer>> {
-        self.settings.observer.as_ref()
+        match &self.settings.observer {
+            Some(setting) => Some(&setting.observer),
+            None => None,
+        }
     }
 
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
@@ -212,7 +216,7 @@ impl Config {
         write_str(&mut out, version.as_str());
         if self.send_info {
             key(&mut out, meta::CLIENT_INFO);
-            self.settings.info.write(&mut out, version);
+            self.settings.write_info(&mut out, version);
         }
         key(&mut out, meta::CLIENT_CAPABILITIES);
         self.settings.capabilities.write(&mut out, version);

@@ -253,7 +253,7 @@ impl Negotiation {
             out.extend_from_slice(b",\"capabilities\":");
             config.settings.capabilities.write(out, version);
             out.extend_from_slice(b",\"clientInfo\":");
-            config.settings.info.write(out, version);
+            config.settings.write_info(out, version);
             out.push(b'}');
         });
         common.arm_negotiation_timeout(common.endpoint.limits.init_timeout);

@@ -14,7 +14,8 @@ use super::input_task_calls::is_about_task;
 use super::input_tasks::RequestSource;
 use super::log::LogMessage;
 use super::subscriptions::Subscriptions;
-use crate::calls::batch;
+use crate::built::Legacy;
+use crate::calls::batch::{self, BatchKey};
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::observed_requests::{observe_call, observe_outcome, resume_message};
@@ -48,7 +49,7 @@ impl Engine {
         }
     }
 
-    fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, own: Option<&RequestId>) {
+    fn receive_one(&mut self, channel: Key, batch: Option<BatchKey>, frame: &Bytes, own: Option<&RequestId>) {
         match envelope::parse(frame, &self.common.endpoint.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame, own),
             Ok(envelope) => {
@@ -70,6 +71,10 @@ impl Engine {
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
         let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
+        let Some(marker) = Legacy::get() else {
+            let rejected = RejectedMessage::unreadable(MalformedMessage::Batch);
+            return self.reject(channel, None, rejected, frame, own);
+        };
         let members = match batch::split_batch(frame, &self.common.endpoint.limits) {
             Ok(members) if allows_batches => members,
             Ok(_) => {
@@ -86,7 +91,7 @@ impl Engine {
             }
         };
         let before = self.common.outbox_len();
-        let batch = self.common.endpoint.open_batch(channel);
+        let batch = self.common.endpoint.open_batch(marker, channel);
         for member in members {
             resume_message(&mut self.common.endpoint, &member);
             // An earlier member may have been one fault too many.
@@ -101,7 +106,7 @@ impl Engine {
     fn reject(
         &mut self,
         channel: Key,
-        batch: Option<Key>,
+        batch: Option<BatchKey>,
         rejected: RejectedMessage,
         frame: &[u8],
         own: Option<&RequestId>,
@@ -126,7 +131,7 @@ impl Engine {
     fn refuse_message(
         &mut self,
         channel: Key,
-        batch: Option<Key>,
+        batch: Option<BatchKey>,
         rejected: RejectedMessage,
         own: Option<&RequestId>,
     ) {
@@ -288,7 +293,13 @@ impl Engine {
     }
 
     /// Handles a request from the server, which only legacy servers send.
-    fn receive_request(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
+    fn receive_request(
+        &mut self,
+        channel: Key,
+        batch: Option<BatchKey>,
+        frame: &Bytes,
+        envelope: Envelope<'_>,
+    ) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
         if self.drop_misplaced(channel, &id, &method) {
             return;

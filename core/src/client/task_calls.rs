@@ -74,6 +74,9 @@ impl Calls {
     ) -> CallKey {
         let (now, purpose) = (common.endpoint.now, CallPurpose::Application);
         let call = OutboundCall::new(now, main, purpose, options, &common.endpoint.limits);
+        if options.wants_progress {
+            common.endpoint.outbound.read_progress();
+        }
         let call = common.endpoint.outbound.calls.insert(call);
         if let Some(tasks) = self.tasks_table(common) {
             tasks.wait(common, call, id);

@@ -513,16 +513,19 @@ impl<'a> Scanner<'a> {
 }
 
 /// Calls `each` for the members of a checked object in order; does nothing for any other value.
-pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
+///
+/// Returns whether it is an object without a name that occurs twice.
+pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) -> bool {
     /// Compiled once for all callers.
-    fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) {
-        let _ = Scanner::trusted(text).members(&mut |s, name| {
+    fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) -> bool {
+        let scanned = Scanner::trusted(text).members(&mut |s, name| {
             let span = s.value()?;
             each(&name.unescaped(), span.slice(text).unwrap_or_default());
             Ok(())
         });
+        scanned.is_ok()
     }
-    walk(text, &mut each);
+    walk(text, &mut each)
 }
 
 /// Resolves the escapes of a checked string.

@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
             b"oneOf" => one_of = true,
             b"enum" => values = true,
             b"enumNames" => names = true,
-            b"items" => object_members(value, |name, _| any_of |= name == b"anyOf"),
+            b"items" => _ = object_members(value, |name, _| any_of |= name == b"anyOf"),
             _ => {}
         });
         match kind {

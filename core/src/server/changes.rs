@@ -9,14 +9,16 @@ use super::audience::Announcement;
 use super::channel::{ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
 use super::event::Event;
-use super::subscriptions::{ChangeTarget, Interest, ListSet, PROMPTS, RESOURCES, Subscriptions, TOOLS};
+use super::listen_filter::{self, ListenFilter, declared_lists};
+use super::subscriptions::{ChangeTarget, Interest, SentChanges, Subscriptions};
 use super::tasks::TaskContext;
+use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
-use crate::json::{Serializer, write_str};
+use crate::json::write_str;
 use crate::meta;
-use crate::methods::{self, Capability};
-use crate::model::{SubscribeParams, SubscriptionFilter, SubscriptionsListenParams, TaskId};
+use crate::methods;
+use crate::model::TaskId;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
 
@@ -29,7 +31,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Created with the first subscription.
-    table: Option<Box<Subscriptions>>,
+    table: Option<Part<Subscribing, Subscriptions>>,
 }
 
 impl Changes {
@@ -39,8 +41,11 @@ impl Changes {
         }
     }
 
-    fn table(&mut self) -> &mut Subscriptions {
-        self.table.get_or_insert_with(|| Box::new(Subscriptions::new()))
+    fn table(&mut self) -> Option<&mut Subscriptions> {
+        if let (None, Some(marker)) = (&self.table, Subscribing::get()) {
+            self.table = Some(Part::new(marker, Box::new(Subscriptions::new())));
+        }
+        self.table.as_deref_mut()
     }
 
     // ---- notifications -----------------------------------------------------------------------------------------
@@ -79,6 +84,9 @@ impl Changes {
 
     /// Sends the deferred notifications of a channel if there is room.
     pub(super) fn handle_timeout(&mut self, endpoint: &mut ServerEndpoint, channel: Key) {
+        if !Subscribing::IS_BUILT {
+            return;
+        }
         let now = endpoint.now;
         let sent = endpoint.channels.get_mut(channel).and_then(|c| c.role.sent_changes.as_mut());
         let Some(deferred) = sent.and_then(|sent| sent.take_due(now)) else { return };
@@ -107,14 +115,13 @@ impl Changes {
         params: &[u8],
         accept_tasks: impl FnOnce(&mut TaskContext<'_>, &[TaskId]) -> Result<Option<Vec<TaskId>>, RpcError>,
     ) -> Result<Vec<Event>, RpcError> {
-        let request: SubscriptionsListenParams = serde_json::from_slice(params)
-            .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
-        let (lists, mut filter) = honoured_filter(&cx.config.settings.capabilities, &request.notifications);
-        if let Some(ids) = &request.notifications.task_ids {
-            filter.task_ids = accept_tasks(cx, ids)?;
+        let mut filter = ListenFilter::read(params)?;
+        filter.restrict(&cx.config.settings.capabilities);
+        if let Some(ids) = filter.task_ids.take() {
+            filter.task_ids = accept_tasks(cx, &ids)?;
         }
         let TaskContext { endpoint, config, .. } = cx;
-        let uris = filter.resource_subscriptions.iter().flatten().map(|uri| &**uri);
+        let uris = filter.resources.iter().flatten().map(|uri| &**uri);
         config.check_subscription(&caller(endpoint, channel), uris)?; // AUTH-054
         let limits = &endpoint.limits;
         let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
@@ -128,16 +135,16 @@ impl Changes {
         // Resources beyond the limits are not honoured; the acknowledgment shows that (DEC-032).
         let room = limits.max_subscribed_resources.saturating_sub(c.role.listeners.resource_count());
         let max_uri = limits.max_uri;
-        if let Some(uris) = &mut filter.resource_subscriptions {
+        if let Some(uris) = &mut filter.resources {
             uris.retain(|uri| uri.len() <= max_uri);
             uris.truncate(room);
         }
-        let table = self.table();
-        let Some(key) = table.open(&mut c.role.listeners, channel, Some(id.clone()), lists) else {
+        let Some(table) = self.table() else { return Ok(Vec::new()) };
+        let Some(key) = table.open(&mut c.role.listeners, channel, Some(id.clone()), filter.lists) else {
             return Ok(Vec::new());
         };
         let mut events = Vec::new();
-        for uri in filter.resource_subscriptions.iter().flatten() {
+        for uri in filter.resources.iter().flatten() {
             events.extend(
                 table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
             );
@@ -145,8 +152,7 @@ impl Changes {
         endpoint.send(channel, |out| {
             encode::notification_head(out, methods::ACKNOWLEDGED);
             out.extend_from_slice(b",\"params\":{\"notifications\":");
-            // Booleans and strings can always be encoded.
-            let _ = Serializer::any(out, &filter);
+            filter.write(out);
             out.extend_from_slice(b",\"_meta\":");
             write_subscription_meta(out, id);
             out.push(b'}');
@@ -175,7 +181,7 @@ impl Changes {
         channel: Key,
     ) -> Option<Key> {
         let c = endpoint.channels.get_mut(channel).filter(|c| c.input_end.is_none())?;
-        let table = self.table();
+        let table = self.table()?;
         let existing = table.find(&mut c.role.listeners, None);
         existing.or_else(|| table.open(&mut c.role.listeners, channel, None, declared_lists(declared)))
     }
@@ -193,17 +199,16 @@ impl Changes {
         params: &[u8],
         subscribe: bool,
     ) -> Result<Option<Event>, RpcError> {
-        let params: SubscribeParams = serde_json::from_slice(params)
-            .map_err(|e| RpcError::invalid_params(alloc::format!("`params`: {e}")))?;
+        let uri = listen_filter::read_uri(params)?;
         let (max_resources, max_uri) = (endpoint.limits.max_subscribed_resources, endpoint.limits.max_uri);
-        if subscribe && params.uri.len() > max_uri {
+        if subscribe && uri.len() > max_uri {
             return Err(RpcError::invalid_params(alloc::format!(
                 "`params.uri` is longer than {max_uri} bytes"
             )));
         }
         if subscribe {
             let caller = caller(endpoint, exchange);
-            config.check_subscription(&caller, core::iter::once(&*params.uri))?; // AUTH-054
+            config.check_subscription(&caller, core::iter::once(&*uri))?; // AUTH-054
         }
         let declared = &config.settings.capabilities;
         let Some(key) = self.session_listener(endpoint, declared, channel) else { return Ok(None) };
@@ -214,9 +219,9 @@ impl Changes {
             return Err(RpcError::internal("too many subscriptions"));
         }
         let changed = if subscribe {
-            table.subscribe(&mut c.role.listeners, key, &params.uri)
+            table.subscribe(&mut c.role.listeners, key, &uri)
         } else {
-            table.unsubscribe(&mut c.role.listeners, key, &params.uri)
+            table.unsubscribe(&mut c.role.listeners, key, &uri)
         };
         Ok(changed.map(|uri| interest_event(&uri, subscribe)))
     }
@@ -288,7 +293,9 @@ fn notify(
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
-    let sent = c.role.sent_changes.get_or_insert_default();
+    let Some(marker) = Subscribing::get() else { return };
+    let new = || Part::new(marker, Box::default());
+    let sent: &mut SentChanges = c.role.sent_changes.get_or_insert_with(new);
     let consumed = c.outbox.consumed();
     let all_consumed = sent.begin(consumed, c.outbox.len());
     let epoch = sent.epoch();
@@ -316,7 +323,7 @@ fn notify(
     endpoint.commit_message(channel, mark);
     if let Some(c) = endpoint.channels.get_mut(channel) {
         let end = c.outbox.consumed() + c.outbox.len() as u64;
-        c.role.sent_changes.get_or_insert_default().set_end(end);
+        c.role.sent_changes.get_or_insert_with(new).set_end(end);
     }
 }
 
@@ -340,37 +347,6 @@ fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) 
         out.push(b'}');
         encode::end(out);
     });
-}
-
-/// Returns the part of a filter that a server with these capabilities honours.
-fn honoured_filter(declared: &Capabilities, requested: &SubscriptionFilter) -> (ListSet, SubscriptionFilter) {
-    let lists = declared_lists(declared);
-    let mut filter = SubscriptionFilter::new();
-    let mut wanted = 0;
-    let requests = [
-        (TOOLS, requested.tools_list_changed, &mut filter.tools_list_changed),
-        (PROMPTS, requested.prompts_list_changed, &mut filter.prompts_list_changed),
-        (RESOURCES, requested.resources_list_changed, &mut filter.resources_list_changed),
-    ];
-    for (kind, requested, honoured) in requests {
-        if requested == Some(true) && lists & kind != 0 {
-            wanted |= kind;
-            *honoured = Some(true);
-        }
-    }
-    if declared.has(Capability::ResourceSubscriptions) {
-        filter.resource_subscriptions.clone_from(&requested.resource_subscriptions);
-    }
-    (wanted, filter)
-}
-
-fn declared_lists(declared: &Capabilities) -> ListSet {
-    let lists = [
-        (TOOLS, Capability::ToolsListChanged),
-        (PROMPTS, Capability::PromptsListChanged),
-        (RESOURCES, Capability::ResourcesListChanged),
-    ];
-    lists.into_iter().filter(|(_, c)| declared.has(*c)).fold(0, |all, (kind, _)| all | kind)
 }
 
 /// Appends `{"io.modelcontextprotocol/subscriptionId":…}`.

@@ -11,6 +11,7 @@ use super::http_request::HttpRequest;
 use super::log::SessionLog;
 use super::stream::{ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
+use crate::built::{Legacy, Part, Subscribing};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::role::Role;
 use crate::deprecation::UsedFeatures;
@@ -28,11 +29,11 @@ pub(super) struct ServerChannel {
     /// Requests that wait because too many calls are in flight.
     pub(super) waiting: WaitingRequests,
     /// The session that `initialize` opened (legacy).
-    pub(super) session: Option<Box<LegacySession>>,
+    pub(super) session: Option<Part<Legacy, LegacySession>>,
     /// Listeners of the subscriptions, and that of the session if it is subscribed to list changes.
     pub(super) listeners: ChannelListeners,
     /// Change notifications in the outbox; created with the first one.
-    pub(super) sent_changes: Option<Box<SentChanges>>,
+    pub(super) sent_changes: Option<Part<Subscribing, SentChanges>>,
     /// The authenticated party of the channel.
     pub(super) authorization: Option<Authorization>,
     /// The HTTP request of a stream.
@@ -115,6 +116,7 @@ pub(super) fn mark_stream_finished(endpoint: &mut ServerEndpoint, key: Key) {
 
 impl Role for ServerChannel {
     type Shared = ReadyQueue;
+    const SENDS_REQUESTS: bool = Legacy::IS_BUILT;
 
     fn parent(&self) -> Option<Key> {
         self.stream.parent()
@@ -160,8 +162,13 @@ pub(super) struct LegacySession {
 
 impl LegacySession {
     /// Creates a session from the parameters of `initialize`.
-    pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8]) -> Self {
-        Self {
+    pub(super) fn new(
+        marker: Legacy,
+        version: Version,
+        info: &[u8],
+        capabilities: &[u8],
+    ) -> Part<Legacy, Self> {
+        let session = Self {
             version,
             initialized: false,
             is_stateless: false,
@@ -170,7 +177,8 @@ impl LegacySession {
             info_len: u32::try_from(info.len()).unwrap_or_default(),
             log: SessionLog::default(),
             parked_bytes: 0,
-        }
+        };
+        Part::new(marker, Box::new(session))
     }
 
     pub(super) fn info(&self) -> Option<RawJson> {

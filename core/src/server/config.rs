@@ -9,13 +9,16 @@ use core::time::Duration;
 use super::audience::Audience;
 use super::caller::Caller;
 use super::custom_method::CustomMethod;
+use crate::built::Subscribing;
 use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::observing::ObserverSetting;
 use crate::calls::settings::Settings;
 use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::methods::Capability;
 use crate::observe::Observer;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -122,9 +125,20 @@ impl Config {
 
     /// Declares the capabilities (ERR-002, LIFE-023).
     ///
-    /// Requests that need others are refused before the application sees them.
+    /// Requests that need others are refused before the application sees them. Without the feature `subscriptions`, those
+    /// of changes are not declared.
     #[must_use]
-    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+    pub fn capabilities(mut self, mut capabilities: Capabilities) -> Self {
+        if !Subscribing::IS_BUILT {
+            capabilities = [
+                Capability::ToolsListChanged,
+                Capability::PromptsListChanged,
+                Capability::ResourcesListChanged,
+                Capability::ResourceSubscriptions,
+            ]
+            .into_iter()
+            .fold(capabilities, Capabilities::without);
+        }
         self.settings.capabilities = Arc::new(capabilities);
         self
     }
@@ -323,7 +337,7 @@ impl Config {
     /// Sets an observer of requests, for traces and metrics. The default is none, which costs nothing.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observer = Some(observer);
+        self.settings.observer = Some(ObserverSetting::new(observer));
         self
     }
 
@@ -359,7 +373,7 @@ impl Config {
         if send {
             write_str(&mut stamp_meta, meta::SERVER_INFO);
             stamp_meta.push(b':');
-            self.settings.info.write(&mut stamp_meta, Version::V2026_07_28);
+            self.settings.write_info(&mut stamp_meta, Version::V2026_07_28);
         }
         self.result_suffix = b"\"resultType\":\"complete\"".to_vec();
         if send {

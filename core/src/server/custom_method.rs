@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::identity::{Capabilities, declared_extension};
+use crate::json::write_str;
 use crate::meta::extension_exists_in;
-use crate::model::ClientCapabilities;
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
+use crate::rpc::{RpcError, code};
 use crate::version::{Era, Version};
 
 /// A method that the protocol does not define.
@@ -98,17 +98,13 @@ impl CustomMethod {
 
 /// Returns error -32021 for an extension that the client did not declare (EXT-004, ERR-007).
 fn missing_extension_error(method: &str, id: &str) -> RpcError {
-    let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
-    let required = ClientCapabilities::new().extensions([(id, settings)]);
-    match RpcError::missing_client_capability(required) {
-        Ok(error) => {
-            let message = format!(
-                "`{}` needs the extension `{id}`, which the client did not declare",
-                crate::rpc::clip(method)
-            );
-            RpcError { message: message.into(), ..error }
-        }
-        // Not reached: an object of this form can always be written.
-        Err(error) => error.into(),
-    }
+    // Written by hand, because the typed form links the serializer.
+    let mut data = b"{\"requiredCapabilities\":{\"extensions\":{".to_vec();
+    write_str(&mut data, id);
+    data.extend_from_slice(b":{}}}}");
+    let message = format!(
+        "`{}` needs the extension `{id}`, which the client did not declare",
+        crate::rpc::clip(method)
+    );
+    RpcError::new(code::MISSING_CLIENT_CAPABILITY, message).with_data(RawJson::trusted(data.into()))
 }

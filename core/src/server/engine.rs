@@ -18,6 +18,7 @@ use super::question_calls::follow_question;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
+use crate::built::{Legacy, Part, Tasking};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
@@ -38,7 +39,6 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
-use crate::version::Era;
 
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
@@ -58,8 +58,8 @@ pub struct Engine {
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Box<dyn ParkedCallTable>>,
-    pub(super) tasks: Option<Box<dyn TaskHost>>,
+    pub(super) parked: Option<Part<Legacy, dyn ParkedCallTable>>,
+    pub(super) tasks: Option<Part<Tasking, dyn TaskHost>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "exchanges")]
@@ -320,7 +320,7 @@ impl Engine {
     #[must_use]
     pub fn peer(&self, call: &Call) -> Peer {
         let empty = || RawJson::trusted(Bytes::from_static(b"{}"));
-        if call.version.era() == Era::Modern {
+        if call.version.is_modern() {
             let meta = &call.params.meta;
             return Peer {
                 version: call.version,
@@ -360,7 +360,7 @@ impl Engine {
         call: CallId,
         result: &T,
     ) -> Result<(), UseError> {
-        self.answer(now, call, &mut |out, table| Serializer::object(out, result, table))
+        self.answer(now, call, &mut |out, version| Serializer::object(out, result, shape::table(version)))
     }
 
     /// Answers a call with an error. The code is that of the call's revision.
@@ -434,6 +434,9 @@ impl Engine {
         }
         let call =
             OutboundCall::new(self.endpoint.now, channel.0, CallPurpose::Application, options, &limits);
+        if options.wants_progress {
+            self.endpoint.outbound.read_progress();
+        }
         let key = self.endpoint.begin_request(call).ok_or(UseError::Stale)?;
         let request = OutboundRequest {
             method,

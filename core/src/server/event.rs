@@ -301,6 +301,20 @@ pub struct ToolCall<'a> {
 }
 
 impl<'a> ToolCall<'a> {
+    /// Returns the JSON text of an argument, which the schema of the tool describes.
+    ///
+    /// A program that reads its arguments so is linked without serde_json, which is 20 KiB on a device.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&'a [u8]> {
+        let mut found = None;
+        json::object_members(self.arguments, |key, value| {
+            if key == name.as_bytes() {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
     /// Deserializes the arguments as `T`, which may borrow from them.
     ///
     /// # Errors

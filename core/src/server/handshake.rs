@@ -1,6 +1,5 @@
 //! Requests that the engine answers: `initialize`, `server/discover`, `ping`, subscriptions, log level.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -10,13 +9,15 @@ use super::channel::{LegacySession, ServerEndpoint, session};
 use super::config::Config;
 use super::deprecations::report_deprecated;
 use super::engine::Engine;
+use super::log;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
+use crate::built::{Legacy, Modern, Subscribing, Tasking};
 use crate::calls::observed_requests::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{object_members, string, write_str};
 use crate::methods;
-use crate::model::{SetLevelParams, TaskId};
+use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code, encode};
@@ -36,13 +37,15 @@ impl Engine {
         let text = params.whole.slice(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
         let outcome = match method {
-            methods::INITIALIZE => initialize(&mut self.endpoint, &self.config, source, text)
-                .map(|version| self.config.write_initialize_result(&mut body, version)),
-            methods::DISCOVER => {
+            methods::INITIALIZE if Legacy::IS_BUILT => {
+                initialize(&mut self.endpoint, &self.config, source, text)
+                    .map(|version| self.config.write_initialize_result(&mut body, version))
+            }
+            methods::DISCOVER if Modern::IS_BUILT => {
                 self.config.write_discover_result(&mut body);
                 Ok(())
             }
-            methods::SUBSCRIPTIONS_LISTEN => {
+            methods::SUBSCRIPTIONS_LISTEN if Modern::IS_BUILT && Subscribing::IS_BUILT => {
                 let request = TaskRequestFrame { source, id, method, frame, params };
                 let mut tasks = Vec::new();
                 let mut host = self.tasks.as_deref_mut();
@@ -77,7 +80,9 @@ impl Engine {
             | methods::TASKS_RESULT
             | methods::TASKS_LIST
             | methods::TASKS_UPDATE
-            | methods::TASKS_CANCEL => {
+            | methods::TASKS_CANCEL
+                if Tasking::IS_BUILT =>
+            {
                 let request = TaskRequestFrame { source, id, method, frame, params };
                 match self.with_tasks(|tasks, cx| tasks.answer(cx, &request)) {
                     Some(()) => return,
@@ -90,7 +95,9 @@ impl Engine {
                 // A stateless session can neither keep the subscription nor send notifications.
                 Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
             }
-            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
+            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
+                if Legacy::IS_BUILT && Subscribing::IS_BUILT =>
+            {
                 let subscribe = method == methods::RESOURCES_SUBSCRIBE;
                 let changed = self.changes.update_resource(
                     &mut self.endpoint,
@@ -101,11 +108,13 @@ impl Engine {
                 );
                 changed.map(|changed| self.events.extend(changed))
             }
-            methods::SET_LEVEL => {
+            methods::SET_LEVEL if Legacy::IS_BUILT => {
                 report_deprecated(self, source.channel, DeprecatedFeature::Logging);
                 set_level(&mut self.endpoint, root, text)
             }
-            _ => Ok(()), // PING-002
+            methods::PING => Ok(()), // PING-002
+            // The part of the engine that answers it is not built.
+            _ => Err(RpcError::method_not_found(method)),
         };
         if let Err(error) = outcome {
             if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
@@ -135,7 +144,7 @@ impl Config {
         out.extend_from_slice(b",\"capabilities\":");
         self.settings.capabilities.write(out, version);
         out.extend_from_slice(b",\"serverInfo\":");
-        self.settings.info.write(out, version);
+        self.settings.write_info(out, version);
         self.write_instructions(out);
         out.push(b'}');
     }
@@ -181,9 +190,13 @@ impl Config {
 ///
 /// The error response to send.
 fn set_level(endpoint: &mut ServerEndpoint, channel: Key, params: &[u8]) -> Result<(), RpcError> {
-    let params: SetLevelParams =
-        serde_json::from_slice(params).map_err(|e| RpcError::invalid_params(format!("`params`: {e}")))?;
-    let Some(severity) = params.level.severity() else {
+    let mut level = None;
+    object_members(params, |name, value| {
+        if name == b"level" {
+            level = Some(value);
+        }
+    });
+    let Some(severity) = level.and_then(log::parse_threshold) else {
         return Err(RpcError::invalid_params("`params.level` is not a known level"));
     };
     if let Some(session) = endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut()) {
@@ -232,9 +245,9 @@ fn initialize(
         .filter(|v| served.contains(*v))
         .or_else(|| served.newest())
         .unwrap_or(Version::V2024_11_05);
-    if let Some(c) = endpoint.channels.get_mut(source.root) {
+    if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
         c.allows_idless_errors |= version >= Version::V2025_11_25; // DEC-004
-        c.role.session = Some(Box::new(LegacySession::new(version, info, capabilities)));
+        c.role.session = Some(LegacySession::new(marker, version, info, capabilities));
     }
     Ok(version)
 }

@@ -9,6 +9,7 @@ use super::channel::LegacySession;
 use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::header_check::HeaderCheck;
 use super::http_request::HttpRequest;
+use crate::built::Legacy;
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
@@ -79,8 +80,8 @@ impl Exchanges<'_> {
 
     /// Starts a session without a handshake and without knowledge of the client (stateless server).
     pub(crate) fn begin_stateless_session(&mut self, key: Key, version: Version) {
-        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
-            let session = c.role.session.insert(Box::new(LegacySession::new(version, b"", b"{}")));
+        if let (Some(c), Some(marker)) = (self.engine.endpoint.channels.get_mut(key), Legacy::get()) {
+            let session = c.role.session.insert(LegacySession::new(marker, version, b"", b"{}"));
             (session.initialized, session.is_stateless) = (true, true);
         }
     }

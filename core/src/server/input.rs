@@ -13,6 +13,7 @@ use super::event::Call;
 use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
 use super::retry::{CarriedAnswer, carried_answers};
+use crate::built::{Legacy, Part};
 use crate::error::UseError;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
@@ -24,7 +25,7 @@ use crate::rpc::{RpcError, encode};
 use crate::shape;
 use crate::slab::Key;
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::Version;
 
 impl Engine {
     /// Sends input requests for a call. The call is delivered again with the responses.
@@ -179,7 +180,7 @@ pub(super) fn begin_round(
     let is_run = engine.is_run(call.id.0);
     let declared = Capabilities::read(engine.peer(call).capabilities.as_bytes());
     for (key, request) in requests.iter() {
-        if is_run && call.version.era() == Era::Legacy {
+        if is_run && call.version.is_legacy() {
             // The client that collects the result is asked, which may be another one.
             let needed = request.required_capabilities(call.version);
             check_input_request(key, request, &needed, call.version)?;
@@ -191,16 +192,13 @@ pub(super) fn begin_round(
         let asked = engine.with_tasks(|tasks, cx| tasks.need_input(cx, call, requests, state, &answers));
         return asked.unwrap_or(Err(UseError::Stale));
     }
-    match call.version.era() {
-        Era::Modern => answer_input_required(engine, call, requests, state, &answers),
-        Era::Legacy => {
-            let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
-            let tasks = tasks.map(|tasks| (tasks, &declared));
-            let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers, tasks)?;
-            engine.events.extend(resumed);
-            Ok(())
-        }
-    }
+    let marker = Legacy::get().filter(|_| call.version.is_legacy());
+    let Some(marker) = marker else { return answer_input_required(engine, call, requests, state, &answers) };
+    let parked = engine.parked.get_or_insert_with(|| Part::new(marker, Box::new(ParkedCalls::new())));
+    let tasks = tasks.map(|tasks| (tasks, &declared));
+    let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers, tasks)?;
+    engine.events.extend(resumed);
+    Ok(())
 }
 
 /// Checks that an input request is valid and that the client declared the capability for it.

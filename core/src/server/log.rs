@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::calls::token_bucket::TokenBucket;
 use crate::error::UseError;
-use crate::json::{Serializer, write_str};
+use crate::json::{Serializer, string, write_str};
 use crate::limits::Limits;
 use crate::methods;
 use crate::model::LoggingLevel;
@@ -124,7 +124,7 @@ impl SessionLog {
 
 /// Returns the threshold of a level's JSON text, or `None` if the level is unknown (LOG-002).
 pub(super) fn parse_threshold(text: &[u8]) -> Option<Threshold> {
-    serde_json::from_slice::<LoggingLevel>(text).ok()?.severity()
+    LoggingLevel::from(&*string(text)?).severity()
 }
 
 pub(super) fn write_log_message<T: Serialize + ?Sized>(

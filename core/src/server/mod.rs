@@ -25,6 +25,7 @@ mod input;
 mod input_required;
 mod input_tasks;
 mod keep_alive;
+mod listen_filter;
 mod log;
 mod notifications;
 mod parked;

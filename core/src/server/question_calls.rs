@@ -1,17 +1,16 @@
 //! Requests that ask questions as tasks of the client, as the engine meets them.
 
-use alloc::boxed::Box;
-
 use super::channel::ServerEndpoint;
 use super::input_tasks::FollowedQuestionTable;
 use super::parked::ParkedCallTable;
+use crate::built::{Legacy, Part};
 use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallPurpose, CallTask};
 use crate::raw::RawJson;
 use crate::slab::Key;
 
 /// The parked calls of an engine, which have the tasks of their questions.
-type Parked = Option<Box<dyn ParkedCallTable>>;
+type Parked = Option<Part<Legacy, dyn ParkedCallTable>>;
 
 fn question_tasks(parked: &mut Parked) -> Option<&mut (dyn FollowedQuestionTable + 'static)> {
     parked.as_mut()?.tasks()

@@ -17,7 +17,8 @@ use super::question_calls::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
-use crate::calls::batch;
+use crate::built::Legacy;
+use crate::calls::batch::{self, BatchKey};
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::observed_requests::{
@@ -38,7 +39,7 @@ use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::Version;
 
 impl Engine {
     /// Takes one frame: a message, a batch or a blank line.
@@ -89,13 +90,16 @@ impl Engine {
         let root = self.endpoint.root_channel(channel);
         let session = session(&self.endpoint, channel);
         let allows_batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
+        let Some(marker) = Legacy::get() else {
+            return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch));
+        };
         let members = match batch::split_batch(frame, &self.endpoint.limits) {
             Ok(members) if allows_batches => members,
             // BATCH-004, BATCH-005
             Ok(_) => return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch)),
             Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason)),
         };
-        let batch = self.endpoint.open_batch(channel);
+        let batch = self.endpoint.open_batch(marker, channel);
         for member in members {
             resume_message(&mut self.endpoint, &member);
             // An earlier member may have been one fault too many.
@@ -111,7 +115,7 @@ impl Engine {
     }
 
     /// Answers or reports a faulty message.
-    pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
+    pub(super) fn reject(&mut self, channel: Key, batch: Option<BatchKey>, rejected: RejectedMessage) {
         let root = self.endpoint.root_channel(channel);
         let is_ours = rejected.reason == MalformedMessage::OutOfMemory;
         let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(root, id));
@@ -204,7 +208,7 @@ impl Engine {
         }
         let AcceptedRequest { version, method, cacheable, fits_headers } = accepted;
         let log_level = params.meta.log_level.slice(frame);
-        if log_level.is_some() && version.era() == Era::Modern {
+        if log_level.is_some() && version.is_modern() {
             report_deprecated(self, source.channel, DeprecatedFeature::Logging);
         }
         let log_threshold = log_level.and_then(log::parse_threshold).unwrap_or(log::NONE);
@@ -236,7 +240,7 @@ impl Engine {
                 }
             }
         }
-        if version.era() == Era::Modern {
+        if version.is_modern() {
             match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
                 Ok(round) => {
                     // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that

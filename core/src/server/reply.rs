@@ -11,15 +11,13 @@ use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::observe_sent_result;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
-use crate::json::{
-    EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members, room,
-};
+use crate::json::{EncodeError, Serializer, TopLevelMembers, append_one_line, object_members, room};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::encode;
 use crate::shape;
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::Version;
 
 /// Minimum size of a result that is sent as a segment of its own.
 const MIN_SHARED_RESULT: usize = 16 << 10;
@@ -29,12 +27,11 @@ const RESULT_CAPACITY: usize = 256;
 /// Room for the members that every result has in addition to the suffix of the server.
 const MEMBERS_ROOM: usize = 128;
 
-/// Appends an object and returns its top-level members of interest.
-type WriteResult<'a> =
-    dyn FnMut(&mut Vec<u8>, Option<&'static ShapeTable>) -> Result<TopLevelMembers, EncodeError> + 'a;
+/// Appends an object in the form of a revision and returns its top-level members of interest.
+type WriteResult<'a> = dyn FnMut(&mut Vec<u8>, Version) -> Result<TopLevelMembers, EncodeError> + 'a;
 
 impl Engine {
-    /// Answers a call with the object that `write` appends, shaped by the table it gets.
+    /// Answers a call with the object that `write` appends, shaped for the revision it gets.
     ///
     /// Not generic, so that only the serializer is compiled once per type.
     pub(super) fn answer(
@@ -54,11 +51,11 @@ impl Engine {
         room(out, RESULT_CAPACITY + self.config.result_suffix.len())?;
         encode::result_head(out, &record.id);
         let start = out.len();
-        let written = write(out, shape::table(record.version)).map_err(UseError::from).and_then(|members| {
+        let written = write(out, record.version).map_err(UseError::from).and_then(|members| {
             if members.contains(TopLevelMembers::META) {
                 check_meta(out, members)?;
             }
-            if record.version.era() == Era::Modern {
+            if record.version.is_modern() {
                 room(out, MEMBERS_ROOM + self.config.result_suffix.len())?;
                 let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
                 if run_channel != Some(record.channel) {
@@ -144,8 +141,7 @@ impl Engine {
         }
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
-        let needs_input =
-            record.version.era() == Era::Modern && is_input_required(*members, text.as_bytes())?;
+        let needs_input = record.version.is_modern() && is_input_required(*members, text.as_bytes())?;
         let observed = self.endpoint.inbound.take_observed(call.0);
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
@@ -159,7 +155,7 @@ impl Engine {
         c.outbox.push_bytes(&body);
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
-        if record.version.era() == Era::Modern {
+        if record.version.is_modern() {
             let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
             append_standard_members(
                 out,

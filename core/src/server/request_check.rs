@@ -11,6 +11,7 @@ use super::channel::{LegacySession, ServerEndpoint, caller, session};
 use super::config::Config;
 use super::header_check::HeaderCheck;
 use super::log;
+use crate::calls::batch::BatchKey;
 use crate::json::string;
 use crate::meta;
 use crate::methods::{self, MethodRule};
@@ -19,7 +20,7 @@ use crate::rpc::RpcError;
 use crate::rpc::envelope::{MetaSpans, ParamsSpans};
 use crate::shape;
 use crate::slab::Key;
-use crate::version::{Era, Version};
+use crate::version::Version;
 
 /// A request that passed all checks.
 pub(super) struct AcceptedRequest {
@@ -38,7 +39,7 @@ pub(super) struct MessageSource<'a> {
     /// Channel that owns the request id.
     pub(super) root: Key,
     /// Batch that the message belongs to.
-    pub(super) batch: Option<Key>,
+    pub(super) batch: Option<BatchKey>,
     /// The request was queued before.
     pub(super) waited: bool,
     /// Header fields to check the message against.
@@ -147,11 +148,11 @@ impl RequestCheck {
                 Ok(Some(AcceptedRequest { version, method, cacheable, fits_headers }))
             }
             None => {
-                let client = || match version.era() {
-                    Era::Modern => {
+                let client = || match version.is_modern() {
+                    true => {
                         params.meta.capabilities.slice(frame).map(|c| RawJson::trusted(frame.slice_ref(c)))
                     }
-                    Era::Legacy => session(endpoint, source.root).map(LegacySession::capabilities),
+                    false => session(endpoint, source.root).map(LegacySession::capabilities),
                 };
                 config.check_custom_method(method, version, client)?;
                 let method = Cow::Owned(method.into());

@@ -9,6 +9,9 @@ use alloc::collections::VecDeque;
 
 use crate::slab::Key;
 
+/// Whether there are bindings with separate exchanges; without them, each channel is alone.
+const HAS_EXCHANGES: bool = cfg!(feature = "exchanges");
+
 /// The place of a channel on such a transport.
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
@@ -71,7 +74,7 @@ impl StreamState {
     /// Returns the channel of the session that the stream belongs to.
     pub(super) const fn parent(&self) -> Option<Key> {
         match self.place {
-            Place::StreamOf(root) => Some(root),
+            Place::StreamOf(root) if HAS_EXCHANGES => Some(root),
             _ => None,
         }
     }
@@ -79,14 +82,14 @@ impl StreamState {
     /// Returns the transport's key of the session.
     pub(super) const fn session(&self) -> Option<Key> {
         match self.place {
-            Place::Session(session) => Some(session),
+            Place::Session(session) if HAS_EXCHANGES => Some(session),
             _ => None,
         }
     }
 
     /// Returns whether the channel carries one exchange.
     pub(super) const fn is_exchange(&self) -> bool {
-        self.owner.is_some() && !matches!(self.place, Place::Session(_))
+        HAS_EXCHANGES && self.owner.is_some() && !matches!(self.place, Place::Session(_))
     }
 
     #[cfg(feature = "http")]
@@ -102,7 +105,7 @@ impl StreamState {
 
     /// Queues the owner, unless it is queued.
     pub(super) fn queue(&mut self, ready: &mut ReadyQueue) {
-        if let Some(owner) = self.owner {
+        if let Some(owner) = self.owner.filter(|_| HAS_EXCHANGES) {
             if !core::mem::replace(&mut self.is_queued, true) {
                 ready.0.push_back(owner);
             }

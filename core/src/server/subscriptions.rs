@@ -5,7 +5,6 @@
 //!
 //! No operation visits subscriptions that it does not concern, except that a change visits all its subscribers.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::change::Change;
@@ -84,6 +83,14 @@ impl ChannelListeners {
 struct SubscribedResource {
     uri: Arc<str>,
     subscribers: List,
+    /// Links of all resources, ordered by URI.
+    links: TreeLinks,
+}
+
+impl TreeNode for SubscribedResource {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
 }
 
 /// The subscription of a listener to a resource.
@@ -224,7 +231,8 @@ pub(super) struct Subscriptions {
     /// Slots of the listeners of each set of lists.
     by_lists: [Vec<u32>; 8],
     resources: Slab<SubscribedResource>,
-    by_uri: BTreeMap<Arc<str>, Key>,
+    /// The resources, ordered by URI.
+    by_uri: Tree,
     subscriptions: Slab<ResourceSubscription>,
 }
 
@@ -234,7 +242,7 @@ impl Subscriptions {
             listeners: Slab::new(),
             by_lists: [const { Vec::new() }; 8],
             resources: Slab::new(),
-            by_uri: BTreeMap::new(),
+            by_uri: Tree::new(),
             subscriptions: Slab::new(),
         }
     }
@@ -290,7 +298,8 @@ impl Subscriptions {
     /// Subscribes a listener to a resource. Returns the URI if this is the first subscriber.
     pub(super) fn subscribe(&mut self, of: &mut ChannelListeners, key: Key, uri: &str) -> Option<Arc<str>> {
         let listener = self.listeners.get_mut(key)?;
-        let known = self.by_uri.get(uri).copied();
+        let place = self.by_uri.place(&mut self.resources, |_, other| (*other.uri).cmp(uri));
+        let known = place.err();
         let slot = known.map_or(u32::MAX, |resource| resource.slot);
         let subscriptions = &mut self.subscriptions;
         if known.is_some()
@@ -302,9 +311,12 @@ impl Subscriptions {
             Some(resource) => (resource, None),
             None => {
                 let uri = Arc::<str>::from(uri);
-                let resource = SubscribedResource { uri: Arc::clone(&uri), subscribers: List::new() };
+                let links = TreeLinks::default();
+                let resource = SubscribedResource { uri: Arc::clone(&uri), subscribers: List::new(), links };
                 let resource = self.resources.insert(resource);
-                self.by_uri.insert(Arc::clone(&uri), resource);
+                if let Ok(place) = place {
+                    self.by_uri.insert(&mut self.resources, place, resource);
+                }
                 (resource, Some(uri))
             }
         };
@@ -329,7 +341,7 @@ impl Subscriptions {
 
     /// Unsubscribes a listener from a resource. Returns the URI if this was the last subscriber.
     pub(super) fn unsubscribe(&mut self, of: &mut ChannelListeners, key: Key, uri: &str) -> Option<Arc<str>> {
-        let slot = self.by_uri.get(uri)?.slot;
+        let slot = self.find_resource(uri)?.slot;
         let tree = &mut self.listeners.get_mut(key)?.resources;
         let order = |_, other: &ResourceSubscription| other.resource.cmp(&slot);
         let subscription = tree.find(&mut self.subscriptions, order)?;
@@ -347,9 +359,15 @@ impl Subscriptions {
         if !resource.subscribers.is_empty() {
             return None;
         }
-        let resource = self.resources.remove(key)?;
-        self.by_uri.remove(&resource.uri);
-        Some(resource.uri)
+        let uri = Arc::clone(&resource.uri);
+        self.by_uri.remove(&mut self.resources, key, |_, other| other.uri.cmp(&uri));
+        self.resources.remove(key);
+        Some(uri)
+    }
+
+    /// Returns the resource with a URI.
+    fn find_resource(&mut self, uri: &str) -> Option<Key> {
+        self.by_uri.find(&mut self.resources, |_, other| (*other.uri).cmp(uri))
     }
 
     /// Removes a listener of a channel. Returns the URIs that have no subscribers any more.
@@ -384,13 +402,13 @@ impl Subscriptions {
 
     /// Returns the URIs of all subscribed resources.
     pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
-        self.by_uri.keys().map(|uri| &**uri)
+        self.resources.iter().map(|(_, resource)| &*resource.uri)
     }
 
     /// Returns the target of a change, if it can have listeners.
-    pub(super) fn find_target(&self, change: &Change) -> Option<ChangeTarget> {
+    pub(super) fn find_target(&mut self, change: &Change) -> Option<ChangeTarget> {
         match change {
-            Change::Resource(uri) => self.by_uri.get(&**uri).map(|key| ChangeTarget::Resource(*key)),
+            Change::Resource(uri) => self.find_resource(uri).map(ChangeTarget::Resource),
             list => LISTS.iter().position(|(_, other)| other == list).map(ChangeTarget::List),
         }
     }
@@ -551,8 +569,10 @@ mod tests {
 
     const CHANNEL: Key = Key { slot: 0, generation: 0 };
 
-    fn audience(subs: &Subscriptions, change: &Change) -> Option<Vec<Key>> {
-        let mut audience = subs.interests(subs.find_target(change)?);
+    fn audience(subs: &mut Subscriptions, change: &Change) -> Option<Vec<Key>> {
+        let target = subs.find_target(change)?;
+        let subs = &*subs;
+        let mut audience = subs.interests(target);
         let listener = |interest| match interest {
             Interest::List(key, _) => Some(key),
             Interest::Resource(key) => subs.listeners.key_at(subs.subscriptions.get(key)?.listener),
@@ -572,16 +592,16 @@ mod tests {
         assert_eq!(subs.subscribe(&mut of, a, "x:1"), None);
         assert_eq!(subs.subscribe(&mut of, a, "x:1"), None, "a second subscription has no effect");
         assert_eq!((of.len(), of.resource_count()), (2, 2));
-        assert_eq!(audience(&subs, &Change::Tools), Some([b, a].into()));
-        assert_eq!(audience(&subs, &Change::Prompts), Some(Vec::new()));
-        assert_eq!(audience(&subs, &Change::Resource("x:1".into())), Some([b, a].into()));
-        assert_eq!(audience(&subs, &Change::Resource("x:2".into())), None);
+        assert_eq!(audience(&mut subs, &Change::Tools), Some([b, a].into()));
+        assert_eq!(audience(&mut subs, &Change::Prompts), Some(Vec::new()));
+        assert_eq!(audience(&mut subs, &Change::Resource("x:1".into())), Some([b, a].into()));
+        assert_eq!(audience(&mut subs, &Change::Resource("x:2".into())), None);
         assert!(subs.uris().eq(["x:1"]));
         assert_eq!(subs.unsubscribe(&mut of, b, "x:1"), None);
         assert_eq!(subs.close(&mut of, a).len(), 1);
         assert!(subs.uris().next().is_none() && subs.resources.is_empty() && subs.subscriptions.is_empty());
         assert_eq!((of.len(), of.resource_count()), (1, 0));
-        assert_eq!(audience(&subs, &Change::Tools), Some([b].into()));
+        assert_eq!(audience(&mut subs, &Change::Tools), Some([b].into()));
     }
 
     #[test]
@@ -638,13 +658,13 @@ mod tests {
                 for (kind, change) in &LISTS {
                     let expected =
                         model.iter().filter(|(_, _, lists, _)| lists & kind != 0).map(|(_, key, ..)| *key);
-                    assert_eq!(sorted(audience(&subs, change)), expected.collect());
+                    assert_eq!(sorted(audience(&mut subs, change)), expected.collect());
                 }
                 for uri in (0..5).map(|n| format!("x:{n}")) {
                     let expected =
                         model.iter().filter(|(.., uris)| uris.contains(&uri)).map(|(_, key, ..)| *key);
                     assert_eq!(
-                        sorted(audience(&subs, &Change::Resource(uri.as_str().into()))),
+                        sorted(audience(&mut subs, &Change::Resource(uri.as_str().into()))),
                         expected.collect()
                     );
                 }

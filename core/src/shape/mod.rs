@@ -8,6 +8,7 @@ mod substitute;
 
 use alloc::borrow::Cow;
 
+use crate::built::Legacy;
 use crate::json::ShapeTable;
 use crate::rpc::{RpcError, code};
 use crate::version::Version;
@@ -27,6 +28,9 @@ static TABLES: [ShapeTable; 5] = {
 
 /// Returns the shaping rules of a revision; the newest one has rules too, because it dropped some members.
 pub(crate) fn table(version: Version) -> Option<&'static ShapeTable> {
+    if !Legacy::IS_BUILT {
+        return TABLES.last();
+    }
     TABLES.get(version as usize)
 }
 
@@ -38,7 +42,7 @@ pub(crate) fn error_in_revision(error: &RpcError, version: Version) -> Cow<'_, R
 
 /// Maps an error code to the code of a revision (ERR-003, ERR-005, ERR-009).
 fn code_in_revision(code: i64, version: Version) -> i64 {
-    let modern = version >= Version::V2026_07_28;
+    let modern = version.is_modern();
     match code {
         code::RESOURCE_NOT_FOUND if modern => code::INVALID_PARAMS, // RES-016
         // Legacy servers answer with this code (ERR-017).

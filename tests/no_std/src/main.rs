@@ -81,11 +81,15 @@ extern "C" fn _start() -> ! {
     server();
     #[cfg(feature = "router")]
     router();
+    #[cfg(feature = "two-tools")]
+    two_tools::serve();
+    #[cfg(feature = "two-tools-http")]
+    two_tools::serve_http();
     #[cfg(feature = "client")]
     client();
     #[cfg(feature = "crypto")]
     crypto();
-    #[cfg(feature = "http")]
+    #[cfg(feature = "http-client")]
     http_client();
     #[cfg(feature = "cards")]
     cards();
@@ -110,9 +114,116 @@ fn crypto() {
 }
 
 /// Returns bytes that are opaque to the compiler.
-#[cfg(any(feature = "server", feature = "router", feature = "client", feature = "http"))]
+#[cfg(any(
+    feature = "server",
+    feature = "router",
+    feature = "client",
+    feature = "http-client",
+    feature = "two-tools",
+    feature = "two-tools-http"
+))]
 fn receive() -> &'static [u8] {
     black_box(b"")
+}
+
+/// A server with two tools, of a register and of a sensor, whose results are JSON text.
+#[cfg(any(feature = "two-tools", feature = "two-tools-http"))]
+mod two_tools {
+    use alloc::sync::Arc;
+    use core::hint::black_box;
+
+    use mcp_proto::server::{Call, Config, Engine, Event};
+    use mcp_proto::{Capabilities, Capability, Instant, Limits, RawJson, RpcError};
+
+    use super::receive;
+
+    const TOOLS: &[u8] = br#"{"tools":[{"name":"write_register","inputSchema":{"type":"object","properties":{"register":{"enum":["led","fan"]},"on":{"type":"boolean"}},"required":["register","on"]}},{"name":"read_sensor","inputSchema":{"type":"object"}}]}"#;
+
+    fn config() -> Config {
+        let config = Config::new("device", "1").capabilities(Capabilities::new().with(Capability::Tools));
+        config.limits(Limits::small())
+    }
+
+    /// Runs a tool and returns its result.
+    fn run(call: &Call) -> Result<RawJson, RpcError> {
+        let tool = call.tool_call()?;
+        let text: &[u8] = match &*tool.name {
+            "write_register" => {
+                let register =
+                    tool.member("register").ok_or_else(|| RpcError::invalid_params("`register`"))?;
+                let on = tool.member("on").is_some_and(|on| on == b"true");
+                black_box((register, on));
+                br#"{"content":[]}"#
+            }
+            "read_sensor" => black_box(br#"{"content":[{"type":"text","text":"21"}]}"#),
+            _ => return Err(RpcError::invalid_params("unknown tool")),
+        };
+        RawJson::new(text).map_err(|_| RpcError::internal("not JSON"))
+    }
+
+    fn handle(engine: &mut Engine, now: Instant, event: &Event) {
+        let Event::Call(call) = event else { return };
+        let result = match call.method() {
+            "tools/list" => RawJson::new(TOOLS).map_err(|_| RpcError::internal("not JSON")),
+            "tools/call" => run(call),
+            method => Err(RpcError::method_not_found(method)),
+        };
+        let done = match result {
+            Ok(result) => engine.complete_raw(now, call.id(), &result),
+            Err(error) => engine.fail(now, call.id(), &error),
+        };
+        black_box(done.is_ok());
+    }
+
+    /// Serves a byte stream.
+    #[cfg(feature = "two-tools")]
+    pub(super) fn serve() {
+        use mcp_proto::pipe::{Pipe, Server};
+
+        let now = Instant::from_micros(black_box(0));
+        let mut server = Server::new(Arc::new(config()), now);
+        server.handle_input(now, receive());
+        while let Some(event) = server.poll_event(now) {
+            handle(server.engine(), now, &event);
+        }
+        let sent = black_box(server.transmit()).len();
+        server.consume(sent);
+        server.handle_timeout(now);
+        black_box(server.poll_timeout());
+        server.handle_eof(now);
+    }
+
+    /// Serves a connection of HTTP/1.1.
+    #[cfg(feature = "two-tools-http")]
+    pub(super) fn serve_http() {
+        use mcp_proto::Entropy;
+        use mcp_proto::h1::HttpLimits;
+        use mcp_proto::http::server::{self, Connection, Server};
+
+        let now = Instant::from_micros(black_box(0));
+        let entropy = Entropy::new(black_box([7; 32]), 1);
+        let http = server::Config::new().max_exchanges(4).max_sessions(2, 2);
+        let mut server = Server::new(Arc::new(config()), Arc::new(http), entropy);
+        let mut connection = Connection::new(now, HttpLimits::small());
+        connection.handle_input(now, receive());
+        connection.drive(now, &mut server);
+        while let Some(event) = server.poll_event(now) {
+            if let server::Event::Server(event) = event {
+                handle(server.engine(), now, &event);
+            }
+        }
+        while let Some(exchange) = server.poll_ready(now) {
+            black_box(exchange.index());
+        }
+        connection.drive(now, &mut server);
+        let sent = black_box(connection.transmit()).len();
+        connection.consume(sent);
+        connection.handle_timeout(now);
+        server.handle_timeout(now);
+        black_box((connection.poll_timeout(), server.poll_timeout(), connection.wants_close()));
+        connection.handle_eof(now);
+        connection.abandon(now, &mut server);
+    }
 }
 
 #[cfg(feature = "server")]
@@ -390,7 +501,7 @@ fn client() {
 }
 
 /// Runs a client over HTTP/1.1 on sockets whose bytes are opaque to the compiler.
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 fn http_client() {
     use alloc::sync::Arc;
     use mcp_proto::client::{self, Event};

@@ -26,6 +26,7 @@ use support::InputTaskSupport;
 
 use super::common::CommonState;
 use super::tasks::WriteAnswer;
+use crate::calls::batch::BatchKey;
 use crate::error::UseError;
 use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
@@ -36,7 +37,7 @@ use crate::slab::Key;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestSource<'a> {
     pub(super) channel: Key,
-    pub(super) batch: Option<Key>,
+    pub(super) batch: Option<BatchKey>,
     pub(super) id: &'a RequestId,
 }
 

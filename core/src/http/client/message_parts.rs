@@ -42,11 +42,13 @@ impl<'a> MessageParts<'a> {
             return parts;
         }
         object_members(params, |name, value| match name {
-            b"_meta" => object_members(value, |name, value| {
-                if name == meta::PROTOCOL_VERSION.as_bytes() {
-                    parts.version = string(value);
-                }
-            }),
+            b"_meta" => {
+                _ = object_members(value, |name, value| {
+                    if name == meta::PROTOCOL_VERSION.as_bytes() {
+                        parts.version = string(value);
+                    }
+                })
+            }
             b"arguments" => parts.arguments = Some(value),
             b"requestId" => parts.cancelled_request = RequestId::from_json(value, value.len()),
             b"cursor" => parts.has_cursor = true,

@@ -6,6 +6,7 @@ use super::record::TaskRecordError;
 use super::store_queue::StoreEffect;
 use super::table::TaskTable;
 use super::{TaskContext, TaskHost};
+use crate::built::{Part, Tasking};
 use crate::calls::inbound::CallId;
 use crate::error::UseError;
 use crate::methods::Capability;
@@ -39,7 +40,7 @@ impl Engine {
         .fold(capabilities, |all, capability| all.with(capability));
         Arc::make_mut(&mut self.config).settings.capabilities = Arc::new(capabilities);
         let channel = self.endpoint.open_channel(false, ServerChannel::new());
-        self.tasks = Some(boxed(table, channel));
+        self.tasks = Tasking::get().map(|marker| Part::new(marker, boxed(table, channel)));
     }
 
     /// Withdraws the declaration of `tasks/list`, because nothing tells the tasks of one client from those of others

@@ -55,7 +55,6 @@ mod waiting;
 #[cfg(feature = "crypto")]
 mod write;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -76,6 +75,7 @@ use offer::TaskOffer;
 use super::event::{Call, Event};
 use super::request_check::MessageSource;
 use super::retry::CarriedAnswer;
+use crate::built::{Part, Tasking};
 use crate::calls::inbound::{InputOutcome, Progress, SendStatus};
 use crate::error::UseError;
 use crate::model::{InputRequests, TaskId};
@@ -244,7 +244,11 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
 }
 
 /// Ends the listeners for tasks of a `subscriptions/listen`, or of a channel.
-pub(super) fn unlisten(tasks: &mut Option<Box<dyn TaskHost>>, channel: Key, id: Option<&RequestId>) {
+pub(super) fn unlisten(
+    tasks: &mut Option<Part<Tasking, dyn TaskHost>>,
+    channel: Key,
+    id: Option<&RequestId>,
+) {
     if let Some(tasks) = tasks {
         tasks.unlisten(channel, id);
     }

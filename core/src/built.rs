@@ -1,0 +1,91 @@
+//! Parts of the engines that a feature leaves out.
+//!
+//! A value of such a part holds a marker. Without the feature the marker is a type without values, so an `Option` of the
+//! part is always `None`, and the compiler drops every branch that handles the part. The code of the part needs no
+//! `cfg` of its own, and what makes a part asks for its marker first.
+
+use alloc::boxed::Box;
+use core::ops::{Deref, DerefMut};
+
+/// Declares the marker of a feature.
+macro_rules! marker {
+    ($(#[$doc:meta])* $name:ident = $feature:literal) => {
+        $(#[$doc])*
+        #[cfg(feature = $feature)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub(crate) struct $name;
+
+        $(#[$doc])*
+        #[cfg(not(feature = $feature))]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub(crate) enum $name {}
+
+        impl $name {
+            /// Whether the feature is built.
+            #[allow(dead_code, reason = "not every part is asked both ways")]
+            pub(crate) const IS_BUILT: bool = cfg!(feature = $feature);
+
+            /// Returns the marker if the feature is built.
+            #[allow(dead_code, reason = "not every part is asked both ways")]
+            pub(crate) const fn get() -> Option<Self> {
+                #[cfg(feature = $feature)]
+                {
+                    Some(Self)
+                }
+                #[cfg(not(feature = $feature))]
+                {
+                    None
+                }
+            }
+        }
+    };
+}
+
+marker! {
+    /// The revisions with a handshake.
+    Legacy = "legacy"
+}
+marker! {
+    /// The revisions without a handshake.
+    Modern = "modern"
+}
+marker! {
+    /// Change notifications of a server.
+    Subscribing = "subscriptions"
+}
+marker! {
+    /// Records of messages.
+    Tapping = "tap"
+}
+
+marker! {
+    /// Tasks, whose ids need `Entropy`.
+    Tasking = "crypto"
+}
+
+/// A boxed value that exists only if its feature is built.
+#[derive(Debug)]
+pub(crate) struct Part<M, T: ?Sized> {
+    _marker: M,
+    value: Box<T>,
+}
+
+impl<M, T: ?Sized> Part<M, T> {
+    pub(crate) const fn new(marker: M, value: Box<T>) -> Self {
+        Self { _marker: marker, value }
+    }
+}
+
+impl<M, T: ?Sized> Deref for Part<M, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<M, T: ?Sized> DerefMut for Part<M, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}

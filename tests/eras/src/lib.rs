@@ -1,0 +1,1 @@
+//! Nothing but its tests: `mcp-proto` built without an era, or without change notifications.
