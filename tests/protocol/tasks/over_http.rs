@@ -34,11 +34,7 @@ fn open_session_channel(web: &mut HttpServerHarness) -> (String, ChannelId) {
     (id, channel)
 }
 
-pub(super) fn post(
-    web: &mut HttpServerHarness,
-    session: &str,
-    body: &Value,
-) -> mcp_proto::http::server::ExchangeId {
+pub(super) fn post(web: &mut HttpServerHarness, session: &str, body: &Value) -> ExchangeId {
     web.post(&[("Mcp-Session-Id", session)], &body.to_string())
 }
 
