@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::batch_key::BatchKey;
 use super::endpoint::Endpoint;
 use super::inbound::InboundCall;
 use super::role::Role;
@@ -13,13 +14,6 @@ use crate::limits::Limits;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
-
-/// The key of a batch. Only legacy revisions have batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BatchKey {
-    key: Key,
-    _marker: Legacy,
-}
 
 /// The response to a batch, while it is incomplete.
 #[derive(Debug)]
@@ -110,7 +104,7 @@ impl<R: Role> Endpoint<R> {
             c.role.request_started();
         }
         let key = self.batches.insert(Batch { channel, out: Vec::new(), pending: 1 });
-        BatchKey { key, _marker: marker }
+        BatchKey::new(marker, key)
     }
 
     /// Records that all members have been received. The array is sent when the last response is there.
@@ -119,21 +113,16 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Adds a call whose response belongs to the batch.
-    pub(super) fn join_batch(&mut self, BatchKey { key, .. }: BatchKey) {
-        if let Some(batch) = self.batches.get_mut(key) {
+    pub(super) fn join_batch(&mut self, key: BatchKey) {
+        if let Some(batch) = self.batches.get_mut(key.key()) {
             batch.pending += 1;
         }
     }
 
     /// Adds a response. If it would exceed `max_batch_bytes`, an error takes its place.
-    pub(super) fn add_to_batch(
-        &mut self,
-        BatchKey { key, .. }: BatchKey,
-        id: Option<&crate::RequestId>,
-        message: &[u8],
-    ) {
+    pub(super) fn add_to_batch(&mut self, key: BatchKey, id: Option<&crate::RequestId>, message: &[u8]) {
         let limit = self.limits.max_batch_bytes;
-        let Some(batch) = self.batches.get_mut(key) else { return };
+        let Some(batch) = self.batches.get_mut(key.key()) else { return };
         let message = message.strip_suffix(b"\n").unwrap_or(message);
         if !batch.out.is_empty() {
             batch.out.push(b',');
@@ -155,13 +144,13 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Sends the array when no response is missing; sends nothing if it is empty (BATCH-007).
-    fn release_batch(&mut self, BatchKey { key, .. }: BatchKey) {
-        let Some(batch) = self.batches.get_mut(key) else { return };
+    fn release_batch(&mut self, key: BatchKey) {
+        let Some(batch) = self.batches.get_mut(key.key()) else { return };
         batch.pending = batch.pending.saturating_sub(1);
         if batch.pending > 0 {
             return;
         }
-        let Some(batch) = self.batches.remove(key) else { return };
+        let Some(batch) = self.batches.remove(key.key()) else { return };
         if let Some(c) = self.channels.get_mut(batch.channel) {
             c.role.request_finished(&mut self.shared);
         }

@@ -11,7 +11,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::batch::{Batch, BatchKey};
+use super::batch::Batch;
+use super::batch_key::BatchKey;
 use super::inbound::{InboundCalls, InboundIndex};
 use super::keep_alive::{KeepAlive, KeepAlivePings};
 use super::observing::{ObserverSetting, ObserverState};

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::batch::BatchKey;
+use super::batch_key::BatchKey;
 use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;

@@ -1,6 +1,7 @@
 //! Calls in flight, in both directions: the part that both engines share.
 
 pub(crate) mod batch;
+pub(crate) mod batch_key;
 pub(crate) mod endpoint;
 pub(crate) mod inbound;
 mod inbound_requests;

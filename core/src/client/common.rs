@@ -8,7 +8,7 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
-use crate::calls::batch::BatchKey;
+use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;

@@ -18,7 +18,8 @@ use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
 use crate::built::Legacy;
-use crate::calls::batch::{self, BatchKey};
+use crate::calls::batch;
+use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{CallId, InboundCall};
 use crate::calls::observed_requests::{

@@ -11,7 +11,7 @@ use super::channel::{LegacySession, ServerEndpoint, caller, session};
 use super::config::Config;
 use super::header_check::HeaderCheck;
 use super::log;
-use crate::calls::batch::BatchKey;
+use crate::calls::batch_key::BatchKey;
 use crate::json::string;
 use crate::meta;
 use crate::methods::{self, MethodRule};

@@ -26,7 +26,7 @@ use support::InputTaskSupport;
 
 use super::common::CommonState;
 use super::tasks::WriteAnswer;
-use crate::calls::batch::BatchKey;
+use crate::calls::batch_key::BatchKey;
 use crate::error::UseError;
 use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
