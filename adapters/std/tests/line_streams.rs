@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use mcp_std::io::{Duplex, Interest, SerialConfig, SerialPort, StreamAddress, StreamListener};
 use rustix::pty::OpenptFlags;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -124,6 +125,10 @@ impl Board {
         let end: OwnedFd = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
         rustix::pty::grantpt(&end).unwrap();
         rustix::pty::unlockpt(&end).unwrap();
+        // A new pseudo-terminal sends back what arrives before it is opened. No serial line does.
+        let mut settings = tcgetattr(&end).unwrap();
+        settings.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&end, OptionalActions::Now, &settings).unwrap();
         let name = rustix::pty::ptsname(&end, Vec::new()).unwrap();
         Self { end: end.into(), line: std::ffi::OsString::from_vec(name.into_bytes()).into() }
     }

@@ -122,7 +122,7 @@ fn inspect_shows_all_lists_and_annotations() {
          resources (listChanged, subscribe), tools (listChanged)\n",
         "extensions    io.modelcontextprotocol/skills {\"directoryRead\":true}\n",
         "              io.modelcontextprotocol/tasks\n              io.modelcontextprotocol/ui\n",
-        "tools (52)\n",
+        "tools (53)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",
