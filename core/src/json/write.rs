@@ -91,6 +91,7 @@ fn escaped_len(bytes: &[u8]) -> usize {
     bytes.len().saturating_add(escapes.saturating_mul(5))
 }
 
+#[inline]
 fn append_str(out: &mut Vec<u8>, bytes: &[u8], plain: usize) {
     out.push(b'"');
     if plain == bytes.len() {
@@ -274,13 +275,20 @@ impl<'a> Serializer<'a> {
         }
     }
 
-    fn name(&mut self, name: &str) -> Result<(), EncodeError> {
+    /// Makes room for a name with its escapes, the punctuation around it, and its value.
+    fn room_for_member(&mut self, name: &str) -> Result<(), EncodeError> {
+        // Short names are not looked through.
+        let length = if name.len() <= VALUE_ROOM { 6 * name.len() } else { escaped_len(name.as_bytes()) };
+        room(self.out, length.saturating_add(2 * VALUE_ROOM))
+    }
+
+    /// Writes a name for which there is room.
+    fn name(&mut self, name: &str) {
         if self.depth == 1 {
             self.members.record(name.as_bytes());
             self.next_is_meta = name == "_meta";
         }
-        try_write_str(self.out, name)?;
-        room(self.out, VALUE_ROOM)
+        write_str(self.out, name);
     }
 
     /// Applies the shaping rule of the type with this name; returns the substitute if the revision lacks the type.
@@ -454,8 +462,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         variant: &'static str,
         v: &T,
     ) -> Result<(), EncodeError> {
+        self.room_for_member(variant)?;
         self.open(b'{');
-        self.name(variant)?;
+        self.name(variant);
         self.out.push(b':');
         v.serialize(&mut *self)?;
         self.depth -= 1;
@@ -479,8 +488,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         variant: &'static str,
         _: usize,
     ) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.room_for_member(variant)?;
         self.open(b'{');
-        self.name(variant)?;
+        self.name(variant);
         self.out.push(b':');
         self.out.push(b'[');
         Ok(Compound::new(self, b"]}"))
@@ -503,8 +513,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         variant: &'static str,
         _: usize,
     ) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.room_for_member(variant)?;
         self.open(b'{');
-        self.name(variant)?;
+        self.name(variant);
         self.out.extend_from_slice(b":{");
         Ok(Compound::new(self, b"}}"))
     }
@@ -542,9 +553,9 @@ impl<'s, 'a> Compound<'s, 'a> {
     fn key(&mut self, name: &str) -> Result<(), EncodeError> {
         self.skips_value = self.omitted.contains(name);
         if !self.skips_value {
-            room(self.ser.out, VALUE_ROOM)?;
+            self.ser.room_for_member(name)?;
             self.comma();
-            self.ser.name(name)?;
+            self.ser.name(name);
             self.ser.out.push(b':');
         }
         Ok(())
@@ -560,9 +571,9 @@ impl<'s, 'a> Compound<'s, 'a> {
         if self.is_raw {
             return self.raw_text(v);
         }
-        room(self.ser.out, VALUE_ROOM)?;
+        self.ser.room_for_member(name)?;
         self.comma();
-        self.ser.name(name)?;
+        self.ser.name(name);
         self.ser.out.push(b':');
         v.serialize(&mut *self.ser)?;
         self.ser.next_is_meta = false;

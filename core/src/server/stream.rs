@@ -200,7 +200,7 @@ impl StreamState {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "exchanges"))]
 mod tests {
     use super::*;
 
