@@ -181,7 +181,7 @@ fn descriptors<R: Runtime>() -> Result<ConnectionWatch<R>, Error> {
 
 #[cfg(not(unix))]
 fn descriptors<R: Runtime>() -> Result<ConnectionWatch<R>, Error> {
-    Err(Error::Io(std::io::ErrorKind::Unsupported.into()))
+    Err(Error::Io(io::ErrorKind::Unsupported.into()))
 }
 
 fn new_driver<R: Runtime>(
