@@ -203,6 +203,7 @@ impl StreamState {
 #[cfg(all(test, feature = "exchanges"))]
 mod tests {
     use super::*;
+    use crate::rpc::code;
 
     const OWNER: Key = Key { slot: 1, generation: 0 };
 
@@ -232,7 +233,7 @@ mod tests {
         assert!(!stream.has_no_get_stream() && stream.parent().is_none());
         stream.open(Some(OWNER), OWNER);
         assert_eq!((stream.parent(), stream.session()), (Some(OWNER), None));
-        stream.record_error(-32_601);
-        assert_eq!(stream.error_code(), Some(-32_601));
+        stream.record_error(code::METHOD_NOT_FOUND);
+        assert_eq!(stream.error_code(), Some(code::METHOD_NOT_FOUND));
     }
 }
