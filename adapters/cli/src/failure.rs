@@ -326,6 +326,7 @@ impl CommandFailure {
     }
 
     /// Prints the failure of one connection of several as a note on stderr.
+    #[cfg(unix)]
     pub(crate) fn print_note(&self, what: &str) {
         session::print_note(&format!("{what}: {}", self.message));
     }

@@ -141,6 +141,7 @@ mod other {
     use mcp_std::adapter::poll::WaitRequest;
 
     use super::Handle;
+    use crate::serve::streams::StreamConnection;
 
     pub(crate) const fn end_servers_on_signal() {}
 

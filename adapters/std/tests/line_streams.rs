@@ -159,7 +159,7 @@ fn serial_line_is_raw_and_carries_every_byte() {
     let mut seen = vec![0; bytes.len()];
     board.end.read_exact(&mut seen).unwrap();
     assert_eq!(seen, bytes);
-    let settings = rustix::termios::tcgetattr(&board.end).unwrap();
+    let settings = tcgetattr(&board.end).unwrap();
     assert_eq!((settings.input_speed(), settings.output_speed()), (9_600, 9_600));
 }
 

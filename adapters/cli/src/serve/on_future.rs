@@ -7,9 +7,7 @@ use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_std::io::Duplex;
 
-#[cfg(unix)]
-use super::adapter::Server;
-use super::adapter::{Error, Handle, HttpServer};
+use super::adapter::{Error, Handle, HttpServer, Server};
 use super::{LoggedRouter, block_on, sleep, tools};
 use crate::args;
 use crate::failure::CommandFailure;
