@@ -88,7 +88,7 @@ fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
     if flags & !known == 0 { Ok(()) } else { Err(Failure::argument("an unknown flag")) }
 }
 
-/// What both roles read of a configuration.
+/// Members of a configuration that both roles share.
 struct Common<'a> {
     name: &'a str,
     version: &'a str,
@@ -136,7 +136,7 @@ impl mcp_config {
         // SAFETY: the requirement of this function.
         let bytes = unsafe { input_bytes(self.entropy, 32) }?;
         let secret: [u8; 32] = bytes.try_into().map_err(|_| Failure::argument("`entropy` is too short"))?;
-        // A buffer that nobody filled.
+        // An entropy buffer that was not filled.
         if secret.iter().all(|byte| *byte == secret[0]) {
             return Err(Failure::argument("the bytes of `entropy` are all equal"));
         }

@@ -1,4 +1,4 @@
-//! What both roles do with their byte stream.
+//! Input, output and timers of the byte stream, for both roles.
 
 use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;

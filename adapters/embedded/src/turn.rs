@@ -2,7 +2,7 @@
 
 use mcp_proto::Instant;
 
-/// What a driver found to do in one turn.
+/// Work that a driver did in one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Turn {
