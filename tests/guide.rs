@@ -3,7 +3,9 @@
 //! `features.tsv` names for each feature the page and the heading that explain it. The programs of the pages run as tests
 //! of their packages (`cargo test --doc`).
 
-use std::collections::BTreeSet;
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,3 @@
-//! Guide: the features of MCP, each with programs that run.
 #![doc = include_str!("index.md")]
 
 // The modules are empty and exist in documentation alone, so programs pay nothing for them. Their aliases are the names of
