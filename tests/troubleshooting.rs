@@ -1,7 +1,7 @@
 //! The troubleshooting pages: each message that a person may meet is explained, and no page explains what no source says.
 //!
-//! A message is a string literal: of an `#[error]` attribute, in an implementation of `Display` (from two words on), or
-//! elsewhere (from three words on). `{name}` is `…` on a page. `messages::EXCLUDED` names what is no message of a failure.
+//! A message is the string literal of an `#[error]` attribute, or any other one of two words and more. `{name}` is `…` on a
+//! page. `messages::EXCLUDED` names what is no message of a failure.
 
 extern crate alloc;
 

@@ -58,19 +58,34 @@ const NO_MESSAGE: &[&str] = &[
     "include_str!(",
 ];
 
-/// Beginnings of literals that are no prose.
+/// Beginnings of literals that are no prose: names, keys, and parts of HTTP.
 const NO_PROSE: &[&str] = &[
     "$never::",
+    "/",
     "<!DOCTYPE ",
     "Accept, ",
+    "Application Support",
+    "Basic ",
+    "Bearer ",
     "Connection: ",
     "Content-Length: ",
+    "Content-Type, ",
     "DPoP-Nonce, ",
+    "GET, HEAD",
     "HTTP/1.1 ",
     "POST, GET",
+    "Transfer-Encoding: ",
+    "application/json, ",
     "default-src ",
-    "mcp-proto seal ",
+    "mcp stream",
+    "mcp-proto ",
+    "mcp-std ",
+    "public, max-age",
+    "text/html; ",
 ];
+
+/// Literals that are keys of stored records and names of principals.
+const KEYS: &[&str] = &["client …", "token …"];
 
 /// Returns all messages of the workspace.
 pub(crate) fn read(root: &Path) -> Messages {
@@ -101,9 +116,6 @@ fn is_test_file(path: &str) -> bool {
 /// Returns the messages of one file with their lines.
 pub(crate) fn of_file(file: &SourceFile) -> Vec<(usize, String)> {
     let attributes = attributes(&file.code);
-    let displays = display_items(&file.code);
-    let is_in =
-        |ranges: &[(usize, usize)], at: usize| ranges.iter().any(|(from, to)| (*from..*to).contains(&at));
     let mut found = Vec::new();
     for (&at, (line, text)) in file.positions.iter().zip(&file.strings) {
         let before = file.code[..at].trim_end();
@@ -116,8 +128,9 @@ pub(crate) fn of_file(file: &SourceFile) -> Vec<(usize, String)> {
             Some(_) => false,
             None if NO_MESSAGE.iter().any(|end| before.ends_with(end)) => false,
             None if NO_PROSE.iter().any(|beginning| text.starts_with(beginning)) => false,
+            None if KEYS.contains(&&*text) => false,
             None if is_assertion(before) => false,
-            None => has_words(&text, if is_in(&displays, at) { 2 } else { 3 }),
+            None => has_words(&text, 2),
         };
         if is_message {
             found.push((*line, text));
@@ -135,14 +148,14 @@ pub(crate) fn shown(literal: &str) -> String {
             '\\' => match chars.next() {
                 // The line goes on after the indentation.
                 Some('\n') => while chars.next_if(|c| c.is_whitespace()).is_some() {},
-                Some('n' | 't') => text.push(' '),
+                Some('n' | 'r' | 't') => text.push(' '),
                 Some(escaped) => text.push(escaped),
                 None => {}
             },
             '\n' => text.push(' '),
             '{' if chars.next_if_eq(&'{').is_some() => text.push('{'),
             '}' if chars.next_if_eq(&'}').is_some() => text.push('}'),
-            '{' => {
+            '{' if is_placeholder(chars.clone()) => {
                 chars.by_ref().take_while(|c| *c != '}').for_each(drop);
                 text.push('…');
             }
@@ -150,6 +163,12 @@ pub(crate) fn shown(literal: &str) -> String {
         }
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns whether a brace was opened for a placeholder. A literal that is no format may contain braces.
+fn is_placeholder(mut rest: impl Iterator<Item = char>) -> bool {
+    let is_part = |c: &char| c.is_alphanumeric() || "_.:?#$*<>^+-".contains(*c);
+    rest.find(|c| !is_part(c)) == Some('}')
 }
 
 /// Returns whether the text has so many words, placeholders included, and a letter beside them.
@@ -162,11 +181,6 @@ fn has_words(text: &str, least: usize) -> bool {
 fn attributes(code: &str) -> Vec<(usize, usize)> {
     let starts = code.match_indices("#[").chain(code.match_indices("#!["));
     starts.map(|(at, _)| (at, at + closing(&code[at..], '[', ']'))).collect()
-}
-
-/// Returns the ranges of implementations of `Display`.
-fn display_items(code: &str) -> Vec<(usize, usize)> {
-    code.match_indices("Display for ").map(|(at, _)| (at, at + closing(&code[at..], '{', '}'))).collect()
 }
 
 /// Returns the position after the bracket that closes the first one.
@@ -214,7 +228,7 @@ fn f() -> Result<(), String> {
     Err(format!("the file {path:?} \
                  is {{gone}}"))
 }
-const NAME: &str = "two words";
+const NAME: &str = "name";
 impl fmt::Display for X { fn fmt() { f.write_str("two words") } }
 #[cfg(test)]
 mod tests { const A: &str = "one two three"; }
