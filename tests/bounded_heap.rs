@@ -337,9 +337,17 @@ fn worst_case(limits: &Limits) -> isize {
 
 #[test]
 fn worst_case_of_limits_is_bounded() {
-    for (name, limits, bound) in [("tiny", Limits::tiny(), 24 << 10), ("small", Limits::small(), 256 << 10)] {
+    // Those that the security manual recommends for hostile clients.
+    let mut hostile = Limits::default();
+    hostile.max_frame = 64 << 10;
+    hostile.max_live_calls = 32;
+    for (name, limits, bound) in [
+        ("tiny", Limits::tiny(), 24 << 10),
+        ("small", Limits::small(), 256 << 10),
+        ("default, with 32 calls of 64 KiB", hostile, 8 << 20),
+    ] {
         let peak = worst_case(&limits);
-        println!("worst case of one connection with Limits::{name}(): {peak} bytes, bound {bound}");
+        println!("worst case of one connection with limits {name}: {peak} bytes, bound {bound}");
         assert!(peak <= bound, "{name}: {peak} bytes, more than {bound}");
         assert!(peak * 2 > bound, "{name}: {peak} bytes: the bound says nothing any more");
     }

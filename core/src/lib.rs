@@ -163,7 +163,8 @@
 //!
 //! # Further reading
 //!
-//! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
+//! `guide::troubleshooting` explains each message of an error, and `guide::security` says which attacks are prevented, and
+//! how. `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
 //! as `DEC-nnn` and `DESIGN-nn`. `core/docs/deprecations.md` lists what the specification deprecates. Ids such as `LIFE-010` are requirements of the specification; they are listed in
 //! `tests/spec-map.tsv`.
 
@@ -201,6 +202,9 @@ pub mod frame;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
+// Text alone; it takes no room in a program.
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "http")]
 pub mod h1;
 pub mod head;

@@ -11,6 +11,12 @@ pub(crate) struct SourceFile {
     pub(crate) code: String,
     /// String literals with their lines. Escapes are kept as written.
     pub(crate) strings: Vec<(usize, String)>,
+    /// Positions in `code` of these literals: of the quote, or of the prefix of a raw string.
+    #[allow(
+        dead_code,
+        reason = "`troubleshooting` reads the code around a literal, and `layering` does not"
+    )]
+    pub(crate) positions: Vec<usize>,
     /// Number of lines up to the tests at the end.
     pub(crate) length: usize,
     text: String,
@@ -52,10 +58,10 @@ impl SourceFile {
         let code = String::from_utf8(bytes).expect("only whole items were blanked");
         let seen = |at: usize| !tests.iter().any(|(from, to)| (*from..*to).contains(&at));
         let line_of = |at: usize| text[..at].matches('\n').count() + 1;
-        let strings =
-            strings.into_iter().filter(|(at, _)| seen(*at)).map(|(at, s)| (line_of(at), s)).collect();
+        let (positions, strings) =
+            strings.into_iter().filter(|(at, _)| seen(*at)).map(|(at, s)| (at, (line_of(at), s))).unzip();
         let length = code.trim_end().lines().count();
-        Self { path: path.to_owned(), code, strings, length, text: text.to_owned() }
+        Self { path: path.to_owned(), code, strings, positions, length, text: text.to_owned() }
     }
 
     /// Returns the module at the root of the crate that the file belongs to.

@@ -80,6 +80,9 @@ mod error;
 mod folder_in_tests;
 #[cfg(all(test, any(feature = "auth-server", feature = "skills", feature = "validate")))]
 mod fuzz_tests;
+// Text alone; it takes no room in a program.
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod io;
 pub mod process;
 #[cfg(feature = "validate")]

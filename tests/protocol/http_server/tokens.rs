@@ -414,6 +414,19 @@ fn next_nonce_comes_with_every_kind_of_response() {
     assert_eq!((web.response(x).status, web.response(x).field("dpop-nonce")), (200, None));
 }
 
+// covers: HTTP-007
+#[test]
+fn validator_without_a_protected_resource_lets_nobody_in() {
+    let mut web = harness(Config::new());
+    web.server.set_validator(|_| Some(Ok(Arc::new(identity("alice")))));
+    let token = ("Authorization", "Bearer good");
+    for fields in [&CALL_FIELDS[..], &CALL_FIELDS.into_iter().chain([token]).collect::<Vec<_>>()] {
+        let x = web.post(fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+        assert_eq!(web.response(x).status, 500);
+        assert!(web.poll_event().is_none(), "no call");
+    }
+}
+
 #[test]
 fn delete_authorized_during_shutdown_ends_the_session() {
     let mut web = harness(protected_config());

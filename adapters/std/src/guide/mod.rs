@@ -1,0 +1,10 @@
+//! The guide: errors of this crate, of the adapters and of `mcp-probe`, with their remedies.
+
+#[doc = include_str!("troubleshooting.md")]
+pub mod troubleshooting {}
+
+#[doc = include_str!("troubleshooting_tls_and_tokens.md")]
+pub mod troubleshooting_tls_and_tokens {}
+
+#[doc = include_str!("troubleshooting_mcp_probe.md")]
+pub mod troubleshooting_mcp_probe {}

@@ -1,0 +1,239 @@
+//! Messages in the source: string literals that reach a person, in the forms of errors, refusals and notes.
+
+use alloc::collections::BTreeMap;
+use std::path::Path;
+
+use crate::source::{self, SourceFile};
+
+/// A message as a page shows it, with the places of the source that hold it.
+pub(crate) type Messages = BTreeMap<String, Vec<String>>;
+
+/// Folders of source, below the workspace.
+const FOLDERS: &[&str] = &[
+    "core/src",
+    "adapters/blocking/src",
+    "adapters/c/src",
+    "adapters/cli/src",
+    "adapters/embedded/src",
+    "adapters/smol/src",
+    "adapters/std/src",
+    "adapters/telemetry/src",
+    "adapters/threads/src",
+    "adapters/tokio/src",
+    "adapters/tower/src",
+];
+
+/// Beginnings of paths whose literals are no messages of failures, with the reason.
+const EXCLUDED: &[(&str, &str)] = &[
+    ("adapters/cli/src/answer/dialogue.rs", "questions to the user"),
+    ("adapters/cli/src/answer/field.rs", "hints within these questions"),
+    ("adapters/cli/src/answer/url.rs", "warnings within these questions"),
+    ("adapters/cli/src/args/help.rs", "help texts"),
+    ("adapters/cli/src/check/", "findings, which name their rule; `check --rules` lists them"),
+    ("adapters/cli/src/demo/", "a tour"),
+    ("adapters/cli/src/inspect/", "a description of a server"),
+    ("adapters/cli/src/serve/", "content of the demo server, and what it says at its start"),
+    ("adapters/cli/src/whoami.rs", "a description of stored tokens"),
+    ("adapters/std/src/folder_in_tests.rs", "tests"),
+    ("adapters/std/src/fuzz_tests.rs", "tests"),
+    ("adapters/telemetry/src/metrics.rs", "descriptions of metrics"),
+    ("core/src/bench.rs", "benchmarks"),
+    ("core/src/fuzzing/", "fuzzing"),
+    ("core/src/h1/status.rs", "reason phrases of HTTP"),
+    ("core/src/model/test_support.rs", "tests"),
+    ("core/src/testing.rs", "tests"),
+];
+
+/// What stands before a literal that only a defect of this library shows, or that is no message.
+const NO_MESSAGE: &[&str] = &[
+    ".expect(",
+    ".strip_prefix(",
+    ".strip_suffix(",
+    ".contains(",
+    ".starts_with(",
+    ".ends_with(",
+    "panic!(",
+    "unreachable!(",
+    "compile_error!(",
+    "include_str!(",
+];
+
+/// Beginnings of literals that are no prose: names, keys, and parts of HTTP.
+const NO_PROSE: &[&str] = &[
+    "$never::",
+    "/",
+    "<!DOCTYPE ",
+    "Accept, ",
+    "Application Support",
+    "Basic ",
+    "Bearer ",
+    "Connection: ",
+    "Content-Length: ",
+    "Content-Type, ",
+    "DPoP-Nonce, ",
+    "GET, HEAD",
+    "HTTP/1.1 ",
+    "POST, GET",
+    "Transfer-Encoding: ",
+    "application/json, ",
+    "default-src ",
+    "mcp stream",
+    "mcp-proto ",
+    "mcp-std ",
+    "public, max-age",
+    "text/html; ",
+];
+
+/// Literals that are keys of stored records and names of principals.
+const KEYS: &[&str] = &["client …", "token …"];
+
+/// Returns all messages of the workspace.
+pub(crate) fn read(root: &Path) -> Messages {
+    let mut messages = Messages::new();
+    for folder in FOLDERS {
+        for file in source::read(&root.join(folder)) {
+            let path = format!("{folder}/{}", file.path);
+            if is_test_file(&path) || EXCLUDED.iter().any(|(excluded, _)| path.starts_with(excluded)) {
+                continue;
+            }
+            for (line, text) in of_file(&file) {
+                messages.entry(text).or_default().push(format!("{path}:{line}"));
+            }
+        }
+    }
+    messages
+}
+
+/// Returns the entries of [`EXCLUDED`] that exclude nothing.
+pub(crate) fn stale_exclusions(root: &Path) -> Vec<&'static str> {
+    EXCLUDED.iter().map(|(path, _)| *path).filter(|path| !root.join(path).exists()).collect()
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
+}
+
+/// Returns the messages of one file with their lines.
+pub(crate) fn of_file(file: &SourceFile) -> Vec<(usize, String)> {
+    let attributes = attributes(&file.code);
+    let mut found = Vec::new();
+    for (&at, (line, text)) in file.positions.iter().zip(&file.strings) {
+        let before = file.code[..at].trim_end();
+        let attribute = attributes.iter().find(|(from, to)| (*from..*to).contains(&at));
+        let text = shown(text);
+        let is_message = match attribute {
+            // The format of an error may be one word; what is put into it has to be prose.
+            Some(_) if before.ends_with("#[error(") => has_words(&text, 1),
+            Some((from, _)) if file.code[*from..].starts_with("#[error(") => has_words(&text, 2),
+            Some(_) => false,
+            None if NO_MESSAGE.iter().any(|end| before.ends_with(end)) => false,
+            None if NO_PROSE.iter().any(|beginning| text.starts_with(beginning)) => false,
+            None if KEYS.contains(&&*text) => false,
+            None if is_assertion(before) => false,
+            None => has_words(&text, 2),
+        };
+        if is_message {
+            found.push((*line, text));
+        }
+    }
+    found
+}
+
+/// Returns the text of a literal as a page shows it: `…` for each placeholder, on one line.
+pub(crate) fn shown(literal: &str) -> String {
+    let mut text = String::new();
+    let mut chars = literal.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                // The line goes on after the indentation.
+                Some('\n') => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+                Some('n' | 'r' | 't') => text.push(' '),
+                Some(escaped) => text.push(escaped),
+                None => {}
+            },
+            '\n' => text.push(' '),
+            '{' if chars.next_if_eq(&'{').is_some() => text.push('{'),
+            '}' if chars.next_if_eq(&'}').is_some() => text.push('}'),
+            '{' if is_placeholder(chars.clone()) => {
+                chars.by_ref().take_while(|c| *c != '}').for_each(drop);
+                text.push('…');
+            }
+            c => text.push(c),
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns whether a brace was opened for a placeholder. A literal that is no format may contain braces.
+fn is_placeholder(mut rest: impl Iterator<Item = char>) -> bool {
+    let is_part = |c: &char| c.is_alphanumeric() || "_.:?#$*<>^+-".contains(*c);
+    rest.find(|c| !is_part(c)) == Some('}')
+}
+
+/// Returns whether the text has so many words, placeholders included, and a letter beside them.
+fn has_words(text: &str, least: usize) -> bool {
+    let is_word = |word: &&str| word.contains(|c: char| c.is_alphabetic() || c == '…');
+    text.split(' ').filter(is_word).count() >= least && text.contains(char::is_alphabetic)
+}
+
+/// Returns the ranges of attributes.
+fn attributes(code: &str) -> Vec<(usize, usize)> {
+    let starts = code.match_indices("#[").chain(code.match_indices("#!["));
+    starts.map(|(at, _)| (at, at + closing(&code[at..], '[', ']'))).collect()
+}
+
+/// Returns the position after the bracket that closes the first one.
+fn closing(code: &str, open: char, close: char) -> usize {
+    let mut depth = 0usize;
+    for (at, c) in code.char_indices() {
+        if c == open {
+            depth += 1;
+        } else if c == close {
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                return at + 1;
+            }
+        }
+    }
+    code.len()
+}
+
+/// Returns whether the code ends within an assertion.
+fn is_assertion(before: &str) -> bool {
+    let Some(at) = before.rfind("assert!(").max(before.rfind("assert_eq!(")) else { return false };
+    let mut depth = 0usize;
+    // Open for as long as the first parenthesis is.
+    !before[at..].chars().any(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => return false,
+        }
+        depth == 0
+    })
+}
+
+#[test]
+fn messages_are_found_where_a_person_may_meet_them() {
+    let file = SourceFile::new(
+        "x.rs",
+        r##"
+#[error("`{name}` is \"bad\"")]
+#[expect(dead_code, reason = "not a message at all")]
+fn f() -> Result<(), String> {
+    debug_assert!(a, "not a message either");
+    assert!(match a { B { .. } => f(c) }, "not a message either");
+    open().expect("never a message to anyone");
+    Err(format!("the file {path:?} \
+                 is {{gone}}"))
+}
+const NAME: &str = "name";
+impl fmt::Display for X { fn fmt() { f.write_str("two words") } }
+#[cfg(test)]
+mod tests { const A: &str = "one two three"; }
+"##,
+    );
+    let found: Vec<String> = of_file(&file).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(found, ["`…` is \"bad\"", "the file … is {gone}", "two words"]);
+}
