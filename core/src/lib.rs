@@ -202,7 +202,6 @@ pub mod frame;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
-// Text alone; it takes no room in a program.
 #[cfg(any(doc, doctest))]
 pub mod guide;
 #[cfg(feature = "http")]
