@@ -128,6 +128,8 @@ extern crate alloc;
 
 mod body;
 mod client;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod handler;
 mod request_view;
 mod response_future;
