@@ -406,6 +406,8 @@ extern crate alloc;
 
 mod adapter_router;
 mod client;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "http")]
 mod http;
 mod server;

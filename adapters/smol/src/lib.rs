@@ -319,6 +319,8 @@ mod block_on;
 #[cfg(unix)]
 mod byte_stream;
 mod client;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod memory;
 #[cfg(unix)]
 mod reactor_watch;

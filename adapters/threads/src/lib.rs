@@ -260,6 +260,8 @@ extern crate alloc;
 
 mod adapter_router;
 mod client;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod handler;
 #[cfg(feature = "http")]
 mod http;

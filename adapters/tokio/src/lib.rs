@@ -203,6 +203,8 @@ mod byte_stream;
 mod client;
 #[cfg(unix)]
 mod fd_watch;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod runtime;
 mod server;
 mod spawned;
