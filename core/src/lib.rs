@@ -163,6 +163,9 @@
 //!
 //! # Further reading
 //!
+//! The [guide](guide) has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
+//! and answers.
+//!
 //! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
 //! as `DEC-nnn` and `DESIGN-nn`. `core/docs/deprecations.md` lists what the specification deprecates. Ids such as `LIFE-010` are requirements of the specification; they are listed in
 //! `tests/spec-map.tsv`.
