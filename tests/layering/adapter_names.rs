@@ -273,7 +273,8 @@ fn adapters_have_the_same_public_names() {
             assert!(names.contains(expected), "`{expected}` was not found in {adapter}: {names:?}");
         }
     }
-    let all: BTreeSet<&String> = names.values().flatten().collect();
+    // The guide is documentation, in the adapters that have pages of their own.
+    let all: BTreeSet<&String> = names.values().flatten().filter(|name| *name != "guide").collect();
     let mut wrong = Vec::new();
     let mut used = BTreeSet::new();
     for name in all {

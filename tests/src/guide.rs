@@ -18,23 +18,11 @@ mod pages {
     #[doc = include_str!("../../core/src/guide/wire.md")]
     struct Wire;
 
-    #[doc = include_str!("../../adapters/blocking/src/guide/stdio.md")]
-    struct Stdio;
-
     #[doc = include_str!("../../adapters/blocking/src/guide/http.md")]
     struct Http;
 
-    #[doc = include_str!("../../adapters/blocking/src/guide/authorization_client.md")]
-    struct AuthorizationClient;
-
     #[doc = include_str!("../../adapters/blocking/src/guide/authorization_server.md")]
     struct AuthorizationServer;
-
-    #[doc = include_str!("../../adapters/blocking/src/guide/middleware.md")]
-    struct Middleware;
-
-    #[doc = include_str!("../../adapters/blocking/src/guide/testing.md")]
-    struct Testing;
 
     #[doc = include_str!("../../adapters/threads/src/guide/first_server.md")]
     struct ThreadsFirstServer;

@@ -1,5 +1,7 @@
 //! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime.
 //!
+//! The [guide](guide) has a page for each feature of the protocol, with programs that run. This page is the overview.
+//!
 //! # A server
 //!
 //! A [`Router`] dispatches calls to closures by name. The schema of a tool's arguments comes from a Rust type (feature
@@ -406,7 +408,12 @@ extern crate alloc;
 
 mod adapter_router;
 mod client;
-#[cfg(any(doc, doctest))]
+// Documentation alone. Its programs need these features, which the dev-dependencies turn on.
+#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "auth", feature = "schemars", feature = "skills")))]
+#[cfg_attr(
+    not(all(feature = "auth", feature = "schemars", feature = "skills")),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
+)]
 pub mod guide;
 #[cfg(feature = "http")]
 mod http;

@@ -321,6 +321,10 @@ mod block_on;
 mod byte_stream;
 mod client;
 #[cfg(any(doc, doctest))]
+#[cfg_attr(
+    not(feature = "http"),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of this feature")
+)]
 pub mod guide;
 mod memory;
 #[cfg(unix)]

@@ -205,6 +205,10 @@ mod client;
 #[cfg(unix)]
 mod fd_watch;
 #[cfg(any(doc, doctest))]
+#[cfg_attr(
+    not(all(feature = "http", feature = "schemars")),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
+)]
 pub mod guide;
 mod runtime;
 mod server;

@@ -1,10 +1,101 @@
-//! Guide: the features of MCP, each with programs that run.
+#![doc = include_str!("index.md")]
 
-#[cfg_attr(not(doctest), doc = include_str!("stdio.md"))]
+// The modules are empty and exist in documentation alone, so programs pay nothing for them. Their aliases are the names of
+// features and methods, for the search of rustdoc. `tests/guide.rs` compares them with `tests/features.tsv`.
+
+#[doc = include_str!("first_server.md")]
+#[doc(alias("server", "quick start", "getting started", "tutorial"))]
+pub mod first_server {}
+
+#[doc = include_str!("first_client.md")]
+#[doc(alias("client", "connect", "initialize", "server/discover"))]
+pub mod first_client {}
+
+#[doc = include_str!("tools.md")]
+#[doc(alias("tools/list", "tools/call", "notifications/tools/list_changed"))]
+#[doc(alias("Tools - listing", "Tools - calling", "Tools - text results", "Tools - image results"))]
+#[doc(alias("Tools - audio results", "Tools - embedded resources", "Tools - error handling"))]
+#[doc(alias("Tools - change notifications", "JSON Schema 2020-12 support"))]
+#[doc(alias("structured output", "outputSchema", "annotations", "resource link"))]
+pub mod tools {}
+
+#[doc = include_str!("resources.md")]
+#[doc(alias("resources/list", "resources/read", "resources/templates/list"))]
+#[doc(alias("resources/subscribe", "resources/unsubscribe", "notifications/resources/list_changed"))]
+#[doc(alias("Resources - listing", "Resources - reading text", "Resources - reading binary"))]
+#[doc(alias("Resources - templates", "Resources - template reading", "Resources - subscribing"))]
+#[doc(alias("Resources - unsubscribing", "Resources - change notifications"))]
+pub mod resources {}
+
+#[doc = include_str!("prompts.md")]
+#[doc(alias("prompts/list", "prompts/get", "notifications/prompts/list_changed"))]
+#[doc(alias("Prompts - listing", "Prompts - getting simple", "Prompts - getting with arguments"))]
+#[doc(alias("Prompts - embedded resources", "Prompts - image content", "Prompts - change notifications"))]
+pub mod prompts {}
+
+#[doc = include_str!("completion.md")]
+#[doc(alias("completion/complete", "autocomplete"))]
+#[doc(alias("Completions - resource argument", "Completions - prompt argument"))]
+pub mod completion {}
+
+#[doc = include_str!("elicitation.md")]
+#[doc(alias("elicitation/create", "notifications/elicitation/complete"))]
+#[doc(alias("Elicitation - form mode", "Elicitation - URL mode", "Elicitation - schema validation"))]
+#[doc(alias("Elicitation - default values", "Elicitation - enum values"))]
+#[doc(alias("Elicitation - complete notification", "user input", "asking the user"))]
+pub mod elicitation {}
+
+#[doc = include_str!("sampling_and_roots.md")]
+#[doc(alias("sampling/createMessage", "roots/list", "notifications/roots/list_changed"))]
+#[doc(alias("Sampling - creating messages", "Roots - listing", "Roots - change notifications"))]
+pub mod sampling_and_roots {}
+
+#[doc = include_str!("logging.md")]
+#[doc(alias("notifications/message", "logging/setLevel"))]
+#[doc(alias("Logging - sending log messages", "Logging - setting level"))]
+pub mod logging {}
+
+#[doc = include_str!("progress_and_cancellation.md")]
+#[doc(alias("notifications/progress", "notifications/cancelled", "Progress notifications", "Cancellation"))]
+#[doc(alias("ping", "timeout", "time-out", "keep-alive"))]
+pub mod progress_and_cancellation {}
+
+#[doc = include_str!("subscriptions.md")]
+#[doc(alias("subscriptions/listen", "notifications/resources/updated", "change notifications"))]
+pub mod subscriptions {}
+
+#[doc = include_str!("pages_and_caching.md")]
+#[doc(alias("Pagination", "cursor", "cache", "ttlMs"))]
+pub mod pages_and_caching {}
+
+#[doc = include_str!("tasks.md")]
+#[doc(alias("tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "notifications/tasks/status"))]
+#[doc(alias(
+    "Tasks - get",
+    "Tasks - result",
+    "Tasks - cancel",
+    "Tasks - list",
+    "Tasks - status notifications"
+))]
+#[doc(alias("io.modelcontextprotocol/tasks", "long-running"))]
+pub mod tasks {}
+
+#[doc = include_str!("skills_and_apps.md")]
+#[doc(alias("skills/list", "skills/get", "resources/directory/read"))]
+#[doc(alias("io.modelcontextprotocol/skills", "io.modelcontextprotocol/ui", "MCP apps"))]
+pub mod skills_and_apps {}
+
+#[doc = include_str!("extensions.md")]
+#[doc(alias("io.modelcontextprotocol/oauth-client-credentials"))]
+#[doc(alias("io.modelcontextprotocol/enterprise-managed-authorization", "custom methods"))]
+pub mod extensions {}
+
+#[doc = include_str!("stdio.md")]
 #[doc(alias("stdio transport (client)", "stdio transport (server)", "child process", "spawn", "subprocess"))]
 #[doc(alias("unix socket", "tcp", "serial port", "SIGTERM", "environment variables"))]
 pub mod stdio {}
 
+// The programs of this page and of the one about protected servers run in `tests/src/guide.rs`, with the features that they need.
 #[cfg_attr(not(doctest), doc = include_str!("http.md"))]
 #[doc(alias("Streamable HTTP transport (client)", "Streamable HTTP transport (server)"))]
 #[doc(alias(
@@ -27,7 +118,7 @@ pub mod stdio {}
 ))]
 pub mod http {}
 
-#[cfg_attr(not(doctest), doc = include_str!("authorization_client.md"))]
+#[doc = include_str!("authorization_client.md")]
 #[doc(alias(
     "OAuth",
     "login",
@@ -54,7 +145,7 @@ pub mod authorization_client {}
 #[doc(alias("DPoP", "insufficient_scope", "bearer", "401", "403"))]
 pub mod authorization_server {}
 
-#[cfg_attr(not(doctest), doc = include_str!("middleware.md"))]
+#[doc = include_str!("middleware.md")]
 #[doc(alias(
     "layer",
     "interceptor",
@@ -68,6 +159,6 @@ pub mod authorization_server {}
 ))]
 pub mod middleware {}
 
-#[cfg_attr(not(doctest), doc = include_str!("testing.md"))]
+#[doc = include_str!("testing.md")]
 #[doc(alias("test", "unit test", "virtual time", "mock", "in-memory transport", "testing::pair"))]
 pub mod testing {}
