@@ -163,8 +163,11 @@
 //!
 //! # Further reading
 //!
-//! `guide::troubleshooting` explains each message of an error, and `guide::security` says which attacks are prevented, and
-//! how. `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
+//! The [guide](guide) has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
+//! and answers. [`guide::troubleshooting`] explains each message of an error, and [`guide::security`] says which attacks are
+//! prevented, and how.
+//!
+//! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
 //! as `DEC-nnn` and `DESIGN-nn`. `core/docs/deprecations.md` lists what the specification deprecates. Ids such as `LIFE-010` are requirements of the specification; they are listed in
 //! `tests/spec-map.tsv`.
 
@@ -203,6 +206,10 @@ pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(any(doc, doctest))]
+#[cfg_attr(
+    not(all(feature = "auth", feature = "crypto", feature = "http")),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
+)]
 pub mod guide;
 #[cfg(feature = "http")]
 pub mod h1;

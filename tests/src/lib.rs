@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod adapters;
 pub mod browser;
 pub mod executor;
+mod guide;
 pub mod harness;
 pub mod requirements;
 pub mod revision_table;

@@ -35,6 +35,7 @@
 //! of its futures drives it, and [`block_on`](block_on()) is the cheapest way to await one. Only additional
 //! [shards](#http) of an HTTP server have threads of their own. `mcp-blocking` offers the same API as blocking calls,
 //! `mcp-threads` with a pool of workers. The crate page of `mcp-blocking` explains what all three have in common.
+//! The [guide](guide) has first programs.
 //!
 //! # Running handlers
 //!
@@ -319,6 +320,12 @@ mod block_on;
 #[cfg(unix)]
 mod byte_stream;
 mod client;
+#[cfg(any(doc, doctest))]
+#[cfg_attr(
+    not(feature = "http"),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of this feature")
+)]
+pub mod guide;
 mod memory;
 #[cfg(unix)]
 mod reactor_watch;

@@ -39,7 +39,8 @@
 //! the runtime. The future of a cancelled call is dropped.
 //!
 //! `mcp-smol` offers the same API under any executor, `mcp-threads` with a pool of workers, `mcp-blocking` as blocking
-//! calls. The crate page of `mcp-blocking` explains what all have in common.
+//! calls. The crate page of `mcp-blocking` explains what all have in common. The [guide](guide) has first programs, and the way from
+//! rmcp.
 //!
 //! # A client
 //!
@@ -203,6 +204,12 @@ mod byte_stream;
 mod client;
 #[cfg(unix)]
 mod fd_watch;
+#[cfg(any(doc, doctest))]
+#[cfg_attr(
+    not(all(feature = "http", feature = "schemars")),
+    allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
+)]
+pub mod guide;
 mod runtime;
 mod server;
 mod spawned;

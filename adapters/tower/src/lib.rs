@@ -28,6 +28,8 @@
 //! # }
 //! ```
 //!
+//! The [guide](guide) has pages about axum, hyper and Workers.
+//!
 //! # Mounting
 //!
 //! The path of the request must be that of [`HttpConfig::path`] (`/mcp` by default). In axum, `route_service` keeps it;
@@ -128,6 +130,8 @@ extern crate alloc;
 
 mod body;
 mod client;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod handler;
 mod request_view;
 mod response_future;

@@ -89,3 +89,76 @@ pub mod skills_and_apps {}
 #[doc(alias("io.modelcontextprotocol/oauth-client-credentials"))]
 #[doc(alias("io.modelcontextprotocol/enterprise-managed-authorization", "custom methods"))]
 pub mod extensions {}
+
+#[doc = include_str!("stdio.md")]
+#[doc(alias("stdio transport (client)", "stdio transport (server)", "child process", "spawn", "subprocess"))]
+#[doc(alias("unix socket", "tcp", "serial port", "SIGTERM", "environment variables"))]
+pub mod stdio {}
+
+// The programs of this page and of the one about protected servers run in `tests/src/guide.rs`, with the features that they need.
+#[cfg_attr(not(doctest), doc = include_str!("http.md"))]
+#[doc(alias("Streamable HTTP transport (client)", "Streamable HTTP transport (server)"))]
+#[doc(alias(
+    "SSE transport - legacy (client)",
+    "SSE transport - legacy (server)",
+    "HTTP+SSE",
+    "server-sent events"
+))]
+#[doc(alias(
+    "TLS",
+    "https",
+    "CORS",
+    "Origin",
+    "Host",
+    "proxy",
+    "nginx",
+    "Mcp-Session-Id",
+    "Last-Event-ID",
+    "resumption"
+))]
+pub mod http {}
+
+#[doc = include_str!("authorization_client.md")]
+#[doc(alias(
+    "OAuth",
+    "login",
+    "access token",
+    "bearer",
+    "refresh token",
+    "PKCE",
+    "device code",
+    "client credentials"
+))]
+#[doc(alias("DPoP", "dynamic client registration", "token store", "step-up"))]
+pub mod authorization_client {}
+
+#[cfg_attr(not(doctest), doc = include_str!("authorization_server.md"))]
+#[doc(alias(
+    "OAuth",
+    "protected resource metadata",
+    "WWW-Authenticate",
+    "JWT",
+    "introspection",
+    "scope",
+    "principal"
+))]
+#[doc(alias("DPoP", "insufficient_scope", "bearer", "401", "403"))]
+pub mod authorization_server {}
+
+#[doc = include_str!("middleware.md")]
+#[doc(alias(
+    "layer",
+    "interceptor",
+    "hook",
+    "rate limit",
+    "audit log",
+    "redaction",
+    "visibility",
+    "multi-tenant",
+    "retry"
+))]
+pub mod middleware {}
+
+#[doc = include_str!("testing.md")]
+#[doc(alias("test", "unit test", "virtual time", "mock", "in-memory transport", "testing::pair"))]
+pub mod testing {}
