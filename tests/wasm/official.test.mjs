@@ -138,3 +138,13 @@ test('module client of the modern era refuses a legacy server', async () => {
     await refused;
     await server.close();
 });
+
+test('host ends when its module has ended', async () => {
+    const transport = new WasmTransport(module('server'));
+    const ended = new Promise((resolve) => (transport.onclose = resolve));
+    await transport.start();
+    // Faulty messages in a row, more than the limit: the module closes the connection.
+    for (let i = 0; i < 100 && !transport.isClosed; i += 1) await transport.send({ faulty: i });
+    assert.equal(transport.exports.is_drained(), 1);
+    assert.equal(await Promise.race([ended, delay(1000, 'open')]), undefined);
+});
