@@ -29,7 +29,11 @@ struct Running {
 
 impl Running {
     fn start(address: &StreamAddress, max_connections: usize) -> Self {
-        let server = StreamServer::bind(address).expect("a free address").max_connections(max_connections);
+        Self::with(address, |server| server.max_connections(max_connections))
+    }
+
+    fn with(address: &StreamAddress, configure: impl FnOnce(StreamServer) -> StreamServer) -> Self {
+        let server = configure(StreamServer::bind(address).expect("a free address"));
         let (address, handle) = (server.address().unwrap(), server.handle());
         let thread = thread::spawn(move || {
             server.run(|socket, connection| serve(Box::new(socket), |handle| connection.shut_down(handle)))
@@ -177,6 +181,92 @@ fn connection_beyond_the_limit_is_closed_at_once() {
             server.stop();
             remove_folder(&address);
         }
+    });
+}
+
+/// Calls `echo` as a client that knows nothing of the others.
+fn assert_served(server: &Running) {
+    let config = client_config(VersionSet::LEGACY);
+    let (_, answers) =
+        talk(config, server.address.clone(), &["hello"]).expect("a place for an honest client");
+    assert!(matches!(&answers[..], [Ok(text)] if text == "hello"), "{answers:?}");
+}
+
+// covers: SEC-018
+#[test]
+fn silent_client_is_closed_in_time() {
+    with_timeout(|| {
+        for address in [tcp(), unix("silent")] {
+            let server = Running::with(&address, |server| {
+                server.max_connections(2).first_line_timeout(Duration::from_secs(1))
+            });
+            let mut first = open_raw(&server.address);
+            let begun = Instant::now();
+            let mut silent = server.address.connect(DEADLINE).expect("there is room");
+            // A part of a line is no line.
+            silent.write(b"{\"jsonrpc\":").unwrap();
+            assert_eq!(read_some(&mut *silent), "", "the end of the stream");
+            assert!(begun.elapsed() >= Duration::from_secs(1));
+            server.await_connections(1);
+            assert_served(&server);
+            // A client that has sent a line stays.
+            first.write(call_line(1, "echo").as_bytes()).unwrap();
+            assert!(read_some(&mut *first).contains("\"id\":1"));
+            server.stop();
+            remove_folder(&address);
+        }
+    });
+}
+
+// covers: SEC-018
+#[test]
+fn silent_clients_make_room_for_an_honest_one() {
+    with_timeout(|| {
+        let address = unix("crowd");
+        let server = Running::start(&address, 3);
+        let mut session = open_raw(&server.address);
+        let mut silent: Vec<_> = (0..2)
+            .map(|opened| {
+                let stream = server.address.connect(DEADLINE).expect("there is room");
+                server.await_connections(2 + opened);
+                stream
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(1_100));
+        assert_served(&server);
+        // The one that was silent for longest has lost its place, and no other one.
+        assert_eq!(read_some(&mut *silent[0]), "", "the end of the stream");
+        silent[1].write(INITIALIZE.as_bytes()).unwrap();
+        assert!(read_some(&mut *silent[1]).contains("protocolVersion"));
+        session.write(call_line(1, "echo").as_bytes()).unwrap();
+        assert!(read_some(&mut *session).contains("\"id\":1"));
+        server.stop();
+        remove_folder(&address);
+    });
+}
+
+// covers: SEC-018
+#[test]
+fn longest_idle_session_makes_room_when_all_places_are_taken() {
+    with_timeout(|| {
+        let address = unix("idle");
+        let server =
+            Running::with(&address, |server| server.max_connections(2).max_idle_time(Duration::from_secs(1)));
+        let (mut idle, mut used) = (open_raw(&server.address), open_raw(&server.address));
+        server.await_connections(2);
+        thread::sleep(Duration::from_millis(1_100));
+        used.write(call_line(1, "echo").as_bytes()).unwrap();
+        assert!(read_some(&mut *used).contains("\"id\":1"));
+        assert_served(&server);
+        assert_eq!(read_some(&mut *idle), "", "the end of the stream");
+        server.await_connections(1);
+        // With room, an idle session stays.
+        thread::sleep(Duration::from_millis(1_100));
+        assert_served(&server);
+        used.write(call_line(2, "echo").as_bytes()).unwrap();
+        assert!(read_some(&mut *used).contains("\"id\":2"));
+        server.stop();
+        remove_folder(&address);
     });
 }
 

@@ -73,14 +73,6 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "Stdio::from_fds Stdio::set_read_nonblocking",
         "a stream of `mcp-std`; in smol and tokio the reactor watches the descriptors",
     ),
-    (
-        "blocking threads",
-        "StreamServer StreamServer::bind StreamServer::address StreamServer::handle StreamServer::is_reachable_from_outside \
-         StreamServer::max_connections StreamServer::run StreamServerHandle StreamServerHandle::connections \
-         StreamServerHandle::shutdown StreamConnection StreamConnection::on_shutdown StreamConnection::shut_down Socket \
-         Socket::connect Socket::connect_result Socket::set_reset_on_drop Socket::tcp Socket::unix",
-        "a thread for each connection; smol and tokio serve the sockets of their runtime",
-    ),
     ("smol tokio", "ByteStream ByteStream::new", "a stream of `mcp-std`, watched by the reactor"),
     (
         "blocking",

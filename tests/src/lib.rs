@@ -18,6 +18,11 @@ pub mod requirements;
 pub mod revision_table;
 pub mod schema;
 
+/// Doctest of the device in the guide to new hosts.
+#[cfg(doctest)]
+#[doc = include_str!("../../core/docs/porting.md")]
+pub struct PortingDoctests;
+
 /// Doctests of the examples in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -38,7 +38,9 @@ for (const [name, connect] of Object.entries(clients)) {
     for (const [wasm, tools] of [
         ['server', ['echo', 'wait']],
         ['ask', ['echo', 'wait', 'greet']],
+        ['modern', ['echo', 'wait']],
     ]) {
+        if (wasm === 'modern' && !/modern|either/.test(name)) continue;
         test(`module ${wasm} serves the client of ${name}`, async () => {
             const transport = new WasmTransport(module(wasm));
             const peer = await connect(transport);
@@ -86,7 +88,7 @@ const openClient = (era) => {
             if (event.type === 'input') {
                 assert.equal(event.request.method, 'elicitation/create');
                 const answer = { action: 'accept', content: { name: 'Grace' } };
-                transport.command('answer', [event.input], JSON.stringify(answer));
+                transport.command('answer', event.input, JSON.stringify(answer));
             }
             if (event.type === 'done') waiting.get(event.call)(event);
         },
@@ -94,7 +96,7 @@ const openClient = (era) => {
     const call = (method, params) => {
         let number;
         const done = new Promise((resolve) => {
-            number = transport.command('call', [method.length], method + JSON.stringify(params));
+            number = transport.command('call', method.length, method + JSON.stringify(params));
             waiting.set(number, resolve);
         });
         return { number, done };
@@ -121,7 +123,7 @@ for (const [name, { version, serve }] of Object.entries(servers)) {
 
         const slow = tool('slow', { ms: 3_600_000 });
         await delay(10);
-        transport.command('cancel', [slow.number]);
+        transport.command('cancel', slow.number);
         assert.equal((await slow.done).error.reason, 'cancelled');
         for (let waited = 0; seen.aborted === 0 && waited < 2000; waited += 10) await delay(10);
         assert.equal(seen.aborted, 1);
@@ -135,4 +137,14 @@ test('module client of the modern era refuses a legacy server', async () => {
     const server = await servers['SDK 1.32.2'].serve(transport, { aborted: 0 });
     await refused;
     await server.close();
+});
+
+test('host ends when its module has ended', async () => {
+    const transport = new WasmTransport(module('server'));
+    const ended = new Promise((resolve) => (transport.onclose = resolve));
+    await transport.start();
+    // Faulty messages in a row, more than the limit: the module closes the connection.
+    for (let i = 0; i < 100 && !transport.isClosed; i += 1) await transport.send({ faulty: i });
+    assert.equal(transport.exports.is_drained(), 1);
+    assert.equal(await Promise.race([ended, delay(1000, 'open')]), undefined);
 });

@@ -550,6 +550,13 @@ enum mcp_status mcp_server_respond_text(struct mcp_server *server,
                                         struct mcp_slice text,
                                         bool is_error);
 
+// Answers a call of a tool with a JSON object as its structured result, and as text for clients that know no structured
+// results.
+enum mcp_status mcp_server_respond_structured(struct mcp_server *server,
+                                              uint64_t now,
+                                              uint64_t call,
+                                              struct mcp_slice structured);
+
 // Answers a call with an error: a code of JSON-RPC or of the application, a sentence, and JSON data or nothing.
 enum mcp_status mcp_server_respond_error(struct mcp_server *server,
                                          uint64_t now,
@@ -623,6 +630,18 @@ enum mcp_status mcp_server_call_answer(struct mcp_server *server,
                                        struct mcp_slice key,
                                        struct mcp_slice *answer);
 
+// Decodes a JSON string in the answer to an input request into `buffer`, with a NUL: `mcp_server_call_answer` and
+// `mcp_json_string` in one. `MCP_DONE` if there is no answer, or nothing at the path.
+//
+// For a form, the path is `/content/` and the name of a field.
+enum mcp_status mcp_server_answer_string(struct mcp_server *server,
+                                         uint64_t call,
+                                         struct mcp_slice key,
+                                         struct mcp_slice path,
+                                         char *buffer,
+                                         size_t capacity,
+                                         size_t *length);
+
 // Stores the state that was kept for an open call, valid until the next function that reads something of this handle.
 // `MCP_DONE` if there is none.
 enum mcp_status mcp_server_call_state(struct mcp_server *server, uint64_t call, struct mcp_slice *kept);
@@ -646,4 +665,10 @@ static inline mcp_slice mcp_str(const char *text) {
   slice.data = text;
   slice.len = text == NULL ? 0 : strlen(text);
   return slice;
+}
+
+/* Returns whether a slice has the text of a C string. */
+static inline bool mcp_equals(mcp_slice slice, const char *text) {
+  size_t len = text == NULL ? 0 : strlen(text);
+  return slice.len == len && (len == 0 || memcmp(slice.data, text, len) == 0);
 }

@@ -6,7 +6,7 @@ use core::ffi::c_char;
 
 use mcp_proto::client::{Event, Input, InputId, Peer, SubscriptionKey, TaskRequest};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::pipe::{Client, Pipe};
+use mcp_proto::pipe::Client;
 use mcp_proto::{
     CallError, CallId, CallKey, CallOptions, Change, EntryKind, Era, Instant, RawJson, RpcError, UseError,
 };
@@ -19,10 +19,10 @@ use crate::event::{
     mcp_event, mcp_peer,
 };
 use crate::handle::{self, State};
-use crate::slice::{Kept, check_output, input_bytes, mcp_slice, output};
-use crate::status::mcp_status::{self, MCP_DONE, MCP_ERROR_CLOSED, MCP_ERROR_NOT_READY, MCP_OK};
+use crate::slice::{Kept, check_output, mcp_slice, output};
+use crate::status::mcp_status::{self, MCP_ERROR_CLOSED, MCP_ERROR_NOT_READY, MCP_OK};
 use crate::status::{Failure, call_status};
-use crate::stream;
+use crate::stream::{self, at};
 
 /// A client on a byte stream. Only one thread may use it at a time.
 pub struct mcp_client {
@@ -103,42 +103,10 @@ impl stream::StreamState for ClientState {
         &mut self.pipe
     }
 
-    fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    fn has_ended(&mut self) -> &mut bool {
-        &mut self.has_ended
-    }
-}
-
-impl ClientState {
-    fn new(config: mcp_proto::client::Config, now: Instant) -> Self {
-        Self {
-            pipe: Client::new(Arc::new(config), now),
-            calls: Ids::new(),
-            inputs: Ids::new(),
-            subscriptions: Ids::new(),
-            requests: Ids::new(),
-            last_id: 0,
-            is_closed: false,
-            has_ended: false,
-            event_memory: Kept::default(),
-            read_memory: Kept::default(),
-        }
-    }
-
-    fn poll_event(&mut self, now: Instant) -> Option<mcp_event> {
+    fn release_event(&mut self) {
         self.event_memory.clear();
-        loop {
-            let event = self.pipe.poll_event(now)?;
-            if let Some(event) = self.translate(event) {
-                return Some(event);
-            }
-        }
     }
 
-    /// Returns an event as C sees it, or `None` for one that C has no use for.
     #[expect(deprecated, reason = "supported until its removal")]
     fn translate(&mut self, event: Event) -> Option<mcp_event> {
         let memory = &mut self.event_memory;
@@ -239,6 +207,31 @@ impl ClientState {
         })
     }
 
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    fn has_ended(&mut self) -> &mut bool {
+        &mut self.has_ended
+    }
+}
+
+impl ClientState {
+    fn new(config: mcp_proto::client::Config, now: Instant) -> Self {
+        Self {
+            pipe: Client::new(Arc::new(config), now),
+            calls: Ids::new(),
+            inputs: Ids::new(),
+            subscriptions: Ids::new(),
+            requests: Ids::new(),
+            last_id: 0,
+            is_closed: false,
+            has_ended: false,
+            event_memory: Kept::default(),
+            read_memory: Kept::default(),
+        }
+    }
+
     fn ask(&mut self, input: &Input) -> mcp_event {
         let memory = &mut self.event_memory;
         let request = RawJson::encode(&*input.request).ok();
@@ -308,10 +301,6 @@ fn answer<K: Copy + Ord, T: Serialize + ?Sized>(
     Ok(MCP_OK)
 }
 
-const fn at(now: u64) -> Instant {
-    Instant::from_micros(now)
-}
-
 /// Creates a client on a byte stream. Its first request is ready to be written.
 ///
 /// `now` is in microseconds of a monotonic clock, here and everywhere: any epoch will do, the same for all functions of
@@ -357,32 +346,28 @@ pub unsafe extern "C" fn mcp_client_handle_input(
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ClientState>(client, |state| {
-            stream::handle_input(state, at(now), input_bytes(data, len)?)
-        })
-    }
+    unsafe { stream::handle_input::<ClientState>(client, now, data, len) }
 }
 
 /// Reports the end of the input: the server is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_handle_eof(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ClientState>(client, |state| stream::handle_eof(state, at(now))) }
+    unsafe { stream::handle_eof::<ClientState>(client, now) }
 }
 
 /// Processes the deadlines that have passed. Early calls have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_handle_timeout(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ClientState>(client, |state| stream::handle_timeout(state, at(now))) }
+    unsafe { stream::handle_timeout::<ClientState>(client, now) }
 }
 
 /// Records that the caller does not read at present, so that silence of the server is no missed ping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_hold_keep_alive(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ClientState>(client, |state| stream::hold_keep_alive(state, at(now))) }
+    unsafe { stream::hold_keep_alive::<ClientState>(client, now) }
 }
 
 /// Stores the next event in `event`. `MCP_DONE` if there is none until there is more input or time has passed.
@@ -393,28 +378,14 @@ pub unsafe extern "C" fn mcp_client_poll_event(
     event: *mut mcp_event,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ClientState>(client, |state| {
-            check_output(event)?;
-            let found = state.poll_event(at(now));
-            output(event, found.unwrap_or(mcp_event::new(MCP_EVENT_NONE)))?;
-            Ok(if found.is_some() { MCP_OK } else { MCP_DONE })
-        })
-    }
+    unsafe { stream::poll_event::<ClientState>(client, now, event) }
 }
 
 /// Stores when `mcp_client_handle_timeout` is to be called. `MCP_DONE` if nothing waits for a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_poll_timeout(client: *mut mcp_client, deadline: *mut u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ClientState>(client, |state| {
-            check_output(deadline)?;
-            let found = state.pipe.poll_timeout();
-            output(deadline, found.map_or(u64::MAX, Instant::as_micros))?;
-            Ok(if found.is_some() { MCP_OK } else { MCP_DONE })
-        })
-    }
+    unsafe { stream::poll_timeout::<ClientState>(client, deadline) }
 }
 
 /// Stores the bytes to write next. They are valid until the next function on this handle. `MCP_DONE` if there are none.
@@ -423,27 +394,21 @@ pub unsafe extern "C" fn mcp_client_poll_timeout(client: *mut mcp_client, deadli
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_transmit(client: *mut mcp_client, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ClientState>(client, |state| {
-            let out = mcp_slice::of(state.pipe.transmit());
-            output(bytes, out)?;
-            Ok(if out.len == 0 { MCP_DONE } else { MCP_OK })
-        })
-    }
+    unsafe { stream::transmit::<ClientState>(client, bytes) }
 }
 
 /// Removes the first `count` bytes of what `mcp_client_transmit` stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_consume(client: *mut mcp_client, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ClientState>(client, |state| stream::consume(state, count)) }
+    unsafe { stream::consume::<ClientState>(client, count) }
 }
 
 /// Returns whether to read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_wants_input(client: *const mcp_client) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { handle::read::<ClientState, _>(client, false, |state| state.pipe.wants_input()) }
+    unsafe { stream::wants_input::<ClientState>(client) }
 }
 
 /// Returns whether the connection is finished: closed, nothing to write, no event left. True for a handle that cannot be
@@ -451,20 +416,14 @@ pub unsafe extern "C" fn mcp_client_wants_input(client: *const mcp_client) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_is_drained(client: *const mcp_client) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { handle::read::<ClientState, _>(client, true, |state| state.pipe.is_drained()) }
+    unsafe { stream::is_drained::<ClientState>(client) }
 }
 
 /// Ends the connection: open calls end with `MCP_ERROR_CLOSED`. What is ready to be written still can be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_close(client: *mut mcp_client, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ClientState>(client, |state| {
-            state.has_ended = true;
-            state.pipe.engine().close(at(now));
-            Ok(MCP_OK)
-        })
-    }
+    unsafe { stream::end::<ClientState>(client, |pipe| pipe.engine().close(at(now))) }
 }
 
 /// Stores the server, once the connection is ready. Its slices are valid until the next call of this function.

@@ -87,8 +87,8 @@ impl<S> Handle<S> {
         if self.busy.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `busy` was false, so nobody else has a reference to the cell, and nobody gets one until it is false
-        // again, which is after the last use of this one.
+        // SAFETY: `busy` was false, so there is no other reference to the cell, and none is made until it is false again,
+        // which is after the last use of this one.
         let result = act(unsafe { &mut *self.cell.get() });
         self.busy.store(false, Ordering::Release);
         Some(result)

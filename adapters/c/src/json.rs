@@ -46,10 +46,8 @@ pub unsafe extern "C" fn mcp_json_string(
     guard(|| {
         // SAFETY: the rules of this library.
         let (json, path) = unsafe { (json.text()?, path.text()?) };
-        let Some(found) = find(json, path)? else { return Ok(MCP_DONE) };
-        let text: String = read(found)?;
         // SAFETY: the rules of this library.
-        unsafe { copy_text(&text, buffer, capacity, length) }
+        unsafe { copy_string(json, path, buffer, capacity, length) }
     })
 }
 
@@ -103,6 +101,24 @@ pub unsafe extern "C" fn mcp_json_quote(
         // SAFETY: the rules of this library.
         unsafe { copy_text(&quoted, buffer, capacity, length) }
     })
+}
+
+/// Decodes the JSON string at a path into a buffer of the caller.
+///
+/// # Safety
+///
+/// As [`copy_text`].
+pub(crate) unsafe fn copy_string(
+    json: &str,
+    path: &str,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Result<mcp_status, Failure> {
+    let Some(found) = find(json, path)? else { return Ok(MCP_DONE) };
+    let text: String = read(found)?;
+    // SAFETY: the requirement of this function.
+    unsafe { copy_text(&text, buffer, capacity, length) }
 }
 
 fn guard(act: impl FnOnce() -> Result<mcp_status, Failure>) -> mcp_status {

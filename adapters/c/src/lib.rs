@@ -23,7 +23,7 @@
 //! ([`MCP_ERROR_BUSY`](mcp_status::MCP_ERROR_BUSY)). A panic stays inside (unless Rust was told to abort), and poisons the
 //! handle. The caller promises what cannot be checked:
 //!
-//! - A pointer is null, or points to memory of its type that the function may read or write. Nobody writes to it meanwhile. The same
+//! - A pointer is null, or points to memory of its type that the function may read or write. It does not change meanwhile. The same
 //!   holds for the `len` bytes of a slice, and for the `size` bytes of a structure that begins with its size.
 //! - A handle was made by this library, and was not freed. Two threads may hold it, and one of them frees it after the other
 //!   has let it go.

@@ -6,9 +6,9 @@ use core::ffi::c_char;
 use core::time::Duration;
 
 use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, InputRequests, LoggingLevel};
-use mcp_proto::pipe::{Pipe, Server};
+use mcp_proto::pipe::Server;
 use mcp_proto::server::{Call, CancelReason, Event, TaskOffer, TaskOptions};
-use mcp_proto::{CallId, Change, Instant, Progress, RpcError};
+use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError};
 
 use crate::config::{ServerSetup, mcp_config, read_server};
 use crate::event::mcp_event_kind::*;
@@ -18,10 +18,11 @@ use crate::event::{
     mcp_event, mcp_peer,
 };
 use crate::handle::{self, State};
-use crate::slice::{Kept, check_output, input_bytes, mcp_slice, output};
+use crate::json::copy_string;
+use crate::slice::{Kept, check_output, mcp_slice, output};
 use crate::status::mcp_status::{self, MCP_DONE, MCP_OK};
 use crate::status::{Failure, call_status};
-use crate::stream;
+use crate::stream::{self, at};
 
 /// A server on a byte stream. Only one thread may use it at a time.
 pub struct mcp_server {
@@ -56,57 +57,11 @@ impl stream::StreamState for ServerState {
         &mut self.pipe
     }
 
-    fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    fn has_ended(&mut self) -> &mut bool {
-        &mut self.has_ended
-    }
-}
-
-impl ServerState {
-    fn new(setup: ServerSetup, now: Instant) -> Self {
-        let mut pipe = Server::new(Arc::new(setup.config), now);
-        if let Some(tasks) = setup.tasks {
-            pipe.engine().set_tasks(now, tasks);
-        }
-        Self {
-            pipe,
-            calls: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            last_id: 0,
-            is_closed: false,
-            has_ended: false,
-            event_call: None,
-            event_memory: Kept::default(),
-            read_memory: Kept::default(),
-        }
-    }
-
-    fn call(&self, id: u64) -> Result<Arc<Call>, Failure> {
-        self.calls.get(&id).cloned().ok_or_else(Failure::stale)
-    }
-
-    /// Forgets a call that has ended.
-    fn end_call(&mut self, id: u64) {
-        if let Some(call) = self.calls.remove(&id) {
-            self.ids.remove(&call.id());
-        }
-    }
-
-    fn poll_event(&mut self, now: Instant) -> Option<mcp_event> {
+    fn release_event(&mut self) {
         self.event_call = None;
         self.event_memory.clear();
-        loop {
-            let event = self.pipe.poll_event(now)?;
-            if let Some(event) = self.translate(event) {
-                return Some(event);
-            }
-        }
     }
 
-    /// Returns an event as C sees it, or `None` for one that C has no use for.
     fn translate(&mut self, event: Event) -> Option<mcp_event> {
         let memory = &mut self.event_memory;
         Some(match event {
@@ -148,6 +103,45 @@ impl ServerState {
             // This library sends no requests of its own.
             _ => return None,
         })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    fn has_ended(&mut self) -> &mut bool {
+        &mut self.has_ended
+    }
+}
+
+impl ServerState {
+    fn new(setup: ServerSetup, now: Instant) -> Self {
+        let mut pipe = Server::new(Arc::new(setup.config), now);
+        if let Some(tasks) = setup.tasks {
+            pipe.engine().set_tasks(now, tasks);
+        }
+        Self {
+            pipe,
+            calls: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            last_id: 0,
+            is_closed: false,
+            has_ended: false,
+            event_call: None,
+            event_memory: Kept::default(),
+            read_memory: Kept::default(),
+        }
+    }
+
+    fn call(&self, id: u64) -> Result<Arc<Call>, Failure> {
+        self.calls.get(&id).cloned().ok_or_else(Failure::stale)
+    }
+
+    /// Forgets a call that has ended.
+    fn end_call(&mut self, id: u64) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.ids.remove(&call.id());
+        }
     }
 
     fn deliver(&mut self, call: Call) -> mcp_event {
@@ -192,10 +186,6 @@ fn describe_cancellation(reason: &CancelReason) -> &str {
         CancelReason::Shutdown => "the server is shutting down",
         _ => "cancelled",
     }
-}
-
-const fn at(now: u64) -> Instant {
-    Instant::from_micros(now)
 }
 
 /// Creates a server on a byte stream.
@@ -243,32 +233,28 @@ pub unsafe extern "C" fn mcp_server_handle_input(
     len: usize,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ServerState>(server, |state| {
-            stream::handle_input(state, at(now), input_bytes(data, len)?)
-        })
-    }
+    unsafe { stream::handle_input::<ServerState>(server, now, data, len) }
 }
 
 /// Reports the end of the input. Calls that are open may be answered for 5 s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_eof(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ServerState>(server, |state| stream::handle_eof(state, at(now))) }
+    unsafe { stream::handle_eof::<ServerState>(server, now) }
 }
 
 /// Processes the deadlines that have passed. Early calls have no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_handle_timeout(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ServerState>(server, |state| stream::handle_timeout(state, at(now))) }
+    unsafe { stream::handle_timeout::<ServerState>(server, now) }
 }
 
 /// Records that the caller does not read at present, so that silence of the client is no missed ping.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_hold_keep_alive(server: *mut mcp_server, now: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ServerState>(server, |state| stream::hold_keep_alive(state, at(now))) }
+    unsafe { stream::hold_keep_alive::<ServerState>(server, now) }
 }
 
 /// Stores the next event in `event`. `MCP_DONE` if there is none until there is more input or time has passed.
@@ -279,28 +265,14 @@ pub unsafe extern "C" fn mcp_server_poll_event(
     event: *mut mcp_event,
 ) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ServerState>(server, |state| {
-            check_output(event)?;
-            let found = state.poll_event(at(now));
-            output(event, found.unwrap_or(mcp_event::new(MCP_EVENT_NONE)))?;
-            Ok(if found.is_some() { MCP_OK } else { MCP_DONE })
-        })
-    }
+    unsafe { stream::poll_event::<ServerState>(server, now, event) }
 }
 
 /// Stores when `mcp_server_handle_timeout` is to be called. `MCP_DONE` if nothing waits for a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadline: *mut u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ServerState>(server, |state| {
-            check_output(deadline)?;
-            let found = state.pipe.poll_timeout();
-            output(deadline, found.map_or(u64::MAX, Instant::as_micros))?;
-            Ok(if found.is_some() { MCP_OK } else { MCP_DONE })
-        })
-    }
+    unsafe { stream::poll_timeout::<ServerState>(server, deadline) }
 }
 
 /// Stores the bytes to write next. They are valid until the next function on this handle. `MCP_DONE` if there are none.
@@ -309,27 +281,21 @@ pub unsafe extern "C" fn mcp_server_poll_timeout(server: *mut mcp_server, deadli
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_transmit(server: *mut mcp_server, bytes: *mut mcp_slice) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ServerState>(server, |state| {
-            let out = mcp_slice::of(state.pipe.transmit());
-            output(bytes, out)?;
-            Ok(if out.len == 0 { MCP_DONE } else { MCP_OK })
-        })
-    }
+    unsafe { stream::transmit::<ServerState>(server, bytes) }
 }
 
 /// Removes the first `count` bytes of what `mcp_server_transmit` stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_consume(server: *mut mcp_server, count: usize) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe { handle::enter::<ServerState>(server, |state| stream::consume(state, count)) }
+    unsafe { stream::consume::<ServerState>(server, count) }
 }
 
 /// Returns whether to read. False holds the client back until calls are answered or output is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { handle::read::<ServerState, _>(server, false, |state| state.pipe.wants_input()) }
+    unsafe { stream::wants_input::<ServerState>(server) }
 }
 
 /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left. True for a handle
@@ -337,20 +303,14 @@ pub unsafe extern "C" fn mcp_server_wants_input(server: *const mcp_server) -> bo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_is_drained(server: *const mcp_server) -> bool {
     // SAFETY: the rules of this library.
-    unsafe { handle::read::<ServerState, _>(server, true, |state| state.pipe.is_drained()) }
+    unsafe { stream::is_drained::<ServerState>(server) }
 }
 
 /// Refuses new requests, and ends the connection when all calls are answered, or after `grace` microseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_shutdown(server: *mut mcp_server, now: u64, grace: u64) -> mcp_status {
     // SAFETY: the rules of this library.
-    unsafe {
-        handle::enter::<ServerState>(server, |state| {
-            state.has_ended = true;
-            state.pipe.shutdown(at(now), Duration::from_micros(grace));
-            Ok(MCP_OK)
-        })
-    }
+    unsafe { stream::end::<ServerState>(server, |pipe| pipe.shutdown(at(now), Duration::from_micros(grace))) }
 }
 
 /// Answers a call with a result: a JSON object. The library adds what the revision requires in every result.
@@ -389,10 +349,25 @@ pub unsafe extern "C" fn mcp_server_respond_text(
         handle::enter::<ServerState>(server, |state| {
             let text = text.text()?;
             let result = if is_error { CallToolResult::error(text) } else { CallToolResult::text(text) };
-            let key = state.call(call)?.id();
-            state.pipe.engine().complete(at(now), key, &result)?;
-            state.end_call(call);
-            Ok(MCP_OK)
+            state.respond(at(now), call, &result)
+        })
+    }
+}
+
+/// Answers a call of a tool with a JSON object as its structured result, and as text for clients that know no structured
+/// results.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_server_respond_structured(
+    server: *mut mcp_server,
+    now: u64,
+    call: u64,
+    structured: mcp_slice,
+) -> mcp_status {
+    // SAFETY: the rules of this library.
+    unsafe {
+        handle::enter::<ServerState>(server, |state| {
+            let result = CallToolResult::structured(structured.object()?);
+            state.respond(at(now), call, &result)
         })
     }
 }
@@ -580,6 +555,27 @@ pub unsafe extern "C" fn mcp_server_elicit(
 }
 
 impl ServerState {
+    fn respond(
+        &mut self,
+        now: Instant,
+        call: u64,
+        result: &CallToolResult<'_>,
+    ) -> Result<mcp_status, Failure> {
+        let key = self.call(call)?.id();
+        self.pipe.engine().complete(now, key, result)?;
+        self.end_call(call);
+        Ok(MCP_OK)
+    }
+
+    /// Returns the answer to an input request of a call.
+    fn answer(&self, call: u64, key: &str) -> Result<Option<RawJson>, Failure> {
+        match self.call(call)?.answer(key) {
+            None => Ok(None),
+            Some(Ok(json)) => Ok(Some(json.clone())),
+            Some(Err(error)) => Err(Failure::new(call_status(error), error.to_string())),
+        }
+    }
+
     fn ask(
         &mut self,
         now: Instant,
@@ -635,16 +631,34 @@ pub unsafe extern "C" fn mcp_server_call_answer(
     unsafe {
         handle::enter::<ServerState>(server, |state| {
             check_output(answer)?;
-            let key = key.text()?;
-            let call = state.call(call)?;
+            let found = state.answer(call, key.text()?)?;
             state.read_memory.clear();
-            let (status, json) = match call.answer(key) {
-                None => (MCP_DONE, None),
-                Some(Ok(json)) => (MCP_OK, Some(json.clone())),
-                Some(Err(error)) => return Err(Failure::new(call_status(error), error.to_string())),
-            };
-            output(answer, state.read_memory.json(json))?;
+            let status = if found.is_some() { MCP_OK } else { MCP_DONE };
+            output(answer, state.read_memory.json(found))?;
             Ok(status)
+        })
+    }
+}
+
+/// Decodes a JSON string in the answer to an input request into `buffer`, with a NUL: `mcp_server_call_answer` and
+/// `mcp_json_string` in one. `MCP_DONE` if there is no answer, or nothing at the path.
+///
+/// For a form, the path is `/content/` and the name of a field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_server_answer_string(
+    server: *mut mcp_server,
+    call: u64,
+    key: mcp_slice,
+    path: mcp_slice,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> mcp_status {
+    // SAFETY: the rules of this library.
+    unsafe {
+        handle::enter::<ServerState>(server, |state| match state.answer(call, key.text()?)? {
+            Some(answer) => copy_string(answer.as_str(), path.text()?, buffer, capacity, length),
+            None => Ok(MCP_DONE),
         })
     }
 }

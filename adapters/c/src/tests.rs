@@ -161,6 +161,25 @@ fn call_is_answered() {
 }
 
 #[test]
+fn structured_result_has_text_and_the_members_of_the_revision() {
+    for (revisions, has_structure) in [("2026-07-28", true), ("2025-11-25", true), ("2025-03-26", false)] {
+        let pair = Pair::new(revisions);
+        pair.run(MCP_EVENT_READY, |_, _| {});
+        let (status, json) = pair.call("add", |server, event| {
+            if event.kind == MCP_EVENT_CALL {
+                // SAFETY: the handle is alive.
+                let status =
+                    unsafe { mcp_server_respond_structured(server, 1, event.call, text(r#"{"sum":42}"#)) };
+                assert_eq!(status, MCP_OK);
+            }
+        });
+        assert_eq!(status, MCP_OK);
+        assert!(json.contains(r#""text":"{\"sum\":42}""#), "{json}");
+        assert_eq!(json.contains(r#""structuredContent":{"sum":42}"#), has_structure, "{revisions}: {json}");
+    }
+}
+
+#[test]
 fn state_and_answer_come_with_next_delivery() {
     for_each_era(|pair| {
         let (status, json) = pair.call("sign", |server, event| {
@@ -187,7 +206,18 @@ fn state_and_answer_come_with_next_delivery() {
                 assert_eq!(mcp_server_call_state(server, event.call, &raw mut kept), MCP_OK);
                 assert_eq!(read(kept), "state");
                 assert_eq!(mcp_server_call_answer(server, event.call, text("who"), &raw mut answer), MCP_OK);
-                let mut name = mcp_slice::EMPTY;
+                let (mut name, mut decoded, mut length) = (mcp_slice::EMPTY, [0; 8], 0);
+                let (place, capacity) = (decoded.as_mut_ptr(), decoded.len());
+                let mut answer_string = |key, path, capacity| {
+                    let (key, path) = (text(key), text(path));
+                    mcp_server_answer_string(server, event.call, key, path, place, capacity, &raw mut length)
+                };
+                assert_eq!(answer_string("whom", "/content/name", capacity), MCP_DONE);
+                assert_eq!(answer_string("who", "/content/age", capacity), MCP_DONE);
+                assert_eq!(answer_string("who", "/content", capacity), MCP_ERROR_INVALID_VALUE);
+                assert_eq!(answer_string("who", "/content/name", 3), MCP_ERROR_BUFFER_TOO_SMALL);
+                assert_eq!(answer_string("who", "/content/name", capacity), MCP_OK);
+                assert_eq!((length, core::ffi::CStr::from_ptr(place)), (3, c"Ada"));
                 assert_eq!(mcp_json_get(answer, text("/content/name"), &raw mut name), MCP_OK);
                 assert_eq!(mcp_server_respond_text(server, 1, event.call, name, false), MCP_OK);
             }

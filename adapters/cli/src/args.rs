@@ -497,7 +497,7 @@ pub(crate) struct ServeHttpArgs {
     ///
     /// By default as many as the descriptor limit allows, which is raised as far as possible, and at most 10,000. A
     /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
-    /// connection beyond it is closed at once.
+    /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
     #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
     pub(crate) max_connections: Option<usize>,
 }

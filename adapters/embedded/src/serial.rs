@@ -17,7 +17,7 @@ const READ_BYTES: usize = 128;
 /// UART needs a buffer that an interrupt fills, of at least the bytes that arrive while the longest handler runs. Nothing
 /// is flushed, because that waits too: a stream that holds bytes back until then needs a `write` that does not.
 ///
-/// A serial line has no end: nobody notices that a client has gone. Tell the server by [`restart`](Self::restart) where
+/// A serial line has no end, so a client that has gone looks like a silent one. Tell the server by [`restart`](Self::restart) where
 /// something shows it (a control line of the interface, a break, a cable that is pulled).
 #[derive(Debug)]
 pub struct SerialServer {

@@ -144,19 +144,24 @@ mod windows {
         let [server, mut grandchild] = accept_both(&listener);
         assert_runs(&mut grandchild);
         assert_eq!(child.status(), ProcessStatus::Running);
+        let begun = Instant::now();
         drop(child);
         assert_ends(server);
         assert_ends(grandchild);
+        // They end by themselves after twice this time.
+        assert!(begun.elapsed() < PATIENCE, "they were not ended");
     }
 
     fn shutdown_kills_all() {
         let (listener, address) = listen();
         let child = start(STAY, &address);
         let [server, grandchild] = accept_both(&listener);
+        let begun = Instant::now();
         let report = child.shutdown(None, ShutdownTimeouts::uniform(Duration::from_millis(50)));
         assert_eq!(report.stage, ShutdownStage::Killed);
         assert_ends(server);
         assert_ends(grandchild);
+        assert!(begun.elapsed() < PATIENCE, "they were not ended");
     }
 
     fn outliving_grandchild_is_a_straggler() {

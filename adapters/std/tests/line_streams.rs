@@ -164,6 +164,25 @@ fn serial_line_is_raw_and_carries_every_byte() {
 }
 
 #[test]
+fn closed_serial_line_has_its_settings_back() {
+    let board = Board::new();
+    let settings = || {
+        let found = tcgetattr(&board.end).unwrap();
+        let modes = (found.input_modes, found.output_modes, found.control_modes, found.local_modes);
+        (modes, found.input_speed(), found.output_speed())
+    };
+    let before = settings();
+    let mut port = SerialPort::open(&board.config()).expect("a terminal device");
+    assert_ne!(settings(), before);
+    port.write(b"last\n").unwrap();
+    drop(port);
+    assert_eq!(settings(), before);
+    let mut sent = [0; 5];
+    (&board.end).read_exact(&mut sent).unwrap();
+    assert_eq!(&sent, b"last\n");
+}
+
+#[test]
 fn serial_line_ends_when_it_is_unplugged() {
     let board = Board::new();
     let mut port = SerialPort::open(&board.config()).expect("a terminal device");

@@ -158,6 +158,9 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
+//! A client that sends no line within 30 s is disconnected. When all places are taken, a new client gets the place of a silent or
+//! idle one ([`StreamServer::max_idle_time`]), or is disconnected at once.
+//!
 //! Such a stream has no encryption, no authorization, and no check of who connects. Bind it to `127.0.0.1` or a Unix socket unless
 //! everybody who can reach the address may use the server.
 //!

@@ -139,8 +139,32 @@
 //! # Sockets and serial lines
 //!
 //! A client reaches a server that reads and writes one message per line at `tcp://HOST:PORT`, `unix:PATH` or `serial:DEVICE:BAUD` by
-//! `Client::options(config).connect_to(address.parse()?)`. A server serves each socket that a listener of tokio accepts by
-//! [`serve`] in a task of its own, and a [`SerialPort`] as a `ByteStream`; the application bounds the number of tasks.
+//! `Client::options(config).connect_to(address.parse()?)`. A server serves the connections of an address by [`StreamServer`],
+//! each on a thread of its own that runs one future, and a [`SerialPort`] as a `ByteStream` by [`serve`]:
+//!
+//! ```no_run
+//! # #[cfg(unix)] {
+//! use mcp_tokio::{ByteStream, Router, Server, StreamServer};
+//!
+//! let listener = StreamServer::bind(&"tcp://127.0.0.1:7000".parse()?)?.max_connections(8);
+//! listener.run(|socket, connection| {
+//!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!     runtime.block_on(async {
+//!         let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!         let server = Server::new(router.config()?, ByteStream::new(socket)?, router);
+//!         connection.shut_down(server.handle());
+//!         server.run().await
+//!     })
+//! })?;
+//! # }
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! A client that sends no line within 30 s is disconnected. When all places are taken, a new client gets the place of a silent or
+//! idle one ([`StreamServer::max_idle_time`]), or is disconnected at once.
+//!
+//! To serve many connections by one runtime, accept sockets with a listener of tokio and [`serve`] each in a task; the application
+//! then bounds the tasks and their time.
 //!
 //! Such a stream has no encryption, no authorization, and no check of who connects. Bind it to `127.0.0.1` or a Unix socket unless
 //! everybody who can reach the address may use the server.
@@ -242,12 +266,14 @@ pub use mcp_std::adapter::server::router;
 pub use mcp_std::adapter::server::{
     Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,
 };
+#[cfg(unix)]
+pub use mcp_std::adapter::server::{StreamConnection, StreamServer, StreamServerHandle};
 #[cfg(feature = "auth")]
 #[doc(inline)]
 pub use mcp_std::auth;
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
-pub use mcp_std::io::{InvalidStreamAddress, SerialConfig, SerialPort, StreamAddress};
+pub use mcp_std::io::{InvalidStreamAddress, SerialConfig, SerialPort, Socket, StreamAddress};
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};

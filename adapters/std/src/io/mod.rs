@@ -55,6 +55,8 @@ pub use net::{Listener, is_resource_exhausted};
 pub use serial::SerialPort;
 pub use serial_config::SerialConfig;
 pub use socket::Socket;
+#[cfg(unix)]
+pub(crate) use socket::SocketControl;
 pub use stdio::Stdio;
 #[cfg(unix)]
 use stdout_guard::StdinGuard;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::termios::{ControlModes, OptionalActions, QueueSelector, Termios};
 
 use super::SerialConfig;
-use crate::adapter::poll::{Descriptors, Interest, LazyNotifier, PollHandles, Ready, hung_up};
+use crate::adapter::poll::{Descriptors, Interest, LazyNotifier, Ready, hung_up, wait_stream};
 use crate::io::{Duplex, HungUp, retry_on_interrupt};
 
 /// An open serial line: a terminal device in raw mode with eight data bits, no parity, one stop bit, no echo and no flow
@@ -22,6 +22,8 @@ use crate::io::{Duplex, HungUp, retry_on_interrupt};
 #[derive(Debug)]
 pub struct SerialPort {
     device: File,
+    /// Settings that the device had before.
+    before: Termios,
     /// True after [`shutdown_write`](Duplex::shutdown_write).
     is_write_closed: bool,
     notifier: LazyNotifier,
@@ -30,8 +32,8 @@ pub struct SerialPort {
 impl SerialPort {
     /// Opens a serial line and discards what it has received so far.
     ///
-    /// The device is locked against other programs that lock serial lines (`flock`, `TIOCEXCL`). Its settings stay after
-    /// it was closed.
+    /// The device is locked against other programs that lock serial lines (`flock`, `TIOCEXCL`). When it is closed, it gets back
+    /// the settings that it had before.
     ///
     /// # Errors
     ///
@@ -46,7 +48,7 @@ impl SerialPort {
             Err(Errno::BUSY) => return Err(busy()),
             Err(error) => return Err(error.into()),
         };
-        let mut settings = match rustix::termios::tcgetattr(&device) {
+        let before = match rustix::termios::tcgetattr(&device) {
             Ok(settings) => settings,
             Err(Errno::NOTTY) => return Err(invalid("it is no serial line (no terminal device)")),
             Err(error) => return Err(error.into()),
@@ -60,20 +62,32 @@ impl SerialPort {
         }
         // It only keeps other programs away, so a system without it serves as well.
         let _ = rustix::termios::ioctl_tiocexcl(&device);
+        let mut settings = before.clone();
         set_raw(&mut settings);
         let unsupported = |_| {
             let text = format!("it does not have the baud rate {}", config.baud);
             io::Error::new(ErrorKind::Unsupported, text)
         };
         settings.set_speed(config.baud).map_err(unsupported)?;
-        rustix::termios::tcsetattr(&device, OptionalActions::Now, &settings)?;
+        // Dropped after an error, too: some settings may have changed.
+        let port =
+            Self { device: device.into(), before, is_write_closed: false, notifier: LazyNotifier::default() };
+        rustix::termios::tcsetattr(&port.device, OptionalActions::Now, &settings)?;
         // `tcsetattr` succeeds if it could change anything at all.
-        if rustix::termios::tcgetattr(&device)?.output_speed() != config.baud {
+        if rustix::termios::tcgetattr(&port.device)?.output_speed() != config.baud {
             return Err(unsupported(Errno::INVAL));
         }
         // Bytes that arrived with other settings are damaged.
-        rustix::termios::tcflush(&device, QueueSelector::IFlush)?;
-        Ok(Self { device: device.into(), is_write_closed: false, notifier: LazyNotifier::default() })
+        rustix::termios::tcflush(&port.device, QueueSelector::IFlush)?;
+        Ok(port)
+    }
+}
+
+impl Drop for SerialPort {
+    /// Restores the settings of the device, after it has sent what was written.
+    fn drop(&mut self) {
+        // Closing the device waits as well. It fails if the device was unplugged.
+        let _ = rustix::termios::tcsetattr(&self.device, OptionalActions::Drain, &self.before);
     }
 }
 
@@ -126,20 +140,10 @@ impl Duplex for SerialPort {
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        let notifier = self.notifier.notifier();
-        interest.check(timeout, || notifier.is_some())?;
         if interest.write && self.is_write_closed {
             return Ok(Ready { readable: false, writable: true });
         }
-        let fd = self.device.as_fd();
-        let handles = PollHandles {
-            read: interest.read.then_some(fd),
-            write: interest.write.then_some(fd),
-            auxiliary: None,
-            notifier,
-        };
-        let found = handles.wait(timeout)?;
-        Ok(Ready { readable: found.read, writable: found.write })
+        wait_stream(self.device.as_fd(), interest, timeout, self.notifier.notifier())
     }
 
     fn waker(&mut self) -> io::Result<Waker> {
@@ -147,8 +151,7 @@ impl Duplex for SerialPort {
     }
 
     fn descriptors(&self) -> Descriptors<'_> {
-        let fd = Some(self.device.as_fd());
-        Descriptors { read: fd, write: fd, auxiliary: None }
+        Descriptors::both(self.device.as_fd())
     }
 
     fn hung_up(&mut self) -> io::Result<HungUp> {

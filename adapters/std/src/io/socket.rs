@@ -11,6 +11,9 @@ use crate::adapter::poll::{Interest, Ready};
 use crate::io::{Duplex, HungUp};
 
 #[cfg(unix)]
+pub(crate) use polled::SocketControl;
+
+#[cfg(unix)]
 use polled as platform;
 #[cfg(not(unix))]
 use threads as platform;
@@ -40,6 +43,14 @@ impl Socket {
     #[cfg(unix)]
     pub fn unix(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
         platform::PlatformSocket::unix(stream).map(Self)
+    }
+}
+
+#[cfg(unix)]
+impl Socket {
+    /// Returns a control of this socket for the server that accepted it. The use of the socket is recorded from now on.
+    pub(crate) fn control(&mut self) -> SocketControl {
+        self.0.control()
     }
 }
 
@@ -91,19 +102,23 @@ impl Duplex for Socket {
 
 #[cfg(unix)]
 mod polled {
+    use alloc::sync::{Arc, Weak};
+    use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::io::{ErrorKind, Read, Write};
     use std::os::fd::{AsFd, BorrowedFd};
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use super::*;
-    use crate::adapter::poll::LazyNotifier;
-    use crate::adapter::poll::{PollHandles, hung_up};
+    use crate::adapter::poll::{LazyNotifier, hung_up, wait_stream};
     use crate::io::retry_on_interrupt;
 
     #[derive(Debug)]
     pub(super) struct PlatformSocket {
-        handle: SocketHandle,
+        handle: Arc<SocketHandle>,
         notifier: LazyNotifier,
+        /// For a server that asked for a [`SocketControl`].
+        usage: Option<Arc<SocketUsage>>,
     }
 
     #[derive(Debug)]
@@ -115,7 +130,7 @@ mod polled {
     /// Calls the same method on either kind of stream.
     macro_rules! on {
         ($handle:expr, $stream:ident => $call:expr) => {
-            match $handle {
+            match &*$handle {
                 SocketHandle::Tcp($stream) => $call,
                 SocketHandle::Unix($stream) => $call,
             }
@@ -125,48 +140,113 @@ mod polled {
     impl PlatformSocket {
         pub(super) fn tcp(stream: TcpStream) -> io::Result<Self> {
             stream.set_nonblocking(true)?;
-            Ok(Self { handle: SocketHandle::Tcp(stream), notifier: LazyNotifier::default() })
+            Ok(Self::new(SocketHandle::Tcp(stream)))
         }
 
         pub(super) fn unix(stream: UnixStream) -> io::Result<Self> {
             stream.set_nonblocking(true)?;
-            Ok(Self { handle: SocketHandle::Unix(stream), notifier: LazyNotifier::default() })
+            Ok(Self::new(SocketHandle::Unix(stream)))
+        }
+
+        fn new(handle: SocketHandle) -> Self {
+            Self { handle: Arc::new(handle), notifier: LazyNotifier::default(), usage: None }
+        }
+
+        pub(super) fn control(&mut self) -> SocketControl {
+            let usage = self.usage.get_or_insert_with(|| Arc::new(SocketUsage::new()));
+            SocketControl { handle: Arc::downgrade(&self.handle), usage: Arc::clone(usage) }
+        }
+
+        fn record_write(&self, written: io::Result<usize>) -> io::Result<usize> {
+            if let (Some(usage), Ok(1..)) = (&self.usage, &written) {
+                usage.record();
+            }
+            written
         }
 
         pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-            on!(&self.handle, stream => stream.as_fd())
+            on!(self.handle, stream => stream.as_fd())
+        }
+    }
+
+    /// Recorded use of a socket.
+    #[derive(Debug)]
+    struct SocketUsage {
+        begun: Instant,
+        /// Time of the last read or write, in milliseconds since `begun`.
+        last_used: AtomicU64,
+        /// True after the end of a line was read.
+        has_line: AtomicBool,
+    }
+
+    impl SocketUsage {
+        fn new() -> Self {
+            Self { begun: Instant::now(), last_used: AtomicU64::new(0), has_line: AtomicBool::new(false) }
+        }
+
+        fn record(&self) {
+            let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.last_used.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The use of a socket, and the means to end it, for the server that accepted it.
+    #[derive(Debug)]
+    pub(crate) struct SocketControl {
+        handle: Weak<SocketHandle>,
+        usage: Arc<SocketUsage>,
+    }
+
+    impl SocketControl {
+        /// Returns the time since the peer was accepted, if it has not sent a whole line yet.
+        pub(crate) fn silence(&self) -> Option<Duration> {
+            let has_line = self.usage.has_line.load(Ordering::Relaxed);
+            (!has_line).then(|| self.usage.begun.elapsed())
+        }
+
+        /// Returns the time since the last byte in either direction.
+        pub(crate) fn idle_time(&self) -> Duration {
+            let last_used = Duration::from_millis(self.usage.last_used.load(Ordering::Relaxed));
+            self.usage.begun.elapsed().saturating_sub(last_used)
+        }
+
+        /// Ends the stream in both directions: the peer and the user of the socket read the end.
+        pub(crate) fn close(&self) {
+            if let Some(handle) = self.handle.upgrade() {
+                // Fails if the peer has already closed the connection.
+                let _ = on!(handle, stream => stream.shutdown(Shutdown::Both));
+            }
         }
     }
 
     impl Duplex for PlatformSocket {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-            retry_on_interrupt(|| on!(&mut self.handle, stream => stream.read(buf)))
+            let read = retry_on_interrupt(|| on!(self.handle, stream => (&mut &*stream).read(buf)));
+            if let (Some(usage), Ok(count @ 1..)) = (&self.usage, &read) {
+                usage.record();
+                if !usage.has_line.load(Ordering::Relaxed) && buf[..*count].contains(&b'\n') {
+                    usage.has_line.store(true, Ordering::Relaxed);
+                }
+            }
+            read
         }
 
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            retry_on_interrupt(|| on!(&mut self.handle, stream => stream.write(bytes)))
+            self.record_write(retry_on_interrupt(|| on!(self.handle, stream => (&mut &*stream).write(bytes))))
         }
 
         fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
             match parts {
                 // `write` is cheaper than `writev` for a single part.
                 [part] => self.write(part),
-                parts => retry_on_interrupt(|| on!(&mut self.handle, stream => stream.write_vectored(parts))),
+                parts => self.record_write(retry_on_interrupt(
+                    || on!(self.handle, stream => (&mut &*stream).write_vectored(parts)),
+                )),
             }
         }
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-            let notifier = self.notifier.notifier();
-            interest.check(timeout, || notifier.is_some())?;
-            let fd = self.as_fd();
-            let handles = PollHandles {
-                read: interest.read.then_some(fd),
-                write: interest.write.then_some(fd),
-                auxiliary: None,
-                notifier,
-            };
-            let found = handles.wait(timeout)?;
-            Ok(Ready { readable: found.read, writable: found.write })
+            wait_stream(self.as_fd(), interest, timeout, self.notifier.notifier())
         }
 
         fn waker(&mut self) -> io::Result<Waker> {
@@ -174,8 +254,7 @@ mod polled {
         }
 
         fn descriptors(&self) -> Descriptors<'_> {
-            let fd = Some(self.as_fd());
-            Descriptors { read: fd, write: fd, auxiliary: None }
+            Descriptors::both(self.as_fd())
         }
 
         fn hung_up(&mut self) -> io::Result<HungUp> {
@@ -184,7 +263,7 @@ mod polled {
         }
 
         fn shutdown_write(&mut self) -> io::Result<()> {
-            match on!(&self.handle, stream => stream.shutdown(Shutdown::Write)) {
+            match on!(self.handle, stream => stream.shutdown(Shutdown::Write)) {
                 // The peer has already closed the connection.
                 Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
                 outcome => outcome,

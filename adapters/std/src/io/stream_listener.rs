@@ -27,7 +27,7 @@ impl StreamListener {
     ///
     /// Only the user of this process can connect to a Unix socket: the file has the permissions 0600, which the program
     /// may change. It is removed when the listener is dropped. A file that another process left behind is replaced if it
-    /// is a socket at which nobody listens.
+    /// is a socket that refuses connections.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ fn try_bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let socket = unix_socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
-    // Nobody can connect before `listen`, so nobody gets in with other permissions.
+    // Connections are refused until `listen`, so none is made with other permissions.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     rustix::net::listen(&socket, BACKLOG)?;
     let listener = UnixListener::from(socket);
@@ -159,7 +159,7 @@ fn try_bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Removes the file of a socket that nobody listens at.
+/// Removes the file of a socket that refuses connections, because its listener is gone.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let in_use = |why: &str| Err(io::Error::new(ErrorKind::AddrInUse, why));
     let found = identity(path);

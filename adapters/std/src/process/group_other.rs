@@ -24,11 +24,7 @@ impl Process {
 
     /// Returns whether the process has exited.
     pub(super) fn status(&mut self) -> ProcessStatus {
-        match self.child.try_wait() {
-            Ok(None) => ProcessStatus::Running,
-            Ok(status) => ProcessStatus::Exited(status),
-            Err(_) => ProcessStatus::Exited(None),
-        }
+        ProcessStatus::of(&mut self.child)
     }
 
     /// Returns whether the process has exited.

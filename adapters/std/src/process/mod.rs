@@ -187,3 +187,15 @@ pub enum ProcessStatus {
     /// The process has exited. The status is `None` if it was collected elsewhere, as when `SIGCHLD` is ignored.
     Exited(Option<ExitStatus>),
 }
+
+#[cfg(not(unix))]
+impl ProcessStatus {
+    /// Returns the status of a process, which is collected if it has exited.
+    fn of(child: &mut std::process::Child) -> Self {
+        match child.try_wait() {
+            Ok(None) => Self::Running,
+            Ok(status) => Self::Exited(status),
+            Err(_) => Self::Exited(None),
+        }
+    }
+}

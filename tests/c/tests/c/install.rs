@@ -61,12 +61,12 @@ fn shared_library_names_its_version_and_exports_only_the_interface() {
 }
 
 #[test]
-fn header_is_good_for_cpp() {
+fn headers_are_good_for_cpp() {
     if !is_installed("g++") {
         return;
     }
     let source = library().join("mcp-c-header.cpp");
-    fs::write(&source, "#include <mcp.h>\nint main() { return mcp_str(mcp_version()).len == 0; }\n")
+    fs::write(&source, "#include <mcp_posix.h>\nint main() { return mcp_str(mcp_version()).len == 0; }\n")
         .expect("a file");
     let program = source.with_extension("out");
     let mut compile = Command::new("g++");

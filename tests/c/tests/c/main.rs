@@ -11,6 +11,7 @@ mod own_client;
 #[path = "../../../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
+mod posix;
 #[path = "../../../interop/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod run;

@@ -91,6 +91,7 @@ static void null_handles(void) {
   REFUSED(mcp_server_shutdown(NULL, 0, 0));
   REFUSED(mcp_server_respond(NULL, 0, 1, S("{}")));
   REFUSED(mcp_server_respond_text(NULL, 0, 1, S(""), false));
+  REFUSED(mcp_server_respond_structured(NULL, 0, 1, S("{}")));
   REFUSED(mcp_server_respond_error(NULL, 0, 1, 1, S(""), S("")));
   REFUSED(mcp_server_progress(NULL, 0, 1, 1, 1, S("")));
   REFUSED(mcp_server_log(NULL, 0, 1, S("info"), S(""), S("1")));
@@ -100,6 +101,7 @@ static void null_handles(void) {
   REFUSED(mcp_server_elicit(NULL, 0, 1, S("k"), S(""), S("{}"), S("")));
   REFUSED(mcp_server_begin_task(NULL, 0, 1, S("")));
   REFUSED(mcp_server_call_answer(NULL, 1, S("k"), &slice));
+  REFUSED(mcp_server_answer_string(NULL, 1, S("k"), S(""), text, sizeof text, NULL));
   REFUSED(mcp_server_call_state(NULL, 1, &slice));
   REFUSED(mcp_server_call_peer(NULL, 1, &peer));
   REFUSED(mcp_client_last_error(NULL, text, sizeof text, NULL));
@@ -209,10 +211,13 @@ static void calls_and_ids(void) {
   CHECK(mcp_server_respond(server, 1, call, S("{\"resultType\":1}")) == MCP_ERROR_INVALID_VALUE);
   CHECK(mcp_server_respond(server, 1, call, S("{\"_meta\":{\"io.modelcontextprotocol/x\":1}}")) == MCP_ERROR_RESERVED);
   CHECK(mcp_server_respond_text(server, 1, call, S("\xc3\x28"), false) == MCP_ERROR_INVALID_UTF8);
+  CHECK(mcp_server_respond_structured(server, 1, call, S("1")) == MCP_ERROR_INVALID_JSON);
   CHECK(mcp_server_ask(server, 1, call, S("{\"k\":1}"), S("")) == MCP_ERROR_INVALID_VALUE);
   CHECK(mcp_server_elicit(server, 1, call, S("k"), S("?"), S("{\"type\":\"object\",\"properties\":{}}"), S("")) == MCP_ERROR_UNSUPPORTED);
   CHECK(mcp_server_begin_task(server, 1, call, S("")) != MCP_OK);
   CHECK(mcp_server_call_answer(server, call, S("k"), &slice) == MCP_DONE && slice.len == 0);
+  CHECK(mcp_server_answer_string(server, call, S("k"), S("/a"), text, sizeof text, NULL) == MCP_DONE);
+  REFUSED(mcp_server_answer_string(server, call, null_with_length, S("/a"), text, sizeof text, NULL));
   CHECK(mcp_server_call_state(server, call, &slice) == MCP_DONE && slice.len == 0);
   CHECK(mcp_server_call_peer(server, call, &peer) == MCP_OK && peer.is_modern == 1 && peer.revision.len == 10);
   REFUSED(mcp_server_progress(server, 1, call, 1.0 / 0.0, -1, S("")));
@@ -224,6 +229,8 @@ static void calls_and_ids(void) {
   /* It is answered once. */
   CHECK(mcp_server_respond_text(server, 1, call, S("hi"), false) == MCP_OK);
   CHECK(mcp_server_respond_text(server, 1, call, S("hi"), false) == MCP_ERROR_STALE);
+  CHECK(mcp_server_respond_structured(server, 1, call, S("{}")) == MCP_ERROR_STALE);
+  CHECK(mcp_server_answer_string(server, call, S("k"), S("/a"), text, sizeof text, NULL) == MCP_ERROR_STALE);
   CHECK(mcp_server_respond_error(server, 1, call, 1, S("x"), S("")) == MCP_ERROR_STALE);
   CHECK(mcp_server_progress(server, 1, call, 1, 2, S("")) == MCP_ERROR_STALE);
   CHECK(mcp_server_call_peer(server, call, &peer) == MCP_ERROR_STALE);
@@ -255,6 +262,13 @@ static void calls_and_ids(void) {
   expect_output(server, "after the end");
   CHECK(mcp_server_is_drained(server));
   CHECK(mcp_server_free(server) == MCP_OK);
+}
+
+static void comparisons(void) {
+  mcp_slice nothing = {NULL, 0}, long_text = {"echoes", 6};
+  CHECK(mcp_equals(S("echo"), "echo") && mcp_equals(nothing, "") && mcp_equals(nothing, NULL));
+  CHECK(!mcp_equals(S("echo"), "echoes") && !mcp_equals(long_text, "echo") && !mcp_equals(S("echo"), "echO"));
+  CHECK(!mcp_equals(S("echo"), NULL) && !mcp_equals(nothing, "echo"));
 }
 
 static void fatal_error(void) {
@@ -457,6 +471,7 @@ int main(int argc, char **argv) {
   null_handles();
   configurations();
   calls_and_ids();
+  comparisons();
   fatal_error();
   long_message();
   client_ids();

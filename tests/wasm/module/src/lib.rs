@@ -56,7 +56,7 @@ pub(crate) enum Status {
     NotOpen = -1,
     /// `open` was called before. An instance serves one connection.
     AlreadyOpen = -2,
-    /// The entropy is not 32 bytes, or all of them are equal: a buffer that nobody has filled.
+    /// The entropy is not 32 bytes, or all of them are equal: a buffer that was not filled.
     NoEntropy = -3,
     /// A time is negative, infinite or no number.
     BadTime = -4,
@@ -152,6 +152,7 @@ pub extern "C" fn open(now: f64, unix_seconds: f64, len: usize, era: u32) -> i32
         let (now, unix) = (instant(now)?, instant(unix_seconds)?);
         let versions = match era {
             0 => VersionSet::ALL,
+            #[cfg(feature = "legacy")]
             1 => VersionSet::LEGACY,
             2 => VersionSet::MODERN,
             _ => return Err(Status::BadArgument),

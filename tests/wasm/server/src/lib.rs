@@ -11,13 +11,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+#[cfg(feature = "ask")]
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{Pipe, Server};
 use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{
     CallId, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError, UseError, VersionSet,
 };
-use serde::Deserialize;
 
 /// The entry of `greet` in the list.
 #[cfg(feature = "ask")]
@@ -41,17 +41,6 @@ const TOOLS: &str = concat!(
     greet_tool!(),
     "]}"
 );
-
-#[derive(Deserialize)]
-struct EchoArguments<'a> {
-    #[serde(borrow)]
-    text: alloc::borrow::Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct WaitArguments {
-    ms: u32,
-}
 
 /// A call of `wait` that is not answered yet. At most `Limits::max_live_calls` exist.
 struct Wait {
@@ -162,11 +151,12 @@ impl ToolServer {
 
     fn finish_waits(&mut self) {
         let (now, engine) = (self.now, self.pipe.engine());
+        let Ok(waited) = text_result(br#""waited""#) else { return };
         self.waits.retain(|wait| {
             let is_due = wait.until <= now;
             if is_due {
                 // A call that has ended meanwhile needs no answer.
-                let _ = engine.complete(now, wait.call, &CallToolResult::text("waited"));
+                let _ = engine.complete_raw(now, wait.call, &waited);
             }
             !is_due
         });
@@ -192,11 +182,16 @@ impl ToolServer {
                 let tool = call.tool_call()?;
                 match &*tool.name {
                     "echo" => {
-                        let EchoArguments { text } = tool.parse()?;
-                        engine.complete(now, id, &CallToolResult::text(text))
+                        let text = tool.member("text").filter(|text| text.starts_with(b"\""));
+                        let text =
+                            text.ok_or_else(|| RpcError::invalid_params("`text` is missing or no string"))?;
+                        engine.complete_raw(now, id, &text_result(text)?)
                     }
                     "wait" => {
-                        let WaitArguments { ms } = tool.parse()?;
+                        let ms =
+                            tool.member("ms").and_then(|ms| str::from_utf8(ms).ok()?.parse::<u32>().ok());
+                        let ms =
+                            ms.ok_or_else(|| RpcError::invalid_params("`ms` is missing or no integer"))?;
                         self.waits.push(Wait { call: id, until: now + Duration::from_millis(ms.into()) });
                         engine.progress(now, id, Progress::new(0.0).with_total(1.0)).map(|_| ())
                     }
@@ -243,6 +238,14 @@ fn config(versions: VersionSet) -> Config {
         .capabilities(Capabilities::new().with(Capability::Tools))
         .versions(versions)
         .limits(Limits::small())
+}
+
+/// Returns the result with a text, of which `quoted` is the JSON string.
+///
+/// So the code is not linked that shapes typed results for each revision, nor that which decodes arguments by `serde`.
+fn text_result(quoted: &[u8]) -> Result<RawJson, RpcError> {
+    let text = [br#"{"content":[{"type":"text","text":"#, quoted, b"}]}"].concat();
+    RawJson::new(text).map_err(|_| RpcError::internal("not JSON"))
 }
 
 /// A call that has ended meanwhile needs no answer; any other refusal is answered.

@@ -71,6 +71,14 @@ pub struct Descriptors<'stream> {
     pub auxiliary: Option<BorrowedFd<'stream>>,
 }
 
+#[cfg(unix)]
+impl<'stream> Descriptors<'stream> {
+    /// Returns the descriptors of a stream that has one for both directions.
+    pub(crate) const fn both(fd: BorrowedFd<'stream>) -> Self {
+        Self { read: Some(fd), write: Some(fd), auxiliary: None }
+    }
+}
+
 /// The directions of a stream that the peer has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HungUp {

@@ -28,7 +28,7 @@ pub use poller::Poller;
 #[cfg(unix)]
 pub use readiness::is_ready;
 #[cfg(unix)]
-pub(crate) use readiness::{MAX_TIMEOUT, PollHandles, hung_up, wait_any};
+pub(crate) use readiness::{MAX_TIMEOUT, PollHandles, hung_up, wait_any, wait_stream};
 pub use selector::Selector;
 pub use wait_request::WaitRequest;
 

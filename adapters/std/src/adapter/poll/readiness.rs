@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::{HungUp, Interest};
+use super::{HungUp, Interest, Ready};
 use crate::adapter::poll::Notifier;
 
 /// The handles of one wait; a handle that is `None` cannot end the wait.
@@ -47,6 +47,19 @@ pub fn is_ready(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
     let (read, write) = (interest.read.then_some(fd), interest.write.then_some(fd));
     let found = PollHandles { read, write, ..PollHandles::default() }.wait(Some(Duration::ZERO))?;
     Ok(found.read || found.write)
+}
+
+/// Waits for a byte stream with one descriptor, as [`Duplex::wait`](crate::io::Duplex::wait) does.
+pub(crate) fn wait_stream(
+    fd: BorrowedFd<'_>,
+    interest: Interest,
+    timeout: Option<Duration>,
+    notifier: Option<&Notifier>,
+) -> io::Result<Ready> {
+    interest.check(timeout, || notifier.is_some())?;
+    let (read, write) = (interest.read.then_some(fd), interest.write.then_some(fd));
+    let found = PollHandles { read, write, auxiliary: None, notifier }.wait(timeout)?;
+    Ok(Ready { readable: found.read, writable: found.write })
 }
 
 impl PollHandles<'_> {

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use std::io;
@@ -14,22 +15,36 @@ use std::time::Instant;
 use super::handle::Handle;
 use crate::Error;
 use crate::adapter::poll::{Notifier, PollHandles};
-use crate::io::{Socket, StreamAddress, StreamListener, is_resource_exhausted};
+use crate::io::{Socket, SocketControl, StreamAddress, StreamListener, is_resource_exhausted};
 
 /// A server at a TCP or Unix address, whose connections carry one message per line.
 ///
 /// Each connection runs on a thread of its own, with an engine and a handler of its own. At most
-/// [`max_connections`](Self::max_connections) are open; another one is accepted and closed at once, so that its client
+/// [`max_connections`](Self::max_connections) are open. A client that sends no line loses its connection after
+/// [`first_line_timeout`](Self::first_line_timeout).
+///
+/// A connection beyond the limit takes the place of another one, which is closed: of the one that has sent no line for
+/// longest, at least for a second; or else of the one without a byte in either direction for longest, at least for
+/// [`max_idle_time`](Self::max_idle_time). If there is none, the new connection is accepted and closed at once, so that its client
 /// sees the end of the stream and does not wait.
 ///
 /// There is neither encryption nor authorization, and nothing like the `Host` and `Origin` checks of HTTP: everybody who
 /// can reach the address can use the server.
 ///
-/// An asynchronous adapter can do without this type: it serves each stream that a listener of its runtime accepts.
+/// In an asynchronous adapter the thread of a connection runs one future. To serve many connections by one thread, an application
+/// accepts sockets of its runtime instead.
 pub struct StreamServer {
     listener: StreamListener,
-    max_connections: usize,
+    bounds: Bounds,
     shared: Arc<Shared>,
+}
+
+/// The connections that may be open, and how long.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    max_connections: usize,
+    first_line_timeout: Duration,
+    max_idle_time: Duration,
 }
 
 impl StreamServer {
@@ -41,13 +56,34 @@ impl StreamServer {
     pub fn bind(address: &StreamAddress) -> io::Result<Self> {
         let listener = StreamListener::bind(address)?;
         let shared = Shared { notifier: Notifier::new()?, ended: Condvar::new(), state: Mutex::default() };
-        Ok(Self { listener, max_connections: DEFAULT_MAX_CONNECTIONS, shared: Arc::new(shared) })
+        Ok(Self { listener, bounds: DEFAULT_BOUNDS, shared: Arc::new(shared) })
     }
 
-    /// Sets the maximum number of open connections (default 64, at least 1). A connection beyond it is closed at once.
+    /// Sets the maximum number of open connections (default 64, at least 1). A connection beyond it takes the place of a silent or
+    /// idle one, or is closed at once.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
-        self.max_connections = connections.max(1);
+        self.bounds.max_connections = connections.max(1);
+        self
+    }
+
+    /// Sets the time in which a client has to send its first line (default 30 s). Then its connection is closed.
+    ///
+    /// An empty line counts. It stops clients that connect and send nothing, or a byte from time to time.
+    #[must_use]
+    pub fn first_line_timeout(mut self, timeout: Duration) -> Self {
+        self.bounds.first_line_timeout = timeout;
+        self
+    }
+
+    /// Sets the time without a byte in either direction after which a connection loses its place to a new one, if all places are
+    /// taken (default 10 minutes). While there is room, it stays open.
+    ///
+    /// A call that runs for so long without progress, and a subscription without changes, count as idle. Keep-alive pings
+    /// (`server::Config::keep_alive_ping`) keep the connections of legacy clients in use.
+    #[must_use]
+    pub fn max_idle_time(mut self, time: Duration) -> Self {
+        self.bounds.max_idle_time = time;
         self
     }
 
@@ -92,32 +128,36 @@ impl StreamServer {
         self,
         serve: impl Fn(Socket, &StreamConnection) -> Result<(), Error> + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let Self { listener, max_connections, shared } = self;
+        let Self { listener, bounds, shared } = self;
         let serve = Arc::new(serve);
         let grace = loop {
             if let Some(grace) = shared.lock().shutdown {
                 break grace;
             }
             let timeout = match listener.accept() {
-                Ok(Some(socket)) => {
+                Ok(Some(mut socket)) => {
                     // A refused connection is closed here.
-                    if let Some(connection) = Shared::open(&shared, max_connections) {
+                    if let Some(connection) = Shared::open(&shared, bounds, socket.control()) {
                         let serve = Arc::clone(&serve);
                         // Without a thread the connection is closed.
                         let _ = thread::Builder::new().name("mcp stream".into()).spawn(move || {
-                            // Whoever cares for the error has handled it.
+                            // `serve` has reported the error if it is to be reported.
                             let _ = serve(socket, &connection);
                         });
                     }
                     continue;
                 }
                 Ok(None) => None,
-                Err(error) if is_resource_exhausted(&error) => Some(EXHAUSTED_PAUSE),
+                Err(error) if is_resource_exhausted(&error) => {
+                    shared.lock().evict_one(bounds);
+                    Some(EXHAUSTED_PAUSE)
+                }
                 Err(error) => return Err(error),
             };
             let read = timeout.is_none().then(|| listener.as_fd());
             let handles = PollHandles { read, notifier: Some(&shared.notifier), ..PollHandles::default() };
-            handles.wait(timeout)?;
+            let next_timeout = shared.lock().close_silent(bounds);
+            handles.wait(timeout.into_iter().chain(next_timeout).min())?;
         };
         // Removes the file of a Unix socket.
         drop(listener);
@@ -130,7 +170,7 @@ impl fmt::Debug for StreamServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamServer")
             .field("listener", &self.listener)
-            .field("max_connections", &self.max_connections)
+            .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }
 }
@@ -208,6 +248,7 @@ impl Drop for StreamConnection {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.open -= 1;
+        state.sockets.remove(&self.id);
         let callbacks = state.callbacks.remove(&self.id);
         drop(state);
         self.shared.ended.notify_all();
@@ -227,7 +268,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// Number of threads that serve a connection.
     open: usize,
+    /// The connections that were not closed by the server.
+    sockets: BTreeMap<u64, SocketControl>,
     next_id: u64,
     callbacks: BTreeMap<u64, Vec<ShutdownCallback>>,
     /// The grace period after the shutdown began.
@@ -239,15 +283,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection; `None` at the limit.
-    fn open(this: &Arc<Self>, max_connections: usize) -> Option<StreamConnection> {
+    /// Enters a connection, in the place of another one at the limit; `None` if there is no place.
+    fn open(this: &Arc<Self>, bounds: Bounds, socket: SocketControl) -> Option<StreamConnection> {
         let mut state = this.lock();
-        if state.open >= max_connections {
+        // A handler that blocks keeps the thread of its connection after that was evicted.
+        if state.open >= bounds.max_connections.saturating_mul(2) {
+            return None;
+        }
+        if state.sockets.len() >= bounds.max_connections && !state.evict_one(bounds) {
             return None;
         }
         state.open += 1;
         state.next_id += 1;
-        Some(StreamConnection { shared: Arc::clone(this), id: state.next_id })
+        let id = state.next_id;
+        state.sockets.insert(id, socket);
+        Some(StreamConnection { shared: Arc::clone(this), id })
     }
 
     fn wait_for_connections(&self, timeout: Duration) {
@@ -263,8 +313,52 @@ impl Shared {
     }
 }
 
-/// Default limit of open connections.
-const DEFAULT_MAX_CONNECTIONS: usize = 64;
+impl State {
+    /// Closes the connection that loses least. Returns false if there is none that may be closed.
+    fn evict_one(&mut self, bounds: Bounds) -> bool {
+        let silent = |socket: &SocketControl| socket.silence().filter(|time| *time >= SILENT_GRACE);
+        let idle =
+            |socket: &SocketControl| Some(socket.idle_time()).filter(|time| *time >= bounds.max_idle_time);
+        let Some(victim) = self.longest(silent).or_else(|| self.longest(idle)) else { return false };
+        self.close(victim);
+        true
+    }
+
+    /// Returns the connection with the longest time.
+    fn longest(&self, time: impl Fn(&SocketControl) -> Option<Duration>) -> Option<u64> {
+        let times = self.sockets.iter().filter_map(|(id, socket)| Some((time(socket)?, *id)));
+        times.max().map(|(_, id)| id)
+    }
+
+    /// Closes the connections that have sent no line in time. Returns the time until the next one is to be closed.
+    fn close_silent(&mut self, bounds: Bounds) -> Option<Duration> {
+        let mut next = None::<Duration>;
+        let mut late = Vec::new();
+        for (id, socket) in &self.sockets {
+            let Some(silence) = socket.silence() else { continue };
+            match bounds.first_line_timeout.checked_sub(silence).filter(|left| !left.is_zero()) {
+                Some(left) => next = Some(next.map_or(left, |next| next.min(left))),
+                None => late.push(*id),
+            }
+        }
+        late.into_iter().for_each(|id| self.close(id));
+        next
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(socket) = self.sockets.remove(&id) {
+            socket.close();
+        }
+    }
+}
+
+const DEFAULT_BOUNDS: Bounds = Bounds {
+    max_connections: 64,
+    first_line_timeout: Duration::from_secs(30),
+    max_idle_time: Duration::from_secs(600),
+};
+/// Time without a line after which a connection loses its place to a new one.
+const SILENT_GRACE: Duration = Duration::from_secs(1);
 /// Pause before another connection is accepted without free descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Time after the grace period in which connections write their last messages.
