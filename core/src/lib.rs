@@ -13,6 +13,16 @@
         clippy::unimplemented
     )
 )]
+#![cfg_attr(
+    not(all(feature = "client", feature = "server")),
+    allow(
+        dead_code,
+        unnameable_types,
+        unreachable_pub,
+        unused_imports,
+        reason = "one role does not use all that both share"
+    )
+)]
 //! The Model Context Protocol as a sans-IO state machine: client and server, every released revision.
 //!
 //! MCP is JSON-RPC 2.0 between AI applications (*clients*) and tool providers (*servers*). This crate implements the
@@ -150,11 +160,16 @@
 //! | `auth` | no | [`auth`]: the OAuth flow of a client; enables `http` |
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
+//! | `batches` | yes | batches of JSON-RPC (2025-03-26); without it, they are refused as in the other revisions |
 //! | `cards` | no | [`cards`]: server cards and `server.json`; experimental; enables `http` |
+//! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
+//! | `conversations` | yes | requests of a server to its client: elicitation, sampling, roots; without it, their capabilities are not declared, and a server asks nothing |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
 //! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
+//! | `logs` | yes | log messages of a server and their level; without it, the capability is not declared |
 //! | `modern` | yes | the revisions without a handshake |
+//! | `server` | yes | the role of a server: [`server`], [`router`], [`pipe::Server`], with `http` also [`http::server`] |
 //! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
 //! | `tap` | yes | records of messages ([`tap`]); without it, `Limits::tap_records` has no effect |
 //! | `portable-atomic` | no | targets without compare-and-swap (Cortex-M0, RISC-V without A): see [`sync`] |
@@ -191,6 +206,7 @@ mod calls;
 #[cfg(feature = "cards")]
 pub mod cards;
 mod change;
+#[cfg(feature = "client")]
 pub mod client;
 mod deadlines;
 mod deprecation;
@@ -202,7 +218,7 @@ mod extensions;
 #[cfg(feature = "http")]
 pub mod fields;
 pub mod frame;
-#[cfg(any(fuzzing, test))]
+#[cfg(all(any(fuzzing, test), feature = "client", feature = "server"))]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(any(doc, doctest))]
@@ -227,11 +243,13 @@ pub mod observe;
 mod outbox;
 pub mod pipe;
 mod raw;
+#[cfg(feature = "server")]
 pub mod router;
 pub mod rpc;
 mod scope;
 #[cfg(feature = "crypto")]
 pub mod seal;
+#[cfg(feature = "server")]
 pub mod server;
 mod shape;
 pub mod skills;

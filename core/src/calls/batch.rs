@@ -8,7 +8,7 @@ use super::batch_key::BatchKey;
 use super::endpoint::Endpoint;
 use super::inbound::InboundCall;
 use super::role::Role;
-use crate::built::Legacy;
+use crate::built::Batching;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::rpc::envelope::MalformedMessage;
@@ -99,7 +99,7 @@ impl<R: Role> Endpoint<R> {
     /// Starts the response to a batch.
     ///
     /// [`close_batch`](Self::close_batch) must follow when all members have been received.
-    pub(crate) fn open_batch(&mut self, marker: Legacy, channel: Key) -> BatchKey {
+    pub(crate) fn open_batch(&mut self, marker: Batching, channel: Key) -> BatchKey {
         if let Some(c) = self.channels.get_mut(channel) {
             c.role.request_started();
         }

@@ -52,6 +52,7 @@ pub struct CallOptions {
 }
 
 impl Default for CallOptions {
+    #[inline]
     fn default() -> Self {
         Self {
             timeout: None,
@@ -67,6 +68,7 @@ impl Default for CallOptions {
 impl CallOptions {
     /// Creates the default options.
     #[must_use]
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }

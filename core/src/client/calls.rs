@@ -21,6 +21,7 @@ use super::task_use::{TaskUse, task_role};
 use super::tasks::TaskTable;
 use super::url_elicitations::UrlElicitations;
 use super::waiting_calls::CallQueue;
+use crate::built::{Conversing, Part, Repeating};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::observe_outcome;
@@ -29,10 +30,10 @@ use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::calls::versioned_params::VersionedParams;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, TopLevelMembers};
+use crate::json::{Serializer, TopLevelMembers, object_members, string};
 use crate::limits::Limit;
 use crate::methods;
-use crate::model::{ElicitParams, ElicitUrlParams, ElicitationCompleteParams, InputRequest, TaskId};
+use crate::model::{ElicitParams, ElicitUrlParams, InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::shape;
@@ -45,7 +46,7 @@ pub(super) struct Calls {
     /// Calls that are queued until the connection is ready.
     queue: Option<Box<CallQueue>>,
     /// Input requests of the server.
-    inputs: Option<Box<InputState>>,
+    inputs: Option<Part<Repeating, InputState>>,
     /// Tasks that calls follow.
     pub(super) tasks: Option<Box<dyn TaskTable>>,
     /// Tasks that the client hosts.
@@ -89,9 +90,6 @@ impl Calls {
             options,
             &common.endpoint.limits,
         );
-        if options.wants_progress {
-            common.endpoint.outbound.read_progress();
-        }
         if common.peer.is_some() {
             common.check_permitted(method)?;
             if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
@@ -143,6 +141,15 @@ impl Calls {
         let key = common.endpoint.outbound.calls.insert(call);
         self.queue.get_or_insert_default().push(&mut common.endpoint.outbound.calls, key, cost);
         Ok(CallKey(key))
+    }
+
+    /// Returns the state of input requests and repeated calls. It is made now if there is none.
+    fn inputs_mut(&mut self) -> Option<&mut InputState> {
+        if self.inputs.is_none() {
+            let marker = Repeating::get()?;
+            self.inputs = Some(Part::new(marker, Box::default()));
+        }
+        self.inputs.as_deref_mut()
     }
 
     /// Frees what holds nothing.
@@ -275,8 +282,8 @@ impl Calls {
     /// Handles `input_required` for a call or its retry.
     pub(super) fn receive_input_required(&mut self, common: &mut CommonState, key: Key, result: &RawJson) {
         let call = self.finish_retry(common, key);
-        let rounds = &mut self.inputs.get_or_insert_default().rounds;
-        let begun = rounds.begin(common, call, result);
+        let Some(inputs) = self.inputs_mut() else { return };
+        let begun = inputs.rounds.begin(common, call, result);
         self.finish_failed(common, call, begun);
     }
 
@@ -372,8 +379,8 @@ impl Calls {
         let limits = &common.endpoint.limits;
         for id in pages.iter().filter_map(|page| page.elicitation_id.as_deref()) {
             if id.len() <= limits.max_id {
-                let known = &mut self.inputs.get_or_insert_default().url_elicitations;
-                known.remember(id, limits.max_inputs);
+                let Some(inputs) = self.inputs_mut() else { return };
+                inputs.url_elicitations.remember(id, limits.max_inputs);
             }
         }
     }
@@ -386,6 +393,7 @@ impl Calls {
         request: Box<InputRequest<'static>>,
         related_task: Option<TaskId>,
     ) {
+        let Some(marker) = Conversing::get() else { return };
         deprecated_inputs::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
@@ -396,8 +404,9 @@ impl Calls {
                     common.endpoint.fail(key, &error);
                     return;
                 }
-                let legacy = &mut self.inputs.get_or_insert_default().legacy;
-                legacy.begin(now, key, method, related_task);
+                if let Some(inputs) = self.inputs_mut() {
+                    inputs.legacy.begin(now, key, method, related_task);
+                }
             }
             _ => self.count_hosted(common),
         }
@@ -406,7 +415,7 @@ impl Calls {
             self.remember_elicitations(common, core::slice::from_ref(page));
         }
         let id = InputId(source);
-        common.events.push_back(Event::Input(Input { id, call, key: None, request }));
+        common.events.push_back(Event::Input(Input { id, call, key: None, request, _marker: marker }));
     }
 
     /// Counts the round of a question about a task that a call follows. Questions at the same time are one round.
@@ -433,7 +442,9 @@ impl Calls {
     /// Sets the number of open questions of hosted tasks.
     pub(super) fn set_hosted_questions(&mut self, common: &CommonState, open: usize) {
         if open > 0 || self.inputs.is_some() {
-            self.inputs.get_or_insert_default().legacy.set_hosted(common.endpoint.now, open);
+            if let Some(inputs) = self.inputs_mut() {
+                inputs.legacy.set_hosted(common.endpoint.now, open);
+            }
         }
     }
 
@@ -454,11 +465,17 @@ impl Calls {
     /// Handles the completion of an elicitation. An unknown or completed one is ignored (ELIC-027).
     pub(super) fn receive_elicitation_complete(&mut self, common: &mut CommonState, params: &[u8]) {
         let method = methods::ELICITATION_COMPLETE;
-        let Ok(completed) = serde_json::from_slice::<ElicitationCompleteParams>(params) else {
+        let mut id = None;
+        object_members(params, |name, value| {
+            if name == b"elicitationId" {
+                id = string(value);
+            }
+        });
+        let Some(id) = id else {
             return common.diagnose(Diagnostic::InvalidNotification(method.into()));
         };
         let inputs = self.inputs.as_mut();
-        match inputs.and_then(|inputs| inputs.url_elicitations.take(&completed.elicitation_id)) {
+        match inputs.and_then(|inputs| inputs.url_elicitations.take(&id)) {
             Some(id) => common.events.push_back(Event::ElicitationComplete(String::from(id))),
             None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
         }
@@ -478,11 +495,12 @@ impl Calls {
     pub(super) fn answer_round<T: Serialize + ?Sized>(
         &mut self,
         common: &mut CommonState,
+        call: Key,
         number: u64,
         response: &T,
     ) -> Result<(), UseError> {
         let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-        if let Some(call) = inputs.rounds.answer(common, number, response)? {
+        if inputs.rounds.answer(common, call, number, response)? {
             let sent = inputs.rounds.send_retry(common, call);
             self.finish_failed(common, call, sent);
         }
@@ -497,11 +515,12 @@ impl Calls {
     pub(super) fn refuse_round(
         &mut self,
         common: &mut CommonState,
+        call: Key,
         number: u64,
         error: &RpcError,
     ) -> Result<(), UseError> {
         let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-        let call = inputs.rounds.take_refused(number).ok_or(UseError::Stale)?;
+        inputs.rounds.take_refused(call, number).ok_or(UseError::Stale)?;
         self.finish(common, call, Err(CallError::InputRefused(error.clone())));
         Ok(())
     }
@@ -510,7 +529,7 @@ impl Calls {
     #[cfg(feature = "exchanges")]
     pub(super) fn resend_lost(&mut self, common: &mut CommonState, key: Key) -> Option<Key> {
         let call = common.original_call(key);
-        match self.inputs.get_or_insert_default().rounds.resend_lost(common, key) {
+        match self.inputs_mut()?.rounds.resend_lost(common, key) {
             Ok(retry) => retry,
             Err(error) => {
                 self.finish(common, call, Err(error));

@@ -8,6 +8,8 @@ use super::engine::Engine;
 use super::event::SubscriptionKey;
 use super::input::{InputId, InputSource, RefuseTarget, check_input_response};
 use super::log::LogSettings;
+use super::subscriptions::Subscriptions;
+use crate::built::{Logging, Part};
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::calls::outbound::CallPurpose;
 use crate::error::UseError;
@@ -48,7 +50,9 @@ impl Engine {
                 self.calls.end_input_request(&mut self.common, key);
                 Ok(())
             }
-            InputSource::Round(number) => self.calls.answer_round(&mut self.common, number, response),
+            InputSource::Round(call, number) => {
+                self.calls.answer_round(&mut self.common, call, number, response)
+            }
             InputSource::Task(serial) => self.calls.answer_task(&mut self.common, serial, response),
             InputSource::Hosted(serial) => self.calls.answer_hosted(&mut self.common, serial, response),
         }
@@ -77,8 +81,8 @@ impl Engine {
                 self.calls.end_input_request(&mut self.common, key);
                 Ok(())
             }
-            RefuseTarget::Input(InputId(InputSource::Round(number))) => {
-                self.calls.refuse_round(&mut self.common, number, error)
+            RefuseTarget::Input(InputId(InputSource::Round(call, number))) => {
+                self.calls.refuse_round(&mut self.common, call, number, error)
             }
             RefuseTarget::Input(InputId(InputSource::Task(serial))) => {
                 self.calls.refuse_task(&mut self.common, serial, error)
@@ -164,7 +168,8 @@ impl Engine {
         filter: &SubscriptionFilter,
     ) -> Result<SubscriptionKey, UseError> {
         self.common.endpoint.tick(now);
-        self.subscriptions.get_or_insert_default().subscribe(&mut self.common, filter)
+        let subscriptions = self.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::default()));
+        subscriptions.subscribe(&mut self.common, filter)
     }
 
     /// Ends a subscription. Nothing more is reported for it (SUB-012).
@@ -186,7 +191,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`. [`UseError::NotInVersion`] for an
+    /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`, or without the feature `logs`. [`UseError::NotInVersion`] for an
     /// unknown level. [`UseError::NotReady`], [`UseError::Closed`] or [`UseError::Full`] if no request can be sent.
     #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     #[expect(deprecated, reason = "supported until its removal")]
@@ -197,9 +202,8 @@ impl Engine {
         }
         self.common.endpoint.tick(now);
         let (main, version) = self.common.ready_channel()?;
-        if !self.common.peer_has(Capability::Logging) {
-            return Err(UseError::MissingPeerCapability(Capability::Logging));
-        }
+        let marker = Logging::get().filter(|_| self.common.peer_has(Capability::Logging));
+        let marker = marker.ok_or(UseError::MissingPeerCapability(Capability::Logging))?;
         if let Some(LoggingLevel::Other(word)) = &level {
             // The server would refuse each request for it (LOG-006, LOG-010).
             let feature = alloc::format!("log level {}", crate::rpc::clip(word));
@@ -207,7 +211,8 @@ impl Engine {
         }
         if self.common.is_modern() {
             let request_meta = self.common.config.request_meta(Version::V2026_07_28);
-            self.common.log = Some(Box::new(LogSettings::new(level, Some(request_meta))));
+            let settings = LogSettings::new(level, Some(request_meta));
+            self.common.log = Some(Part::new(marker, Box::new(settings)));
             return Ok(());
         }
         // No level turns messages off, so the highest one is set.
@@ -215,7 +220,7 @@ impl Engine {
         self.common.check_capacity(1)?;
         let params = SetLogLevelParams { level: least.as_str() };
         self.common.send_internal_request(main, CallPurpose::Internal, methods::SET_LEVEL, &params)?;
-        self.common.log = Some(Box::new(LogSettings::new(level, None)));
+        self.common.log = Some(Part::new(marker, Box::new(LogSettings::new(level, None))));
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::event_queue::EventQueue;
 use super::log::LogSettings;
+use crate::built::{Logging, Part};
 use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
@@ -45,7 +46,7 @@ pub(super) struct CommonState {
     /// Bytes that are retained of calls that may be repeated.
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
-    pub(super) log: Option<Box<LogSettings>>,
+    pub(super) log: Option<Part<Logging, LogSettings>>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.

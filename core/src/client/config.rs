@@ -1,22 +1,44 @@
 //! Client configuration: identity, capabilities, revisions, limits, known era.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::input_tasks::support::InputTaskSupport;
 use super::tasks::polling::TaskSupport;
+use crate::built::Conversing;
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::observing::ObserverSetting;
 use crate::calls::settings::Settings;
-use crate::identity::{Capabilities, ExtensionError, Implementation};
+use crate::error::CallError;
+use crate::identity::{ExtensionError, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::model::{ElicitUrlParams, InputRequest};
 use crate::observe::Observer;
 use crate::raw::RawJson;
+use crate::rpc::RpcError;
 use crate::sync::Arc;
 use crate::version::{KnownEra, Version, VersionSet};
+
+/// Reads an input request of a legacy server.
+type ReadInput = fn(&Config, &str, Option<&RawJson>, Version) -> Result<Box<InputRequest<'static>>, RpcError>;
+/// Reads the input requests of a round, at most as many as the number says.
+type ReadRound = fn(&Config, &[u8], usize, Version) -> Result<Vec<NamedInput>, CallError>;
+
+/// An input request of a round, by the server's key.
+pub(super) type NamedInput = (Box<str>, Box<InputRequest<'static>>);
+
+/// The functions that read input requests, which only a configuration with capabilities holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InputSupport {
+    pub(super) _marker: Conversing,
+    pub(super) read: ReadInput,
+    pub(super) read_round: ReadRound,
+    pub(super) read_pages: fn(&RpcError) -> Vec<ElicitUrlParams>,
+}
 
 /// The configuration of a client.
 ///
@@ -32,6 +54,8 @@ pub struct Config {
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) custom_methods: Vec<String>,
+    /// The code that reads input requests, if capabilities were declared.
+    pub(super) inputs: Option<InputSupport>,
     /// The support of tasks, if calls may become tasks.
     pub(crate) tasks: Option<TaskSupport>,
     /// The support of tasks that the client hosts, if questions may run as tasks.
@@ -49,6 +73,7 @@ impl Config {
             known_era: None,
             send_info: true,
             custom_methods: Vec::new(),
+            inputs: None,
             tasks: None,
             input_tasks: None,
             request_meta: Vec::new(),
@@ -67,21 +92,6 @@ impl Config {
     #[must_use]
     pub fn send_client_info(mut self, send: bool) -> Self {
         self.send_info = send;
-        self.rebuild_request_meta()
-    }
-
-    /// Declares the capabilities (LIFE-012, ERR-021).
-    ///
-    /// Requests that need others are refused before the application sees them.
-    #[must_use]
-    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.settings.capabilities = Arc::new(capabilities);
-        if self.tasks.is_some() {
-            self = self.declare_tasks();
-        }
-        if self.input_tasks.is_some() {
-            self = self.declare_input_tasks();
-        }
         self.rebuild_request_meta()
     }
 

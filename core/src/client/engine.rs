@@ -11,7 +11,7 @@ use super::common::CommonState;
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
-use super::subscriptions::Subscriptions;
+use super::subscription_table::SubscriptionTable;
 use super::task_use::TaskUse;
 use super::tool_call::ToolCallParams;
 use crate::calls::endpoint::EndpointTimer;
@@ -42,7 +42,8 @@ pub struct Engine {
     pub(super) negotiation: Negotiation,
     /// Queued calls, rounds of calls, and input requests.
     pub(super) calls: Calls,
-    pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// Subscriptions of the application.
+    pub(super) subscriptions: Option<Box<dyn SubscriptionTable>>,
 }
 
 impl Engine {
@@ -258,6 +259,8 @@ impl Engine {
     /// revision the method or a feature of the parameters. [`UseError::ReservedMethod`] for methods that the engine
     /// sends. [`UseError::ReservedKey`] for reserved members of `params` or `_meta`. [`UseError::Full`] if a limit is
     /// reached. An encoding error if `params` cannot be serialized.
+    // Inlined into the program, which shows the compiler whether it asks for progress.
+    #[inline(always)]
     pub fn call<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -265,10 +268,13 @@ impl Engine {
         params: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
+        if options.wants_progress {
+            self.common.endpoint.outbound.read_progress();
+        }
         self.call_as(now, method, params, options, TaskUse::Default)
     }
 
-    /// Makes a call.
+    /// Makes a call. One with progress needs [`read_progress`](crate::calls::outbound::OutboundCalls::read_progress) first.
     pub(super) fn call_as<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -320,6 +326,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`call`](Self::call).
+    #[inline(always)]
     pub fn call_tool<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,

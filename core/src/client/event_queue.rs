@@ -113,18 +113,19 @@ impl EventQueue {
 mod tests {
     use super::super::input::{Input, InputSource};
     use super::*;
+    use crate::built::Conversing;
     use crate::model::InputRequest;
     use crate::slab::Key;
     use alloc::boxed::Box;
 
     fn input(serial: u64) -> InputId {
-        InputId(InputSource::Round(serial))
+        InputId(InputSource::Round(Key { slot: 0, generation: 0 }, serial))
     }
 
     #[expect(deprecated, reason = "tested until its removal")]
     fn input_event(serial: u64) -> Event {
         let request = Box::new(InputRequest::ListRoots(None));
-        Event::Input(Input { id: input(serial), call: None, key: None, request })
+        Event::Input(Input { id: input(serial), call: None, key: None, request, _marker: Conversing })
     }
 
     fn check(queue: &EventQueue) {

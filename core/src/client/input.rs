@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use bytes::Bytes;
 
 use super::config::Config;
+use crate::built::Conversing;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::error::{CallError, UseError};
@@ -30,8 +31,8 @@ pub struct InputId(pub(super) InputSource);
 pub(super) enum InputSource {
     /// A request of a legacy server.
     Request(Key),
-    /// A retry of a modern call; the serial number is never reused.
-    Round(u64),
+    /// A round of this modern call; the serial number is never reused.
+    Round(Key, u64),
     /// A task of 2026-07-28; the serial number is never reused.
     Task(u64),
     /// A task that this client hosts (2025-11-25); the serial number is never reused.
@@ -53,6 +54,7 @@ pub struct Input {
     pub key: Option<Box<str>>,
     /// The request; never `Other`.
     pub request: Box<InputRequest<'static>>,
+    pub(super) _marker: Conversing,
 }
 
 /// The target of [`Engine::refuse`](crate::client::Engine::refuse).
@@ -109,22 +111,6 @@ impl From<InputRequestError> for RpcError {
 }
 
 impl Config {
-    /// Reads and checks an input request of a legacy server (ERR-021).
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    pub(super) fn read_input_request(
-        &self,
-        method: &str,
-        params: Option<&RawJson>,
-        version: Version,
-    ) -> Result<Box<InputRequest<'static>>, RpcError> {
-        let mut request = InputRequest::from_parts(method, params)?;
-        self.check_input_request(&mut request, version)?;
-        Ok(Box::new(request.into_owned()))
-    }
-
     /// Checks that an input request is valid and that the client declared the capability for it.
     #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn check_input_request(

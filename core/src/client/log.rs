@@ -1,12 +1,13 @@
 //! Log messages of the server (LOG).
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use crate::calls::outbound::CallKey;
-use crate::json::{object_members, write_str};
+use crate::json::{object_members, string, write_str};
 use crate::meta;
 use crate::model::LoggingLevel;
 use crate::raw::RawJson;
@@ -67,8 +68,9 @@ impl LogMessage {
     pub(super) fn parse(frame: &Bytes, params: &[u8]) -> Option<Self> {
         let (mut level, mut logger, mut data) = (None, Some(None), None);
         object_members(params, |name, value| match name {
-            b"level" => level = serde_json::from_slice::<LoggingLevel>(value).ok(),
-            b"logger" => logger = serde_json::from_slice::<Option<String>>(value).ok(),
+            b"level" => level = string(value).map(|word| LoggingLevel::from(&*word)),
+            b"logger" if value == b"null" => logger = Some(None),
+            b"logger" => logger = string(value).map(Cow::into_owned).map(Some),
             b"data" => data = Some(RawJson::trusted(frame.slice_ref(value))),
             _ => {}
         });

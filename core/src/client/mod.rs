@@ -6,6 +6,7 @@
 //! [`RequestParams`](crate::model::RequestParams) relates each request to the type of its result.
 
 mod app_tools;
+mod by_slot;
 mod cache;
 mod calls;
 mod commands;
@@ -19,6 +20,7 @@ mod event_queue;
 #[cfg(feature = "exchanges")]
 mod exchanges;
 mod input;
+mod input_support;
 mod input_task_calls;
 mod input_tasks;
 mod legacy_inputs;
@@ -30,6 +32,7 @@ mod request_info;
 mod rounds;
 mod schemas;
 mod subscription_filter;
+mod subscription_table;
 mod subscriptions;
 mod task_calls;
 mod task_commands;

@@ -17,9 +17,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use super::common::CommonState;
 use super::config::Config;
 use super::event::Peer;
@@ -27,7 +24,7 @@ use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCal
 use crate::diagnostic::Diagnostic;
 use crate::error::Fault;
 use crate::identity::Capabilities;
-use crate::json::write_str;
+use crate::json::{Scanner, object_members, string, write_str};
 use crate::meta;
 use crate::methods;
 use crate::raw::RawJson;
@@ -96,33 +93,85 @@ enum LateProbeAnswer {
     Supports(Version),
 }
 
-/// The result of `server/discover` (VER-013).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DiscoverResponse<'a> {
-    #[serde(borrow)]
-    supported_versions: Vec<Cow<'a, str>>,
-    #[serde(borrow)]
-    capabilities: Option<&'a RawValue>,
-    #[serde(borrow)]
+/// Members of a result of the negotiation, whose text is kept.
+#[derive(Default)]
+struct ServerMembers<'a> {
+    capabilities: Option<&'a [u8]>,
+    /// Position of the identity in `initialize`, and in a draft of `server/discover`.
+    server_info: Option<&'a [u8]>,
     instructions: Option<Cow<'a, str>>,
-    /// Position of the identity in a draft.
-    #[serde(borrow)]
-    server_info: Option<&'a RawValue>,
+}
+
+/// The result of `server/discover` (VER-013).
+struct DiscoverResponse<'a> {
+    supported_versions: Vec<String>,
+    server: ServerMembers<'a>,
 }
 
 /// The result of `initialize` (LIFE-003).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct InitializeResponse<'a> {
-    #[serde(borrow)]
     protocol_version: Cow<'a, str>,
-    #[serde(borrow)]
-    capabilities: Option<&'a RawValue>,
-    #[serde(borrow)]
-    server_info: Option<&'a RawValue>,
-    #[serde(borrow)]
-    instructions: Option<Cow<'a, str>>,
+    server: ServerMembers<'a>,
+}
+
+/// Reads the members of a result by the scanner, because the reader of serde is 20 KB of a small program.
+///
+/// `own` reads a member of this result and returns false if its value is of another type. Returns `None` for an object
+/// that is not valid.
+fn read_members<'a>(
+    result: &'a [u8],
+    own: &mut dyn FnMut(&[u8], &'a [u8]) -> bool,
+) -> Option<ServerMembers<'a>> {
+    let (mut members, mut is_valid) = (ServerMembers::default(), true);
+    let is_object = object_members(result, |name, value| match name {
+        b"capabilities" => members.capabilities = Some(value),
+        b"serverInfo" => members.server_info = Some(value),
+        b"instructions" => {
+            members.instructions = string(value);
+            is_valid &= members.instructions.is_some() || value == b"null";
+        }
+        name => is_valid &= own(name, value),
+    });
+    (is_object && is_valid).then_some(members)
+}
+
+impl<'a> DiscoverResponse<'a> {
+    fn read(result: &'a RawJson) -> Option<Self> {
+        let mut versions = None;
+        let server = read_members(result.as_bytes(), &mut |name, value| {
+            if name == b"supportedVersions" {
+                versions = strings(value);
+                return versions.is_some();
+            }
+            true
+        })?;
+        Some(Self { supported_versions: versions?, server })
+    }
+}
+
+impl<'a> InitializeResponse<'a> {
+    fn read(result: &'a RawJson) -> Option<Self> {
+        let mut version = None;
+        let server = read_members(result.as_bytes(), &mut |name, value| {
+            if name == b"protocolVersion" {
+                version = string(value);
+                return version.is_some();
+            }
+            true
+        })?;
+        Some(Self { protocol_version: version?, server })
+    }
+}
+
+/// Reads an array of strings.
+fn strings(text: &[u8]) -> Option<Vec<String>> {
+    let mut strings = Vec::new();
+    let mut scanner = Scanner::trusted(text);
+    let scanned = scanner.array(|scanner| {
+        strings.extend(scanner.string()?.into_str().map(Cow::into_owned));
+        Ok(())
+    });
+    scanned.is_ok().then_some(strings)
 }
 
 /// The conclusion from an error about the era (VER-019, VER-020, VER-041).
@@ -135,16 +184,13 @@ enum EraEvidence {
 }
 
 fn classify_error(error: &RpcError) -> EraEvidence {
-    #[derive(Deserialize)]
-    struct UnsupportedVersionData {
-        supported: Vec<String>,
-    }
     let data = error.data.as_ref();
     // The released code needs the list only: the official TypeScript server sometimes omits `requested`.
     let requested = error.code == code::UNSUPPORTED_PROTOCOL_VERSION
         || data.and_then(|d| d.member("requested")).is_some_and(|r| r.as_bytes().first() == Some(&b'"'));
-    if let Some(Ok(data)) = data.filter(|_| requested).map(|d| d.parse::<UnsupportedVersionData>()) {
-        return EraEvidence::Supports(data.supported);
+    let supported = data.filter(|_| requested).and_then(|d| d.member("supported"));
+    if let Some(supported) = supported.and_then(|names| strings(names.as_bytes())) {
+        return EraEvidence::Supports(supported);
     }
     let required = || data.and_then(|d| d.member("requiredCapabilities")).is_some_and(|c| c.is_object());
     match error.code {
@@ -160,18 +206,17 @@ pub(crate) fn is_modern_error(error: &RpcError) -> bool {
     !matches!(classify_error(error), EraEvidence::Legacy)
 }
 
-fn parse_versions(names: &[impl AsRef<str>]) -> VersionSet {
-    names.iter().filter_map(|n| Version::from_name(n.as_ref())).fold(VersionSet::NONE, VersionSet::with)
+fn parse_versions(names: &[String]) -> VersionSet {
+    names.iter().filter_map(|n| Version::from_name(n)).fold(VersionSet::NONE, VersionSet::with)
 }
 
 fn newest_common(a: VersionSet, b: VersionSet, era: Era) -> Option<Version> {
     a.iter().find(|v| b.contains(*v) && v.era() == era)
 }
 
-fn copy_object(raw: Option<&RawValue>) -> Option<RawJson> {
+fn copy_object(text: Option<&[u8]>) -> Option<RawJson> {
     // Copied, because it is kept as long as the connection and must not keep the message alive.
-    raw.map(|r| RawJson::trusted(bytes::Bytes::copy_from_slice(r.get().as_bytes())))
-        .filter(RawJson::is_object)
+    text.map(|text| RawJson::trusted(bytes::Bytes::copy_from_slice(text))).filter(RawJson::is_object)
 }
 
 impl Negotiation {
@@ -342,7 +387,7 @@ impl Negotiation {
 
     /// Handles the result of `server/discover`.
     fn handle_discover_result(&mut self, common: &mut CommonState, result: &RawJson) -> NegotiationStep {
-        let Ok(answer) = result.parse::<DiscoverResponse<'_>>() else {
+        let Some(answer) = DiscoverResponse::read(result) else {
             // A modern server does not send such a result.
             let error = RpcError::invalid_request("the result of `server/discover` is not valid");
             return self.fall_back(common, Some(error));
@@ -350,17 +395,16 @@ impl Negotiation {
         let server_versions = parse_versions(&answer.supported_versions);
         let Some(version) = newest_common(common.config.modern_versions(), server_versions, Era::Modern)
         else {
-            let names = answer.supported_versions.iter().map(|v| String::from(&**v)).collect();
-            return self.handle_no_modern_version(common, server_versions, names);
+            return self.handle_no_modern_version(common, server_versions, answer.supported_versions);
         };
-        let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
+        let capabilities = copy_object(answer.server.capabilities).unwrap_or_else(empty_object);
         let stamped = result.member("_meta").and_then(|m| m.member(meta::SERVER_INFO)).map(|i| i.compact());
         let peer = Peer {
             version,
-            info: stamped.or_else(|| copy_object(answer.server_info)),
+            info: stamped.or_else(|| copy_object(answer.server.server_info)),
             declared: Capabilities::read(capabilities.as_bytes()),
             capabilities,
-            instructions: answer.instructions.map(Cow::into_owned),
+            instructions: answer.server.instructions.map(Cow::into_owned),
         };
         NegotiationStep::Ready(Box::new(peer))
     }
@@ -492,7 +536,7 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
 /// Handles the result of `initialize` (VER-003, VER-006).
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
     let method = methods::INITIALIZE;
-    let Ok(answer) = result.parse::<InitializeResponse<'_>>() else {
+    let Some(answer) = InitializeResponse::read(result) else {
         return NegotiationStep::Close(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
     };
     let offered =
@@ -504,13 +548,13 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
             offered: server_versions,
         });
     };
-    let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
+    let capabilities = copy_object(answer.server.capabilities).unwrap_or_else(empty_object);
     let peer = Peer {
         version,
-        info: copy_object(answer.server_info),
+        info: copy_object(answer.server.server_info),
         declared: Capabilities::read(capabilities.as_bytes()),
         capabilities,
-        instructions: answer.instructions.map(Cow::into_owned),
+        instructions: answer.server.instructions.map(Cow::into_owned),
     };
     if let Some(main) = common.main_channel {
         // Sent before anything else (LIFE-004).
@@ -529,8 +573,7 @@ fn classify_late_answer(
 ) -> Option<LateProbeAnswer> {
     match outcome {
         Ok(result) => {
-            let server_versions =
-                parse_versions(&result.parse::<DiscoverResponse<'_>>().ok()?.supported_versions);
+            let server_versions = parse_versions(&DiscoverResponse::read(&result)?.supported_versions);
             newest_common(client_versions, server_versions, Era::Modern)
                 .map(|_| LateProbeAnswer::Discovered(result.compact()))
         }

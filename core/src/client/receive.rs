@@ -1,20 +1,20 @@
 //! Classification of received messages.
 
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 
 use bytes::Bytes;
 
 use super::calls::Calls;
-use super::common::CommonState;
 use super::engine::Engine;
 use super::event::{Event, Notification, ServerRequest};
 use super::input::InputSource;
 use super::input_task_calls::is_about_task;
 use super::input_tasks::RequestSource;
 use super::log::LogMessage;
-use super::subscriptions::Subscriptions;
-use crate::built::Legacy;
+use super::subscription_table;
+use crate::built::{Batching, Conversing, Logging};
 use crate::calls::batch;
 use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{FrameContent, classify_frame};
@@ -72,7 +72,7 @@ impl Engine {
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
         let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
-        let Some(marker) = Legacy::get() else {
+        let Some(marker) = Batching::get() else {
             let rejected = RejectedMessage::unreadable(MalformedMessage::Batch);
             return self.reject(channel, None, rejected, frame, own);
         };
@@ -217,7 +217,8 @@ impl Engine {
                                 }
                             }
                             Some(b"\"input_required\"")
-                                if self.common.is_modern()
+                                if Conversing::IS_BUILT
+                                    && self.common.is_modern()
                                     && self.calls.may_need_input(&self.common, key) =>
                             {
                                 return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
@@ -251,9 +252,8 @@ impl Engine {
                 if let Err(CallError::Rpc(error)) = &outcome {
                     self.negotiation.check_era(&mut self.common, error);
                     // ELIC-029
-                    if let Some(refusal) = error.as_url_elicitation_required() {
-                        self.calls.remember_elicitations(&mut self.common, &refusal.elicitations);
-                    }
+                    let pages = self.common.config.read_pages(error);
+                    self.calls.remember_elicitations(&mut self.common, &pages);
                 }
                 let call = match purpose {
                     CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
@@ -284,10 +284,15 @@ impl Engine {
             | CallPurpose::InputTask(_)
             | CallPurpose::TaskInput { .. } => {}
         }
+        // A faulty answer is an answer all the same, and not one of a modern server.
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,
-            // A faulty answer is an answer all the same, and not one of a modern server.
-            other => RpcError::invalid_request(alloc::format!("{other}")),
+            CallError::Malformed(reason) => {
+                RpcError::invalid_request(format!("the answer is malformed: {reason}"))
+            }
+            // The text of all outcomes is long, and few of them end a request of the negotiation on a byte stream.
+            other if cfg!(feature = "exchanges") => RpcError::invalid_request(format!("{other}")),
+            _ => RpcError::invalid_request("the answer is not valid"),
         });
         let step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
         self.apply(step);
@@ -338,19 +343,14 @@ impl Engine {
             return self.calls.answer_task_request(&mut self.common, source, &method, params.as_ref());
         }
         let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
-        // All other requests of a server are input requests.
+        // All other requests of a server that have a rule are input requests.
         let input = rule
             .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
             .transpose()
             .and_then(|mut input| {
+                let (common, related) = (&mut self.common, related.as_ref());
                 let hosted = match &mut input {
-                    Some(input) => self.calls.host_question(
-                        &mut self.common,
-                        source,
-                        version,
-                        input,
-                        related.as_ref(),
-                    )?,
+                    Some(input) => self.calls.host_question(common, source, version, input, related)?,
                     None => None,
                 };
                 Ok((input, hosted))
@@ -454,7 +454,7 @@ impl Engine {
                 Ok((key, progress)) => Calls::receive_progress(&mut self.common, key, progress),
             },
             methods::CANCELLED => self.receive_cancellation(channel, params),
-            methods::MESSAGE => {
+            methods::MESSAGE if Logging::IS_BUILT => {
                 let is_muted = self.common.log.as_ref().is_some_and(|log| log.level().is_none());
                 match LogMessage::parse(frame, params) {
                     _ if is_muted => {}
@@ -471,17 +471,15 @@ impl Engine {
             methods::ACKNOWLEDGED
                 if self.calls.receive_task_acknowledged(&mut self.common, channel, params) => {}
             methods::ACKNOWLEDGED => {
-                self.with_subscriptions(|subscriptions, common| {
-                    subscriptions.receive_acknowledged(common, channel, params);
-                });
+                let (subscriptions, common) = (self.subscriptions.as_deref_mut(), &mut self.common);
+                subscription_table::receive_acknowledged(subscriptions, common, channel, params);
             }
             method @ (methods::TOOLS_CHANGED
             | methods::PROMPTS_CHANGED
             | methods::RESOURCES_CHANGED
             | methods::RESOURCE_UPDATED) => {
-                self.with_subscriptions(|subscriptions, common| {
-                    subscriptions.receive_change(common, channel, method, params);
-                });
+                let (subscriptions, common) = (self.subscriptions.as_deref_mut(), &mut self.common);
+                subscription_table::receive_change(subscriptions, common, channel, method, params);
             }
             method => {
                 let params = whole.map(|p| RawJson::trusted(frame.slice_ref(p)));
@@ -498,11 +496,21 @@ impl Engine {
         }
     }
 
-    /// Passes a notification to the subscriptions, of which there may be none.
-    fn with_subscriptions<T>(&mut self, handle: impl FnOnce(&mut Subscriptions, &mut CommonState) -> T) -> T {
-        match &mut self.subscriptions {
-            Some(subscriptions) => handle(subscriptions, &mut self.common),
-            None => handle(&mut Subscriptions::default(), &mut self.common),
+    /// Handles the end of a subscription by the server; returns false if the cancellation does not name one.
+    fn listen_cancelled(&mut self, channel: Key, id: &RequestId) -> bool {
+        if !self.common.is_modern() {
+            return false;
+        }
+        match self.common.endpoint.match_response(channel, id) {
+            ResponseMatch::Live(key) if subscription_table::is_listen(&self.common, key) => {
+                if let Some(subscriptions) = &mut self.subscriptions {
+                    subscriptions.listen_ended(&mut self.common, key, Ok(())); // CANC-018, SUB-021
+                }
+                true
+            }
+            // Most servers end a subscription in both ways, and the first one counted (DEC-002).
+            ResponseMatch::Late => true,
+            _ => false,
         }
     }
 
@@ -516,7 +524,7 @@ impl Engine {
                 self.common.endpoint.drop_call(key);
                 self.calls.end_server_request(&mut self.common, key);
             }
-            None if self.with_subscriptions(|subs, common| subs.listen_cancelled(common, channel, &id)) => {}
+            None if self.listen_cancelled(channel, &id) => {}
             None if self.calls.task_listen_cancelled(&mut self.common, channel, &id) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }

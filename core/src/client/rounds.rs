@@ -8,38 +8,36 @@
 //! of its own, whose outcome becomes that of the call.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::by_slot::BySlot;
 use super::common::{CommonState, request_meta};
+use super::config::NamedInput;
 use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource, check_input_response};
+use crate::built::Conversing;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::CallKey;
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::error::{CallError, UseError};
-use crate::json::{self, Serializer, TopLevelMembers, object_members, write_str};
-use crate::model::{InputRequest, InputRequests};
+use crate::json::{Serializer, TopLevelMembers, object_members, write_str};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
+use crate::version::Version;
 
 /// Calls that are in a round, and their unanswered input requests; see the [module](self).
 ///
 /// Deadlines are those of the calls, in the shared heap: a call has one whether it is in a round or not.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    rounds: BTreeMap<Key, InputRound>,
-    /// Unanswered input requests, by the serial number in their [`InputId`].
-    open_inputs: BTreeMap<u64, OpenInput>,
+    rounds: BySlot<InputRound>,
 }
 
 /// Meaning of a deadline of a call that is in a round.
@@ -52,9 +50,9 @@ pub(super) enum RoundDeadline {
     None,
 }
 
+/// An unanswered input request.
 #[derive(Debug)]
 struct OpenInput {
-    call: Key,
     /// The server's key for the input request.
     name: Box<str>,
     method: &'static str,
@@ -81,8 +79,10 @@ enum RoundPhase {
     BackingOff,
     /// The application has to answer input requests.
     AwaitingInput {
-        /// Serial numbers of the input requests.
-        serials: RangeInclusive<u64>,
+        /// Serial number of the first input request; each further one has the next.
+        first: u64,
+        /// The input requests; those with a response are gone.
+        inputs: Vec<Option<OpenInput>>,
         /// Number of missing responses.
         missing: usize,
         /// Members of `inputResponses`.
@@ -96,16 +96,20 @@ enum RoundPhase {
 
 /// The content of an `InputRequiredResult`.
 struct RequiredInput {
-    inputs: Vec<(Box<str>, InputRequest<'static>)>,
+    inputs: Vec<NamedInput>,
     state: Option<Box<[u8]>>,
 }
 
-/// Parses the result strictly, because its input requests are presented to a user.
+/// Parses the result, and checks its input requests (MRTR-008, MRTR-009).
 ///
 /// # Errors
 ///
-/// [`CallError::InvalidInputRequest`].
-fn parse_input_required(result: &RawJson, max_inputs: usize) -> Result<RequiredInput, CallError> {
+/// [`CallError::InvalidInputRequest`] or [`CallError::NotDeclared`].
+fn parse_input_required(
+    common: &CommonState,
+    result: &RawJson,
+    version: Version,
+) -> Result<RequiredInput, CallError> {
     let invalid = |reason: &str| CallError::InvalidInputRequest { reason: reason.into() };
     let (mut state, mut requests) = (None, None);
     object_members(result.as_bytes(), |name, value| match name {
@@ -119,17 +123,8 @@ fn parse_input_required(result: &RawJson, max_inputs: usize) -> Result<RequiredI
     if requests.is_none() && state.is_none() {
         return Err(invalid("it has neither `inputRequests` nor `requestState`")); // MRTR-005
     }
-    let inputs = match &requests {
-        None => Vec::new(),
-        Some(requests) => {
-            let requests = json::read::<InputRequests<'_>>(requests)
-                .map_err(|e| invalid(&format!("`inputRequests`: {e}")))?;
-            if requests.len() > max_inputs {
-                return Err(invalid(&format!("it has more than {max_inputs} input requests")));
-            }
-            requests.into_iter().map(|(name, request)| (name.into(), request.into_owned())).collect()
-        }
-    };
+    let max = common.endpoint.limits.max_inputs;
+    let inputs = requests.map_or_else(|| Ok(Vec::new()), |r| common.config.read_round(r, max, version))?;
     if inputs.is_empty() && state.is_none() {
         return Err(invalid("`inputRequests` is empty"));
     }
@@ -156,7 +151,7 @@ impl Rounds {
         key: Key,
     ) -> Result<Option<Key>, CallError> {
         let call = common.original_call(key);
-        if self.rounds.get(&call).is_some_and(|round| round.count > 0) {
+        if self.rounds.get(call).is_some_and(|round| round.count > 0) {
             return Ok(None);
         }
         let calls = &mut common.endpoint.outbound.calls;
@@ -164,7 +159,7 @@ impl Rounds {
             return Ok(None);
         }
         calls.supersede(call);
-        self.rounds.entry(call).or_default();
+        self.round(call);
         if call != key {
             calls.remove(key);
         }
@@ -184,15 +179,15 @@ impl Rounds {
         result: &RawJson,
     ) -> Result<(), CallError> {
         let (now, limits) = (common.endpoint.now, Arc::clone(&common.endpoint.limits));
-        let Some(version) = common.peer.as_ref().map(|p| p.version) else { return Ok(()) };
-        let RequiredInput { mut inputs, state } = parse_input_required(result, limits.max_inputs)?;
-        for (_, request) in &mut inputs {
-            common.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
+        let Some((marker, peer)) = Conversing::get().zip(common.peer.as_ref()) else { return Ok(()) };
+        let version = peer.version;
+        let RequiredInput { inputs, state } = parse_input_required(common, result, version)?;
+        for (_, request) in &inputs {
             deprecated_inputs::report_deprecated(common, request);
         }
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
-        let round = self.rounds.entry(call).or_default();
+        let Some(round) = self.round(call) else { return Ok(()) };
         if round.count >= limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
         }
@@ -229,22 +224,23 @@ impl Rounds {
         parked.idle_deadline = now + limits.input_timeout;
         common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
         let missing = inputs.len();
-        let (mut first, mut last) = (None, 0);
+        let (mut first, mut open) = (None, Vec::with_capacity(missing));
         for (name, request) in inputs {
-            last = common.next_serial();
-            first.get_or_insert(last);
-            let id = InputId(InputSource::Round(last));
+            let serial = common.next_serial();
+            first.get_or_insert(serial);
+            let id = InputId(InputSource::Round(call, serial));
             let method = request.method().unwrap_or_default();
-            self.open_inputs.insert(last, OpenInput { call, name: name.clone(), method });
-            let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
+            open.push(Some(OpenInput { name: name.clone(), method }));
+            let call = Some(CallKey(call));
+            let input = Input { id, call, key: Some(name), request, _marker: marker };
             common.events.push_back(Event::Input(input));
         }
-        let serials = first.unwrap_or(last)..=last;
-        round.phase = RoundPhase::AwaitingInput { serials, missing, answers: Vec::new(), remaining_total };
+        let (first, answers) = (first.unwrap_or_default(), Vec::new());
+        round.phase = RoundPhase::AwaitingInput { first, inputs: open, missing, answers, remaining_total };
         Ok(())
     }
 
-    /// Records an input response. Returns the call that can be sent again by then.
+    /// Records an input response. Returns whether the call can be sent again by then.
     ///
     /// # Errors
     ///
@@ -252,14 +248,16 @@ impl Rounds {
     pub(super) fn answer<T: Serialize + ?Sized>(
         &mut self,
         common: &CommonState,
+        call: Key,
         number: u64,
         response: &T,
-    ) -> Result<Option<Key>, UseError> {
-        let OpenInput { call, name, method } = self.open_inputs.get(&number).ok_or(UseError::Stale)?;
-        let (call, round) = (*call, self.rounds.get_mut(call).ok_or(UseError::Stale)?);
-        let RoundPhase::AwaitingInput { missing, answers, .. } = &mut round.phase else {
+    ) -> Result<bool, UseError> {
+        let round = self.rounds.get_mut(call).ok_or(UseError::Stale)?;
+        let RoundPhase::AwaitingInput { first, inputs, missing, answers, .. } = &mut round.phase else {
             return Err(UseError::Stale);
         };
+        let open = find_input(inputs, *first, number).ok_or(UseError::Stale)?;
+        let OpenInput { name, method } = open.as_ref().ok_or(UseError::Stale)?;
         let mark = answers.len();
         if mark > 0 {
             answers.push(b',');
@@ -276,14 +274,24 @@ impl Rounds {
             return Err(error);
         }
         *missing -= 1;
-        let is_complete = *missing == 0;
-        self.open_inputs.remove(&number);
-        Ok(is_complete.then_some(call)) // MRTR-012
+        *open = None;
+        Ok(*missing == 0) // MRTR-012
     }
 
-    /// Removes an input request that the application refuses. Returns its call.
-    pub(super) fn take_refused(&mut self, number: u64) -> Option<Key> {
-        self.open_inputs.remove(&number).map(|open| open.call)
+    /// Removes an input request that the application refuses; `None` if it is stale.
+    pub(super) fn take_refused(&mut self, call: Key, number: u64) -> Option<()> {
+        let RoundPhase::AwaitingInput { first, inputs, .. } = &mut self.rounds.get_mut(call)?.phase else {
+            return None;
+        };
+        find_input(inputs, *first, number)?.take().map(drop)
+    }
+
+    /// Returns the round of a call. It is made now if there is none.
+    fn round(&mut self, call: Key) -> Option<&mut InputRound> {
+        if self.rounds.get(call).is_none() {
+            self.rounds.insert(call, InputRound::default());
+        }
+        self.rounds.get_mut(call)
     }
 
     /// Sends a retry of a call, with a new id and new metadata (MRTR-016, MRTR-019).
@@ -293,7 +301,7 @@ impl Rounds {
     /// The outcome of the call, if it cannot be sent.
     pub(super) fn send_retry(&mut self, common: &mut CommonState, call: Key) -> Result<(), CallError> {
         let now = common.endpoint.now;
-        let Some(round) = self.rounds.get_mut(&call) else { return Ok(()) };
+        let Some(round) = self.rounds.get_mut(call) else { return Ok(()) };
         let calls = &mut common.endpoint.outbound.calls;
         let Some(parked) = calls.get_mut(call) else { return Ok(()) };
         let (answers, remaining_total) = match core::mem::take(&mut round.phase) {
@@ -340,7 +348,7 @@ impl Rounds {
 
     /// Returns what a deadline of a call means.
     pub(super) fn deadline_passed(&self, call: Key) -> RoundDeadline {
-        match self.rounds.get(&call).map(|round| &round.phase) {
+        match self.rounds.get(call).map(|round| &round.phase) {
             Some(RoundPhase::BackingOff) => RoundDeadline::Retry,
             Some(RoundPhase::AwaitingInput { .. }) => RoundDeadline::InputTimedOut,
             Some(RoundPhase::Sent(_)) | None => RoundDeadline::None,
@@ -349,7 +357,7 @@ impl Rounds {
 
     /// Returns the entry under which a call is in flight, if it is.
     pub(super) fn wire_key(&self, call: Key) -> Option<Key> {
-        match self.rounds.get(&call).map(|round| &round.phase) {
+        match self.rounds.get(call).map(|round| &round.phase) {
             None => Some(call),
             Some(RoundPhase::Sent(key)) => Some(*key),
             Some(_) => None,
@@ -358,20 +366,25 @@ impl Rounds {
 
     /// Removes the rounds of a call that has ended, and withdraws its input requests.
     pub(super) fn end(&mut self, common: &mut CommonState, call: Key) {
-        let Some(round) = self.rounds.remove(&call) else { return };
+        let Some(round) = self.rounds.remove(call) else { return };
         common.retained_bytes = common.retained_bytes.saturating_sub(round.charged_bytes);
         match round.phase {
             RoundPhase::BackingOff => {}
             RoundPhase::Sent(key) => drop(common.endpoint.outbound.calls.remove(key)),
-            RoundPhase::AwaitingInput { serials, .. } => {
-                for number in serials {
-                    if self.open_inputs.remove(&number).is_some() {
-                        common.events.withdraw_input(InputId(InputSource::Round(number)));
+            RoundPhase::AwaitingInput { first, inputs, .. } => {
+                for (number, input) in (first..).zip(inputs) {
+                    if input.is_some() {
+                        common.events.withdraw_input(InputId(InputSource::Round(call, number)));
                     }
                 }
             }
         }
     }
+}
+
+/// Returns the place of the input request with a serial number.
+fn find_input(inputs: &mut [Option<OpenInput>], first: u64, number: u64) -> Option<&mut Option<OpenInput>> {
+    inputs.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
 }
 
 #[cfg(test)]
@@ -383,7 +396,7 @@ mod tests {
     use crate::diagnostic::Diagnostic;
     use crate::identity::Capabilities;
     use crate::methods::Capability;
-    use crate::version::Version;
+    use alloc::format;
 
     const ROOTS: &str = r#"{"method":"roots/list"}"#;
 
@@ -417,11 +430,13 @@ mod tests {
             .expect("JSON")
     }
 
-    fn inputs(common: &mut CommonState) -> Vec<u64> {
+    fn inputs(common: &mut CommonState) -> Vec<(Key, u64)> {
         let mut found = Vec::new();
         while let Some(event) = common.events.pop_front() {
             match event {
-                Event::Input(Input { id: InputId(InputSource::Round(number)), .. }) => found.push(number),
+                Event::Input(Input { id: InputId(InputSource::Round(call, number)), .. }) => {
+                    found.push((call, number));
+                }
                 Event::Diagnostic(Diagnostic::DeprecatedFeature { .. }) => {}
                 other => panic!("{other:?}"),
             }
@@ -439,9 +454,14 @@ mod tests {
         let open = inputs(&mut common);
         assert_eq!((open.len(), rounds.wire_key(one)), (3, None));
         let answer = crate::model::ListRootsResult::new(Vec::new());
-        assert_eq!(rounds.answer(&common, open[1], &answer), Ok(None));
-        assert_eq!(rounds.answer(&common, open[1], &answer), Err(UseError::Stale));
-        assert_eq!(rounds.answer(&common, open[0], &answer), Ok(Some(one)));
+        let mut give = |(call, number)| rounds.answer(&common, call, number, &answer);
+        assert_eq!(give(open[1]), Ok(false));
+        assert_eq!(give(open[1]), Err(UseError::Stale));
+        assert_eq!(
+            (give((other, open[0].1)), give((one, open[2].1))),
+            (Err(UseError::Stale), Err(UseError::Stale))
+        );
+        assert_eq!((open[0].0, give(open[0])), (one, Ok(true)));
         rounds.send_retry(&mut common, one).expect("sent");
         let retry = rounds.wire_key(one).expect("sent");
         assert!(retry != one && common.original_call(retry) == one);
@@ -457,11 +477,12 @@ mod tests {
         rounds.begin(&mut common, other, &required(&["a", "b"])).expect("a round");
         rounds.end(&mut common, other);
         let left = inputs(&mut common);
-        assert_eq!((left.len(), rounds.open_inputs.len()), (1, 1));
-        assert_eq!(rounds.take_refused(left[0]), Some(one));
+        assert_eq!((left.len(), left[0].0), (1, one));
+        assert_eq!(rounds.take_refused(one, left[0].1), Some(()));
+        assert_eq!(rounds.take_refused(one, left[0].1), None);
         assert!(common.retained_bytes > 0);
         rounds.end(&mut common, one);
-        assert!(rounds.is_empty() && rounds.open_inputs.is_empty() && common.retained_bytes == 0);
+        assert!(rounds.is_empty() && common.retained_bytes == 0);
     }
 
     // covers: MRTR-013

@@ -16,16 +16,16 @@ use serde::Serialize;
 use super::common::CommonState;
 use super::event::{Event, SubscriptionKey};
 use super::subscription_filter::{ListFlags, covers, is_covered_by_prefix, sorted_uris};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
+use super::subscription_table::SubscriptionTable;
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, object_members};
+use crate::json::Serializer;
 use crate::limits::Limit;
 use crate::methods::{self, Capability};
 use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
-use crate::rpc::RequestId;
 use crate::shape;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -124,16 +124,101 @@ impl Subscription {
 }
 
 impl Subscriptions {
-    pub(super) const fn is_empty(&self) -> bool {
+    /// Adds a resource and sends `resources/subscribe` for it.
+    fn add_resource(&mut self, common: &mut CommonState, main: Key, uri: Box<str>) -> Result<Key, UseError> {
+        let resource = self.resources.insert(ResourceSubscription::default());
+        let request = request_resource(common, main, resource, &uri).inspect_err(|_| {
+            self.resources.remove(resource);
+        })?;
+        if let Some(entry) = self.resources.get_mut(resource) {
+            entry.pending_request = Some(request);
+        }
+        self.by_uri.insert(uri, resource);
+        Ok(resource)
+    }
+
+    /// Adds a subscription to a topic.
+    fn join(&mut self, subscription: Key, topic: Topic) {
+        let Some(sub) = self.slab.get_mut(subscription) else { return };
+        let membership = self.memberships.insert(Membership { subscription, topic, links: ListLinks::NONE });
+        sub.memberships.push(membership);
+        if let Topic::Resource(resource) = topic {
+            sub.unanswered += usize::from(is_pending(&self.resources, resource));
+        }
+        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
+            list.push(&mut self.memberships, membership);
+        }
+    }
+
+    /// Removes a subscription from a topic. The topic may have been removed before, with all of its members.
+    fn leave(&mut self, membership: Key) {
+        let Some(topic) = self.memberships.get(membership).map(|membership| membership.topic) else { return };
+        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
+            list.remove(&mut self.memberships, membership);
+        }
+        self.memberships.remove(membership);
+    }
+
+    /// Returns the memberships of a subscription in resources.
+    fn in_resources<'s>(&'s self, sub: &'s Subscription) -> impl Iterator<Item = (Key, &'s Membership)> {
+        sub.memberships.iter().filter_map(|key| match self.memberships.get(*key)? {
+            Membership { topic: Topic::List(_), .. } => None,
+            membership @ Membership { topic: Topic::Resource(resource), .. } => Some((*resource, membership)),
+        })
+    }
+
+    /// Removes a subscription from the table, and from its lists and resources.
+    fn remove(&mut self, key: Key) -> Option<Subscription> {
+        let sub = self.slab.remove(key)?;
+        sub.memberships.iter().for_each(|membership| self.leave(*membership));
+        Some(sub)
+    }
+
+    /// Returns the subscription of an open request.
+    fn find_by_listen(&mut self, common: &CommonState, listen: Key) -> Option<(Key, &mut Subscription)> {
+        let CallPurpose::Listen(key) = common.endpoint.outbound.calls.get(listen)?.purpose else {
+            return None;
+        };
+        let sub = self.slab.get_mut(key).filter(|sub| sub.listen == Some(listen))?;
+        Some((key, sub))
+    }
+
+    /// Reports a legacy subscription whose requests have all been answered.
+    fn acknowledge_if_answered(&mut self, common: &mut CommonState, key: Key) {
+        let Some(sub) = self.slab.get_mut(key) else { return };
+        if sub.listen.is_none() && !sub.acknowledged && sub.unanswered == 0 {
+            sub.acknowledged = true;
+            common.events.push_back(Event::Subscribed { key: sub.key(key), honoured: sub.filter() });
+        }
+    }
+
+    /// Visits the resources that `uri` is or is a part of.
+    ///
+    /// Each step finds the last known URI up to a prefix of `uri` that would cover it. A shorter prefix can only be known
+    /// if it is a prefix of what was found, too.
+    fn visit_covering(&self, uri: &str, mut visit: impl FnMut(Key)) {
+        let mut bound = uri;
+        loop {
+            let up_to = (Bound::Unbounded, Bound::Included(bound));
+            let Some((known, resource)) = self.by_uri.range::<str, _>(up_to).next_back() else { return };
+            if covers(known, uri) {
+                visit(*resource);
+            }
+            let common = known.bytes().zip(uri.bytes()).take_while(|(a, b)| a == b).count();
+            let ends = if common == known.len() { 0..common } else { 0..common + 1 };
+            let shorter = ends.rev().find(|end| is_covered_by_prefix(uri, *end));
+            let Some(shorter) = shorter.and_then(|end| uri.get(..end)) else { return };
+            bound = shorter;
+        }
+    }
+}
+
+impl SubscriptionTable for Subscriptions {
+    fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// Adds a subscription and requests what it needs of the server.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::subscribe`](super::Engine::subscribe).
-    pub(super) fn subscribe(
+    fn subscribe(
         &mut self,
         common: &mut CommonState,
         filter: &SubscriptionFilter,
@@ -200,55 +285,7 @@ impl Subscriptions {
         Ok(SubscriptionKey::new(serial, key))
     }
 
-    /// Adds a resource and sends `resources/subscribe` for it.
-    fn add_resource(&mut self, common: &mut CommonState, main: Key, uri: Box<str>) -> Result<Key, UseError> {
-        let resource = self.resources.insert(ResourceSubscription::default());
-        let request = request_resource(common, main, resource, &uri).inspect_err(|_| {
-            self.resources.remove(resource);
-        })?;
-        if let Some(entry) = self.resources.get_mut(resource) {
-            entry.pending_request = Some(request);
-        }
-        self.by_uri.insert(uri, resource);
-        Ok(resource)
-    }
-
-    /// Adds a subscription to a topic.
-    fn join(&mut self, subscription: Key, topic: Topic) {
-        let Some(sub) = self.slab.get_mut(subscription) else { return };
-        let membership = self.memberships.insert(Membership { subscription, topic, links: ListLinks::NONE });
-        sub.memberships.push(membership);
-        if let Topic::Resource(resource) = topic {
-            sub.unanswered += usize::from(is_pending(&self.resources, resource));
-        }
-        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
-            list.push(&mut self.memberships, membership);
-        }
-    }
-
-    /// Removes a subscription from a topic. The topic may have been removed before, with all of its members.
-    fn leave(&mut self, membership: Key) {
-        let Some(topic) = self.memberships.get(membership).map(|membership| membership.topic) else { return };
-        if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
-            list.remove(&mut self.memberships, membership);
-        }
-        self.memberships.remove(membership);
-    }
-
-    /// Returns the memberships of a subscription in resources.
-    fn in_resources<'s>(&'s self, sub: &'s Subscription) -> impl Iterator<Item = (Key, &'s Membership)> {
-        sub.memberships.iter().filter_map(|key| match self.memberships.get(*key)? {
-            Membership { topic: Topic::List(_), .. } => None,
-            membership @ Membership { topic: Topic::Resource(resource), .. } => Some((*resource, membership)),
-        })
-    }
-
-    /// Ends a subscription at the request of the application.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::unsubscribe`](super::Engine::unsubscribe).
-    pub(super) fn unsubscribe(
+    fn unsubscribe(
         &mut self,
         common: &mut CommonState,
         subscription: SubscriptionKey,
@@ -281,31 +318,13 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Removes a subscription from the table, and from its lists and resources.
-    fn remove(&mut self, key: Key) -> Option<Subscription> {
-        let sub = self.slab.remove(key)?;
-        sub.memberships.iter().for_each(|membership| self.leave(*membership));
-        Some(sub)
-    }
-
-    /// Returns the subscription of an open request.
-    fn find_by_listen(&mut self, common: &CommonState, listen: Key) -> Option<(Key, &mut Subscription)> {
-        let CallPurpose::Listen(key) = common.endpoint.outbound.calls.get(listen)?.purpose else {
-            return None;
-        };
-        let sub = self.slab.get_mut(key).filter(|sub| sub.listen == Some(listen))?;
-        Some((key, sub))
-    }
-
     // ---- modern era ----
 
-    /// Handles the acknowledgment of a subscription (SUB-006, SUB-007).
-    pub(super) fn receive_acknowledged(&mut self, common: &mut CommonState, channel: Key, params: &[u8]) {
+    fn receive_acknowledged(&mut self, common: &mut CommonState, listen: Key, params: &[u8]) {
         let method = methods::ACKNOWLEDGED;
         let Ok(answer) = serde_json::from_slice::<SubscriptionsAcknowledgedParams>(params) else {
             return common.diagnose(Diagnostic::InvalidNotification(method.into()));
         };
-        let Some(listen) = subscription_of(common, channel, method, params) else { return };
         let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.acknowledged);
         let Some((key, sub)) = found else {
             return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
@@ -322,13 +341,7 @@ impl Subscriptions {
         common.events.push_back(Event::Subscribed { key, honoured });
     }
 
-    /// Handles the outcome of `subscriptions/listen`.
-    pub(super) fn listen_ended(
-        &mut self,
-        common: &mut CommonState,
-        listen: Key,
-        outcome: Result<(), CallError>,
-    ) {
+    fn listen_ended(&mut self, common: &mut CommonState, listen: Key, outcome: Result<(), CallError>) {
         let found = self.find_by_listen(common, listen).map(|(key, sub)| (key, sub.key(key)));
         common.endpoint.outbound.calls.remove(listen);
         common.endpoint.sweep();
@@ -338,11 +351,8 @@ impl Subscriptions {
         }
     }
 
-    /// Renews a subscription whose request was lost (SUB-016). Returns the new request.
-    ///
-    /// The subscription will be acknowledged again, because changes may have been missed.
     #[cfg(feature = "exchanges")]
-    pub(super) fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
+    fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
         let main = common.main_channel?;
         let (key, sub) = self.find_by_listen(common, request)?;
         let (filter, subscription) = (sub.filter(), sub.key(key));
@@ -361,34 +371,10 @@ impl Subscriptions {
         }
     }
 
-    /// Handles a cancellation by the server; returns false if it does not name a subscription.
-    pub(super) fn listen_cancelled(
-        &mut self,
-        common: &mut CommonState,
-        channel: Key,
-        id: &RequestId,
-    ) -> bool {
-        if !common.is_modern() {
-            return false;
-        }
-        match common.endpoint.match_response(channel, id) {
-            ResponseMatch::Live(key) if is_listen(common, key) => {
-                self.listen_ended(common, key, Ok(())); // CANC-018, SUB-021
-                true
-            }
-            // Most servers end a subscription in both ways, and the first one counted (DEC-002).
-            ResponseMatch::Late => true,
-            _ => false,
-        }
-    }
-
     // ---- legacy era ----
 
-    /// Renews the resource subscriptions in a new session of a legacy server.
-    ///
-    /// The subscriptions will be acknowledged again, because changes may have been missed.
     #[cfg(feature = "http")]
-    pub(super) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
+    fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
         for (uri, resource) in &self.by_uri {
             // It was sent before, so it can fail only because of a limit.
             let Ok(request) = request_resource(common, main, *resource, uri) else { continue };
@@ -410,14 +396,7 @@ impl Subscriptions {
         }
     }
 
-    /// Handles the answer to the request for a resource.
-    pub(super) fn resource_answered(
-        &mut self,
-        common: &mut CommonState,
-        request: Key,
-        resource: Key,
-        refused: bool,
-    ) {
+    fn resource_answered(&mut self, common: &mut CommonState, request: Key, resource: Key, refused: bool) {
         let Some(entry) = self.resources.get_mut(resource).filter(|r| r.pending_request == Some(request))
         else {
             return;
@@ -443,17 +422,9 @@ impl Subscriptions {
         }
     }
 
-    /// Reports a legacy subscription whose requests have all been answered.
-    fn acknowledge_if_answered(&mut self, common: &mut CommonState, key: Key) {
-        let Some(sub) = self.slab.get_mut(key) else { return };
-        if sub.listen.is_none() && !sub.acknowledged && sub.unanswered == 0 {
-            sub.acknowledged = true;
-            common.events.push_back(Event::Subscribed { key: sub.key(key), honoured: sub.filter() });
-        }
-    }
+    // ---- changes ----
 
-    /// Assigns a change of a legacy server to the subscriptions that want it.
-    fn receive_legacy_change(&self, common: &mut CommonState, method: &str, change: Change) {
+    fn subscribers(&self, change: &Change) -> Vec<SubscriptionKey> {
         let mut wanting: Vec<SubscriptionKey> = Vec::new();
         let mut add = |list: &List| {
             for (_, Membership { subscription: key, .. }) in list.iter(&self.memberships) {
@@ -467,7 +438,7 @@ impl Subscriptions {
             }
         };
         let [tools, prompts, resources] = &self.lists;
-        match &change {
+        match change {
             Change::Tools => add(tools),
             Change::Prompts => add(prompts),
             Change::Resources => add(resources),
@@ -477,85 +448,17 @@ impl Subscriptions {
                 }
             }),
         }
-        // List changes are sent to every client; a resource change needs a subscription (RES-028).
-        let Some(last) = wanting.pop() else {
-            if matches!(change, Change::Resource(_)) {
-                return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
-            }
-            // A cached list is outdated even without a subscription.
-            return common.events.push_change(None, change);
-        };
-        for subscription in wanting {
-            common.events.push_change(Some(subscription), change.clone());
-        }
-        common.events.push_change(Some(last), change);
+        wanting
     }
 
-    /// Visits the resources that `uri` is or is a part of.
-    ///
-    /// Each step finds the last known URI up to a prefix of `uri` that would cover it. A shorter prefix can only be known
-    /// if it is a prefix of what was found, too.
-    fn visit_covering(&self, uri: &str, mut visit: impl FnMut(Key)) {
-        let mut bound = uri;
-        loop {
-            let up_to = (Bound::Unbounded, Bound::Included(bound));
-            let Some((known, resource)) = self.by_uri.range::<str, _>(up_to).next_back() else { return };
-            if covers(known, uri) {
-                visit(*resource);
-            }
-            let common = known.bytes().zip(uri.bytes()).take_while(|(a, b)| a == b).count();
-            let ends = if common == known.len() { 0..common } else { 0..common + 1 };
-            let shorter = ends.rev().find(|end| is_covered_by_prefix(uri, *end));
-            let Some(shorter) = shorter.and_then(|end| uri.get(..end)) else { return };
-            bound = shorter;
-        }
+    fn subscriber(&mut self, common: &CommonState, listen: Key, change: &Change) -> Option<SubscriptionKey> {
+        let (key, sub) = self.find_by_listen(common, listen)?;
+        // Only the server knows which resources are parts of the subscribed ones.
+        let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
+        (sub.acknowledged && (may_be_part || sub.wants(change))).then(|| sub.key(key))
     }
 
-    // ---- both eras ----
-
-    /// Handles a change notification.
-    pub(super) fn receive_change(
-        &mut self,
-        common: &mut CommonState,
-        channel: Key,
-        method: &str,
-        params: &[u8],
-    ) {
-        let change = match method {
-            methods::TOOLS_CHANGED => Change::Tools,
-            methods::PROMPTS_CHANGED => Change::Prompts,
-            methods::RESOURCES_CHANGED => Change::Resources,
-            _ => {
-                let mut uri = None;
-                object_members(params, |name, value| {
-                    if name == b"uri" {
-                        uri = serde_json::from_slice::<String>(value).ok();
-                    }
-                });
-                match uri {
-                    Some(uri) => Change::Resource(uri),
-                    None => return common.diagnose(Diagnostic::InvalidNotification(method.into())),
-                }
-            }
-        };
-        if !common.is_modern() {
-            return self.receive_legacy_change(common, method, change);
-        }
-        let Some(listen) = subscription_of(common, channel, method, params) else { return };
-        let wanted = |(_, sub): &(Key, &mut Subscription)| {
-            // Only the server knows which resources are parts of the subscribed ones.
-            let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
-            sub.acknowledged && (may_be_part || sub.wants(&change))
-        };
-        match self.find_by_listen(common, listen).filter(wanted).map(|(key, sub)| sub.key(key)) {
-            Some(subscription) => common.events.push_change(Some(subscription), change),
-            // SUB-003, SUB-004
-            None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
-        }
-    }
-
-    /// Ends all subscriptions with the connection (SUB-015, SUB-017).
-    pub(super) fn end_all(&mut self, common: &mut CommonState, error: &CallError) {
+    fn end_all(&mut self, common: &mut CommonState, error: &CallError) {
         let ended = core::mem::take(self);
         for (key, sub) in ended.slab.iter() {
             report_end(common, sub.key(key), Some(error.clone()));
@@ -591,22 +494,6 @@ fn promised_lists(common: &CommonState) -> ListFlags {
         prompts: common.peer_has(Capability::PromptsListChanged),
         resources: common.peer_has(Capability::ResourcesListChanged),
     }
-}
-
-fn is_listen(common: &CommonState, key: Key) -> bool {
-    common.endpoint.outbound.calls.get(key).is_some_and(|c| matches!(c.purpose, CallPurpose::Listen(_)))
-}
-
-/// Returns the open request of a notification, by the subscription id in its `_meta` (SUB-008, SUB-009).
-fn subscription_of(common: &mut CommonState, channel: Key, method: &str, params: &[u8]) -> Option<Key> {
-    let id = common.subscription_id(params);
-    match id.map(|id| common.endpoint.match_response(channel, &id)) {
-        Some(ResponseMatch::Live(key)) if is_listen(common, key) => return Some(key),
-        // The notification was sent before the subscription ended.
-        Some(ResponseMatch::Late) => {}
-        _ => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
-    }
-    None
 }
 
 /// Sends `subscriptions/listen` for a subscription. Returns the request.

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use super::*;
 use crate::client::config::Config;
 use crate::client::event::Peer;
+use crate::client::subscription_table::receive_change;
 use crate::identity::Capabilities;
 use crate::raw::RawJson;
 use crate::version::{Version, VersionSet};
@@ -169,7 +170,7 @@ fn change_reaches_each_wanting_subscription_once_in_order() {
     }
     while common.events.pop_front().is_some() {}
     let mut changed = |method: &str, params: &[u8]| {
-        subs.receive_change(&mut common, main, method, params);
+        receive_change(Some(&mut subs), &mut common, main, method, params);
         let mut reported = Vec::new();
         while let Some(event) = common.events.pop_front() {
             match event {

@@ -44,6 +44,9 @@ impl Engine {
     ) -> Result<CallKey, UseError> {
         self.check_tasks()?;
         let params = ToolCallParams::new(name, arguments);
+        if options.wants_progress {
+            self.common.endpoint.outbound.read_progress();
+        }
         self.call_as(now, methods::TOOLS_CALL, &params, options, TaskUse::Request(task))
     }
 

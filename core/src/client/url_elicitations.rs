@@ -1,7 +1,7 @@
 //! Ids of elicitations by URL that may be completed (2025-11-25; ELIC-025 to ELIC-028).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -12,7 +12,8 @@ use crate::slab::{Key, Slab};
 #[derive(Debug, Default)]
 pub(super) struct UrlElicitations {
     ids: Slab<ElicitationId>,
-    by_id: BTreeMap<Box<str>, Key>,
+    /// Sorted by the ids.
+    by_id: Vec<(Box<str>, Key)>,
     /// From the oldest to the newest.
     order: List,
 }
@@ -38,9 +39,14 @@ impl UrlElicitations {
         self.ids.is_empty()
     }
 
+    /// Returns the position of an id among the sorted ones, or the one that it would have.
+    fn position(&self, id: &str) -> Result<usize, usize> {
+        self.by_id.binary_search_by(|(known, _)| (**known).cmp(id))
+    }
+
     /// Remembers an id, up to `max` of them. A known id keeps its place.
     pub(super) fn remember(&mut self, id: &str, max: usize) {
-        if self.by_id.contains_key(id) {
+        if self.position(id).is_ok() {
             return;
         }
         if self.ids.len() >= max {
@@ -50,13 +56,14 @@ impl UrlElicitations {
             }
         }
         let key = self.ids.insert(ElicitationId { id: id.into(), links: ListLinks::NONE });
-        self.by_id.insert(id.into(), key);
+        let at = self.position(id).unwrap_or_else(|at| at);
+        self.by_id.insert(at, (id.into(), key));
         self.order.push(&mut self.ids, key);
     }
 
     /// Forgets an id and returns it, or `None` if it is unknown.
     pub(super) fn take(&mut self, id: &str) -> Option<Box<str>> {
-        let key = self.by_id.remove(id)?;
+        let (_, key) = self.by_id.remove(self.position(id).ok()?);
         self.order.remove(&mut self.ids, key);
         self.ids.remove(key).map(|known| known.id)
     }

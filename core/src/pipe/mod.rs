@@ -9,10 +9,14 @@
 //!     → wait for input (if wants_input), room to write, a command, or poll_timeout
 //! ```
 
+#[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "server")]
 mod server;
 
+#[cfg(feature = "client")]
 pub use client::Client;
+#[cfg(feature = "server")]
 pub use server::Server;
 
 use crate::time::Instant;

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::audience::Audience;
 use super::caller::Caller;
 use super::custom_method::CustomMethod;
-use crate::built::Subscribing;
+use crate::built::{Logging, Subscribing};
 use crate::calls::keep_alive::KeepAlivePing;
 use crate::calls::observing::ObserverSetting;
 use crate::calls::settings::Settings;
@@ -126,8 +126,9 @@ impl Config {
     /// Declares the capabilities (ERR-002, LIFE-023).
     ///
     /// Requests that need others are refused before the application sees them. Without the feature `subscriptions`, those
-    /// of changes are not declared.
+    /// of changes are not declared, and without `logs` that of log messages is not.
     #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
     pub fn capabilities(mut self, mut capabilities: Capabilities) -> Self {
         if !Subscribing::IS_BUILT {
             capabilities = [
@@ -138,6 +139,9 @@ impl Config {
             ]
             .into_iter()
             .fold(capabilities, Capabilities::without);
+        }
+        if !Logging::IS_BUILT {
+            capabilities = capabilities.without(Capability::Logging);
         }
         self.settings.capabilities = Arc::new(capabilities);
         self

@@ -18,7 +18,7 @@ use super::question_calls::follow_question;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
-use crate::built::{Legacy, Part, Tasking};
+use crate::built::{Parking, Part, Tasking};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
@@ -58,7 +58,7 @@ pub struct Engine {
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Part<Legacy, dyn ParkedCallTable>>,
+    pub(super) parked: Option<Part<Parking, dyn ParkedCallTable>>,
     pub(super) tasks: Option<Part<Tasking, dyn TaskHost>>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.

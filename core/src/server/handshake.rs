@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::log;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
-use crate::built::{Legacy, Modern, Subscribing, Tasking};
+use crate::built::{Legacy, Logging, Modern, Subscribing, Tasking};
 use crate::calls::observed_requests::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{object_members, string, write_str};
@@ -108,7 +108,7 @@ impl Engine {
                 );
                 changed.map(|changed| self.events.extend(changed))
             }
-            methods::SET_LEVEL if Legacy::IS_BUILT => {
+            methods::SET_LEVEL if Legacy::IS_BUILT && Logging::IS_BUILT => {
                 report_deprecated(self, source.channel, DeprecatedFeature::Logging);
                 set_level(&mut self.endpoint, root, text)
             }

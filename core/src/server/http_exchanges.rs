@@ -9,7 +9,7 @@ use super::channel::LegacySession;
 use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::header_check::HeaderCheck;
 use super::http_request::HttpRequest;
-use crate::built::Legacy;
+use crate::built::{Batching, Legacy};
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::rpc::RequestId;
@@ -91,6 +91,9 @@ impl Exchanges<'_> {
     /// An id must differ from those in flight on `root` and from the others in the batch. Text that is not a valid
     /// batch has no requests; it is reported when it is processed.
     pub(crate) fn inspect_batch(&mut self, root: Option<Key>, frame: &Bytes) -> (bool, bool) {
+        if !Batching::IS_BUILT {
+            return (false, false);
+        }
         let members = batch::split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();
         // A heap sorts with a tenth of the code of `sort_unstable`.
         let ids: BinaryHeap<RequestId> =

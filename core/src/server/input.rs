@@ -13,7 +13,7 @@ use super::event::Call;
 use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
 use super::retry::{CarriedAnswer, carried_answers};
-use crate::built::{Legacy, Part};
+use crate::built::{Conversing, Parking, Part};
 use crate::error::UseError;
 use crate::identity::Capabilities;
 use crate::json::{Serializer, write_str};
@@ -47,7 +47,7 @@ impl Engine {
     /// - [`UseError::ReservedMethod`]: the method is not `tools/call`, `prompts/get` or `resources/read` (MRTR-002,
     ///   MRTR-003), or both `requests` and `state` are empty (MRTR-005).
     /// - [`UseError::MissingPeerCapability`]: the client did not declare the capability (MRTR-009, ELIC-005, SAMP-002,
-    ///   SAMP-008, ROOT-010).
+    ///   SAMP-008, ROOT-010), or the crate is built without the feature `conversations`.
     /// - [`UseError::NotInVersion`]: the revision has no form for a request.
     /// - [`UseError::InvalidInputRequest`]: a request or its key is not valid.
     /// - [`UseError::Full`]: one of [`Limits::max_input_rounds`](crate::Limits::max_input_rounds),
@@ -164,6 +164,9 @@ pub(super) fn begin_round(
 ) -> Result<(), UseError> {
     let Round { requests, state, kept, tasks } = round;
     engine.endpoint.tick(now);
+    if !Conversing::IS_BUILT {
+        return Err(refuse_round(call, requests));
+    }
     if engine.endpoint.inbound.calls.get(call.id.0).is_none() {
         return Err(UseError::Stale);
     }
@@ -192,13 +195,20 @@ pub(super) fn begin_round(
         let asked = engine.with_tasks(|tasks, cx| tasks.need_input(cx, call, requests, state, &answers));
         return asked.unwrap_or(Err(UseError::Stale));
     }
-    let marker = Legacy::get().filter(|_| call.version.is_legacy());
+    let marker = Parking::get().filter(|_| call.version.is_legacy());
     let Some(marker) = marker else { return answer_input_required(engine, call, requests, state, &answers) };
     let parked = engine.parked.get_or_insert_with(|| Part::new(marker, Box::new(ParkedCalls::new())));
     let tasks = tasks.map(|tasks| (tasks, &declared));
     let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers, tasks)?;
     engine.events.extend(resumed);
     Ok(())
+}
+
+/// Returns the refusal of a round if requests of a server are not built: the client counts as one without capabilities.
+fn refuse_round(call: &Call, requests: &InputRequests<'_>) -> UseError {
+    let needed = requests.iter().next().map(|(_, request)| request.required_capabilities(call.version));
+    let missing = needed.and_then(|needed| needed.iter().last());
+    missing.map_or_else(|| UseError::ReservedMethod(call.method().into()), UseError::MissingPeerCapability)
 }
 
 /// Checks that an input request is valid and that the client declared the capability for it.

@@ -10,6 +10,7 @@ use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
 use super::tasks::unlisten;
+use crate::built::Logging;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::error::UseError;
@@ -137,6 +138,9 @@ impl Engine {
 
     /// Passes a log message to the session of a channel, or the time if there is none, and does what follows.
     pub(super) fn advance_log(&mut self, channel: Key, message: Option<Vec<u8>>) -> SendStatus {
+        if !Logging::IS_BUILT {
+            return SendStatus::Dropped;
+        }
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
         let output = LogOutput { unsent: c.outbox.len(), has_no_reader: c.role.stream.has_no_get_stream() };

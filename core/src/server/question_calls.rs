@@ -3,14 +3,14 @@
 use super::channel::ServerEndpoint;
 use super::input_tasks::FollowedQuestionTable;
 use super::parked::ParkedCallTable;
-use crate::built::{Legacy, Part};
+use crate::built::{Parking, Part};
 use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallPurpose, CallTask};
 use crate::raw::RawJson;
 use crate::slab::Key;
 
 /// The parked calls of an engine, which have the tasks of their questions.
-type Parked = Option<Part<Legacy, dyn ParkedCallTable>>;
+type Parked = Option<Part<Parking, dyn ParkedCallTable>>;
 
 fn question_tasks(parked: &mut Parked) -> Option<&mut (dyn FollowedQuestionTable + 'static)> {
     parked.as_mut()?.tasks()

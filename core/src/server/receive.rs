@@ -17,7 +17,7 @@ use super::question_calls::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
-use crate::built::Legacy;
+use crate::built::{Batching, Logging};
 use crate::calls::batch;
 use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{FrameContent, classify_frame};
@@ -91,7 +91,7 @@ impl Engine {
         let root = self.endpoint.root_channel(channel);
         let session = session(&self.endpoint, channel);
         let allows_batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
-        let Some(marker) = Legacy::get() else {
+        let Some(marker) = Batching::get() else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch));
         };
         let members = match batch::split_batch(frame, &self.endpoint.limits) {
@@ -208,7 +208,7 @@ impl Engine {
             return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
         }
         let AcceptedRequest { version, method, cacheable, fits_headers } = accepted;
-        let log_level = params.meta.log_level.slice(frame);
+        let log_level = Logging::get().and_then(|_| params.meta.log_level.slice(frame));
         if log_level.is_some() && version.is_modern() {
             report_deprecated(self, source.channel, DeprecatedFeature::Logging);
         }

@@ -81,6 +81,8 @@ extern "C" fn _start() -> ! {
     server();
     #[cfg(feature = "router")]
     router();
+    #[cfg(feature = "router-tools")]
+    router_tools();
     #[cfg(feature = "two-tools")]
     two_tools::serve();
     #[cfg(feature = "two-tools-http")]
@@ -117,6 +119,7 @@ fn crypto() {
 #[cfg(any(
     feature = "server",
     feature = "router",
+    feature = "router-tools",
     feature = "client",
     feature = "http-client",
     feature = "two-tools",
@@ -363,6 +366,50 @@ fn cards() {
     black_box(card.to_server_json().is_ok());
 }
 
+/// Registers a tool. The peer may still ask for resources, prompts and completions.
+#[cfg(feature = "router-tools")]
+fn router_tools() {
+    use alloc::string::String;
+    use alloc::sync::Arc;
+    use mcp_proto::model::Tool;
+    use mcp_proto::pipe::{Pipe, Server};
+    use mcp_proto::router::{CallTarget, IntoToolResult, PageCache, Route, Router};
+    use mcp_proto::server::Event;
+    use mcp_proto::{Instant, Limits, RawJson};
+
+    let now = Instant::from_micros(black_box(0));
+    let mut router = Router::<fn(&str) -> String>::new("device", "1");
+    if let Ok(schema) = RawJson::new(black_box("{}")) {
+        let added = router.tool(Tool::new("echo", schema).description("Says it again"), |text| text.into());
+        black_box(added.is_ok());
+    }
+    let mut pages = PageCache::new();
+    let mut server = Server::new(Arc::new(router.config().limits(Limits::small())), now);
+    server.handle_input(now, receive());
+    while let Some(event) = server.poll_event(now) {
+        let Event::Call(call) = event else { continue };
+        let (engine, id) = (server.engine(), call.id());
+        let done = match router.route(&call) {
+            Route::Answer(answer) => match pages.page(call.version(), &answer) {
+                Some(page) => engine.complete_prepared(now, id, page),
+                None => engine.complete(now, id, &answer),
+            },
+            Route::Handle(work) => match (&work.target, (work.handler)("").into_tool_result()) {
+                (CallTarget::Tool(_), Ok(result)) => engine.complete(now, id, &result),
+                (_, Err(none)) => engine.fail(now, id, &none.into_rpc_error()),
+                _ => Ok(()),
+            },
+            Route::Refuse(error) => engine.fail(now, id, &error),
+            _ => Ok(()),
+        };
+        black_box(done.is_ok());
+    }
+    let sent = black_box(server.transmit()).len();
+    server.consume(sent);
+    server.handle_timeout(now);
+    black_box(server.poll_timeout());
+}
+
 /// Registers one entry of every kind.
 #[cfg(feature = "router")]
 fn router() {
@@ -477,6 +524,9 @@ fn client() {
 
     let now = Instant::from_micros(black_box(0));
     let config = Config::new("device", "1").limits(Limits::small());
+    #[cfg(feature = "client-input")]
+    let config = config
+        .capabilities(mcp_proto::Capabilities::new().with(black_box(mcp_proto::Capability::Elicitation)));
     #[cfg(feature = "tasks")]
     let config = config.tasks();
     #[cfg(all(feature = "input_tasks", feature = "crypto"))]
@@ -490,6 +540,11 @@ fn client() {
     black_box(call.is_ok());
     client.handle_input(now, receive());
     while let Some(event) = client.poll_event(now) {
+        #[cfg(feature = "client-input")]
+        if let Event::Input(input) = &event {
+            let answered = client.engine().answer(now, input.id, &mcp_proto::model::ElicitResult::decline());
+            black_box(answered.is_ok());
+        }
         if let Event::Done { outcome: Ok(result), .. } = event {
             black_box(result.member("content"));
         }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::FollowedTasks;
 use super::followed::Question;
 use super::table::TaskOutcome;
+use crate::built::Conversing;
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
 use crate::client::event::Event;
@@ -63,6 +64,8 @@ impl FollowedTasks {
             return Ok(());
         }
         let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
+        // Without it no capability is declared, so no request passes the check.
+        let Some(marker) = Conversing::get() else { return Ok(()) };
         followed.rounds += 1;
         if followed.rounds > limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
@@ -80,7 +83,8 @@ impl FollowedTasks {
             followed.questions.insert(name.clone(), Question::Open { serial, method });
             self.open_inputs.insert(serial, (call, name.clone()));
             let id = InputId(InputSource::Task(serial));
-            let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
+            let (call, request) = (Some(CallKey(call)), Box::new(request));
+            let input = Input { id, call, key: Some(name), request, _marker: marker };
             common.events.push_back(Event::Input(input));
         }
         self.send_answers(common, call);
