@@ -163,7 +163,7 @@
 //!
 //! # Further reading
 //!
-//! The [guide](guide) has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
+//! The [guide] has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
 //! and answers.
 //!
 //! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
