@@ -178,7 +178,7 @@
 //!
 //! # Further reading
 //!
-//! The [guide](guide) has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
+//! The [guide] has pages about driving a state machine, the layers, the eras, transports of your own, devices, and questions
 //! and answers. [`guide::troubleshooting`] explains each message of an error, and [`guide::security`] says which attacks are
 //! prevented, and how.
 //!

@@ -35,7 +35,7 @@
 //! of its futures drives it, and [`block_on`](block_on()) is the cheapest way to await one. Only additional
 //! [shards](#http) of an HTTP server have threads of their own. `mcp-blocking` offers the same API as blocking calls,
 //! `mcp-threads` with a pool of workers. The crate page of `mcp-blocking` explains what all three have in common.
-//! The [guide](guide) has first programs.
+//! The [guide] has first programs.
 //!
 //! # Running handlers
 //!

@@ -39,7 +39,7 @@
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
 //! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-tokio` and `mcp-smol` with futures. The
-//! crate page of `mcp-blocking` explains what all three have in common. The [guide](guide) has first programs.
+//! crate page of `mcp-blocking` explains what all three have in common. The [guide] has first programs.
 //!
 //! # Running handlers
 //!

@@ -39,7 +39,7 @@
 //! the runtime. The future of a cancelled call is dropped.
 //!
 //! `mcp-smol` offers the same API under any executor, `mcp-threads` with a pool of workers, `mcp-blocking` as blocking
-//! calls. The crate page of `mcp-blocking` explains what all have in common. The [guide](guide) has first programs, and the way from
+//! calls. The crate page of `mcp-blocking` explains what all have in common. The [guide] has first programs, and the way from
 //! rmcp.
 //!
 //! # A client

@@ -28,7 +28,7 @@
 //! # }
 //! ```
 //!
-//! The [guide](guide) has pages about axum, hyper and Workers.
+//! The [guide] has pages about axum, hyper and Workers.
 //!
 //! # Mounting
 //!
