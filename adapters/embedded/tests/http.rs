@@ -18,6 +18,7 @@ const START: Instant = Instant::from_micros(1_000_000);
 const PORT: u16 = 80;
 /// Sockets of the server.
 const SOCKETS: usize = 3;
+const PLACES: usize = HttpServer::<SOCKETS>::PLACES;
 
 /// A network card that loops back, and may lose everything.
 struct Card {
@@ -88,6 +89,7 @@ struct World {
     iface: Interface,
     sockets: SocketSet<'static>,
     server: HttpServer<SOCKETS>,
+    handles: [SocketHandle; SOCKETS],
     app: Calls,
     now: Instant,
     next_port: u16,
@@ -107,8 +109,16 @@ impl World {
         let config = Arc::new(Config::new("d", "1").capabilities(capabilities).limits(Limits::tiny()));
         let server = HttpServer::new(config, Settings::tiny(PORT, SOCKETS), handles, counting())
             .expect("a source of entropy");
-        let mut world =
-            Self { card, iface, sockets, server, app: Calls::default(), now: START, next_port: 50_000 };
+        let mut world = Self {
+            card,
+            iface,
+            sockets,
+            server,
+            handles,
+            app: Calls::default(),
+            now: START,
+            next_port: 50_000,
+        };
         world.settle();
         world
     }
@@ -248,7 +258,7 @@ fn handshake_gets_a_session_whose_id_is_not_repeated() {
 #[test]
 fn client_beyond_the_sockets_takes_the_place_of_an_idle_one() {
     let mut world = World::new();
-    let mut idle: Vec<Client> = (1..SOCKETS).map(|_| world.connect()).collect();
+    let mut idle: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for client in &mut idle {
         assert!(world.exchange(client, &call(1, "now")).starts_with("HTTP/1.1 200 "));
     }
@@ -257,18 +267,18 @@ fn client_beyond_the_sockets_takes_the_place_of_an_idle_one() {
     let response = world.exchange(&mut late, &call(2, "now"));
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     // The one that was idle for longest has ended, and the other is still served.
-    assert_eq!(world.state(&idle[0]), State::CloseWait);
+    assert_eq!(world.state(&idle[0]), State::Closed);
     assert!(world.exchange(&mut idle[1], &call(3, "now")).starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
 fn client_beyond_busy_sockets_is_told_to_come_back_and_one_more_is_refused() {
     let mut world = World::new();
-    let busy: Vec<Client> = (1..SOCKETS).map(|_| world.connect()).collect();
+    let busy: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for (id, client) in (0..).zip(&busy) {
         world.send(client, &call(id, "later"));
     }
-    assert_eq!(world.app.open.len(), SOCKETS - 1);
+    assert_eq!(world.app.open.len(), PLACES);
     let mut waiting = world.connect();
     world.send(&waiting, &call(8, "now"));
     // The last socket is taken: the connection of one more client is reset.
@@ -278,7 +288,7 @@ fn client_beyond_busy_sockets_is_told_to_come_back_and_one_more_is_refused() {
     world.run(Duration::from_secs(1));
     let response = world.receive(&mut waiting).to_ascii_lowercase();
     assert!(response.starts_with("http/1.1 503 ") && response.contains("\r\nretry-after: "), "{response}");
-    assert_eq!((world.app.open.len(), world.app.cancelled), (SOCKETS - 1, 0));
+    assert_eq!((world.app.open.len(), world.app.cancelled), (PLACES, 0));
 
     // A place that becomes free goes to the one that waits.
     world.sockets.get_mut::<Socket<'_>>(waiting.handle).close();
@@ -318,7 +328,7 @@ fn half_a_request_and_silence_ends_in_a_timeout_and_the_socket_serves_again() {
         assert!(response.starts_with("HTTP/1.1 408 "), "{name}: {response}");
         world.run(Duration::from_secs(5));
     }
-    let mut next: Vec<Client> = (1..SOCKETS).map(|_| world.connect()).collect();
+    let mut next: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for client in &mut next {
         assert!(world.exchange(client, &call(1, "now")).starts_with("HTTP/1.1 200 "));
     }
@@ -356,7 +366,7 @@ fn client_that_resets_cancels_its_call_and_its_socket_serves_again() {
 #[test]
 fn client_that_vanishes_leaves_its_socket_to_the_next() {
     let mut world = World::new();
-    let lost: Vec<Client> = (1..SOCKETS).map(|_| world.connect()).collect();
+    let lost: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for (id, client) in (0..).zip(&lost) {
         world.send(client, &call(id, "later"));
     }
@@ -371,10 +381,31 @@ fn client_that_vanishes_leaves_its_socket_to_the_next() {
     world.run(Duration::from_secs(30));
     world.card.is_cut = false;
     world.settle();
-    let mut next: Vec<Client> = (1..SOCKETS).map(|_| world.connect()).collect();
+    let mut next: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for client in &mut next {
         assert!(world.exchange(client, &call(3, "now")).starts_with("HTTP/1.1 200 "));
     }
+}
+
+#[test]
+fn handshake_that_is_not_finished_leaves_its_socket_to_the_next() {
+    let mut world = World::new();
+    world.connect();
+    world.next_port += 1;
+    let handle = world.sockets.add(socket(64));
+    let client = world.sockets.get_mut::<Socket<'_>>(handle);
+    let remote = (IpAddress::v4(127, 0, 0, 1), PORT);
+    client.connect(world.iface.context(), remote, world.next_port).expect("an unused socket");
+    let states = |world: &World| world.handles.map(|handle| world.sockets.get::<Socket<'_>>(handle).state());
+    while !states(&world).contains(&State::SynReceived) {
+        world.turn();
+    }
+    world.card.is_cut = true;
+    world.sockets.remove(handle);
+    world.run(Duration::from_millis(2_900));
+    assert!(states(&world).contains(&State::SynReceived));
+    world.run(Duration::from_millis(300));
+    assert!(!states(&world).contains(&State::SynReceived), "{:?}", states(&world));
 }
 
 #[test]

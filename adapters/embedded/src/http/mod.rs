@@ -14,7 +14,7 @@
 //!     iface: &mut Interface,
 //!     card: &mut impl Device,
 //!     sockets: &mut SocketSet<'_>,
-//!     handles: [SocketHandle; 5],
+//!     handles: [SocketHandle; 6],
 //!     application: &mut impl Application,
 //!     now: fn() -> Instant,
 //!     generator: fn(&mut [u8]) -> Result<(), Infallible>,
@@ -66,11 +66,11 @@ pub struct Settings {
 impl Settings {
     /// Returns settings for [`Limits::tiny`] and this number of sockets.
     ///
-    /// Calls and streams take a socket each while they are open. Streams have three quarters of the places: with two or three
-    /// sockets one stream, with five sockets three.
+    /// Calls and streams take a place each while they are open. Streams have three quarters of the places, and at least one: with
+    /// three sockets one, with six sockets three.
     ///
-    /// A request has a head and a body of at most 2 KiB. Two sessions may exist, and what happens while none of their
-    /// streams is open is not repeated. A connection without a request ends after 15 s, and a request that is not complete
+    /// A request has a head and a body of at most 2 KiB. Four sessions may exist, each until it was not used for two minutes.
+    /// What they miss while a stream is not open is not repeated. A connection without a request ends after 15 s, and a request that is not complete
     /// after 10 s. `Host` must be a loopback name until [`Config::allow_host`] names the device.
     #[must_use]
     pub fn tiny(port: u16, sockets: usize) -> Self {
@@ -81,7 +81,8 @@ impl Settings {
         limits.keep_alive = Duration::from_secs(15);
         let http = Config::new()
             .max_exchanges(sockets)
-            .max_sessions(2, 2)
+            .max_sessions(4, 4)
+            .session_idle_timeout(Duration::from_secs(120))
             .max_streams_per_session(2)
             .max_get_streams_per_session(1)
             .replay_bytes(0);
@@ -91,15 +92,17 @@ impl Settings {
 
 /// A server over HTTP on `N` TCP sockets, at least two.
 ///
-/// `N - 1` connections are served at once. Another client takes the last socket and waits there:
+/// Two thirds of the sockets are places: as many connections are served at once. Other clients take the sockets that are left,
+/// and wait there:
 ///
-/// - Once its request has arrived, the connection that loses least by it is ended, and the request is served: one that is
-///   idle or slow, or whose request is not complete.
+/// - Once the request of one has arrived, the connection that loses least by it is ended, and the request is served: one that
+///   is idle or slow, or whose request is not complete.
 /// - If there is none for a second, the request gets 503 with `Retry-After`.
-/// - Meanwhile no socket listens: the connection of one more client is refused (a reset), and it may try again.
+/// - While all sockets are taken, none listens: the connection of one more client is refused (a reset), and it may try again.
 ///
 /// Buffers of sockets are the program's. The server has its connections in place, and the rest on the heap. Input waits in
-/// its socket while the heap has no room for it; after a second without room its connection is reset.
+/// its socket while the heap has no room for it. After a second without room its connection ends, with 408 if a request has
+/// begun. A request that arrives whole and finds no memory gets 503.
 #[derive(Debug)]
 pub struct HttpServer<const N: usize> {
     server: Server,
@@ -110,6 +113,9 @@ pub struct HttpServer<const N: usize> {
 }
 
 impl<const N: usize> HttpServer<N> {
+    /// Number of connections that are served at once.
+    pub const PLACES: usize = N - N.div_ceil(3);
+
     /// Creates a server whose sockets listen from the first turn on.
     ///
     /// Session ids are derived from 64 bytes that `entropy` fills, which is called twice. They have to come from a
@@ -130,7 +136,7 @@ impl<const N: usize> HttpServer<N> {
         let entropy = entropy::draw(entropy)?;
         let Settings { port, http, limits } = settings;
         let mut server = Server::new(config, Arc::new(http), entropy);
-        server.set_max_connections(N - 1);
+        server.set_max_connections(Self::PLACES);
         Ok(Self { server, port, limits, slots: sockets.map(Slot::new), now: Instant::ZERO })
     }
 
@@ -211,37 +217,13 @@ impl<const N: usize> HttpServer<N> {
 
     /// Gives clients that wait their places. Returns whether one has got an answer, and when to try again.
     fn admit(&mut self, now: Instant, sockets: &mut SocketSet<'_>) -> (bool, Option<Instant>) {
-        let (mut has_admitted, mut again) = (false, None);
-        let mut is_crowded = false;
-        for at in 0..N {
-            let Some(since) = self.slots.get(at).and_then(Slot::held_since) else { continue };
-            let is_overdue = since + slot::MAX_WAIT <= now;
-            let is_full = self.slots.iter().filter(|slot| slot.is_served()).count() >= N - 1;
-            let has_request = self
-                .slots
-                .get_mut(at)
-                .and_then(Slot::connection)
-                .is_some_and(|waiting| waiting.is_head_held());
-            let has_place = !is_full || (has_request && self.evict_one(now, sockets));
-            let Some(slot) = self.slots.get_mut(at) else { continue };
-            if !has_place && !has_request && is_overdue {
-                slot.evict(now, EvictionClass::Silent, &mut self.server, sockets);
-                has_admitted = true;
-                continue;
-            }
-            let admission = match has_place {
-                true => Admission::Open,
-                false if has_request && is_overdue => Admission::Refused,
-                false => {
-                    is_crowded |= has_request;
-                    again = self.slots.iter().filter_map(Slot::eviction).map(|eviction| eviction.at).min();
-                    continue;
-                }
-            };
-            if let Some(connection) = slot.connection() {
-                connection.set_admission(admission);
-                connection.drive(now, &mut self.server);
-                has_admitted = true;
+        let (mut has_admitted, mut is_crowded) = (false, false);
+        let mut last = None;
+        while let Some(next) = self.next_waiting(last) {
+            last = Some(next);
+            match self.admit_one(now, next, sockets) {
+                Some(was_admitted) => has_admitted |= was_admitted,
+                None => is_crowded = true,
             }
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.is_served()) {
@@ -249,7 +231,44 @@ impl<const N: usize> HttpServer<N> {
                 connection.end_after_response(is_crowded);
             }
         }
-        (has_admitted, again.filter(|_| is_crowded))
+        let evictions = self.slots.iter().filter_map(Slot::eviction).map(|eviction| eviction.at);
+        (has_admitted, evictions.min().filter(|_| is_crowded))
+    }
+
+    /// Returns the connection that has waited for longest, of those that came after `last`.
+    fn next_waiting(&self, last: Option<(Instant, usize)>) -> Option<(Instant, usize)> {
+        let waiting = self.slots.iter().zip(0..).filter_map(|(slot, at)| Some((slot.held_since()?, at)));
+        waiting.filter(|next| last.is_none_or(|last| last < *next)).min()
+    }
+
+    /// Gives a client that waits its place, or refuses it after its time. Returns whether it did, and `None` if its request
+    /// still waits for a place.
+    fn admit_one(
+        &mut self,
+        now: Instant,
+        (since, at): (Instant, usize),
+        sockets: &mut SocketSet<'_>,
+    ) -> Option<bool> {
+        let has_request = self.slots.get_mut(at)?.connection()?.is_head_held();
+        let is_full = self.slots.iter().filter(|slot| slot.is_served()).count() >= Self::PLACES;
+        let has_place = !is_full || (has_request && self.evict_one(now, sockets));
+        let is_overdue = since + slot::MAX_WAIT <= now;
+        let slot = self.slots.get_mut(at)?;
+        let admission = match (has_place, has_request) {
+            (true, _) => Admission::Open,
+            (false, true) if is_overdue => Admission::Refused,
+            (false, true) => return None,
+            (false, false) => {
+                if is_overdue {
+                    slot.evict(now, EvictionClass::Silent, &mut self.server, sockets);
+                }
+                return Some(is_overdue);
+            }
+        };
+        let connection = slot.connection()?;
+        connection.set_admission(admission);
+        connection.drive(now, &mut self.server);
+        Some(true)
     }
 
     /// Ends the connection that loses least by it, if there is one. Returns whether there was.

@@ -12,6 +12,8 @@ use smoltcp::socket::tcp::{Socket, State};
 
 /// Largest number of bytes that are taken from a socket at once.
 const READ_BYTES: usize = 512;
+/// Bytes that have to be free beyond the buffer of a connection, for its small parts.
+const MEMORY_RESERVE: usize = 1 << 10;
 /// Time for which a client without memory or without a place waits.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Time after which a socket that was closed is reset, because its client does not end the connection.
@@ -20,7 +22,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// Shorter than RFC 9293 asks for, because the sockets are few. A later duplicate of the end is answered by a reset, and the
 /// client has read everything by then.
-const TIME_WAIT: Duration = Duration::from_millis(100);
+const TIME_WAIT: Duration = Duration::from_millis(10);
+/// Time for the handshake of TCP, so that packets that begin connections from false addresses do not hold the sockets for long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time without an acknowledgement after which the client is gone.
 const PEER_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(20);
 
@@ -37,13 +41,15 @@ pub(super) struct Slot {
     reason = "a slot is in place, so that a connection takes no memory of the heap"
 )]
 enum Phase {
-    /// The socket waits for a client.
-    Listening,
+    /// The socket waits for a client, or since then for the end of its handshake.
+    Listening { since: Option<Instant> },
     /// A client is connected.
     Open(Open),
     /// The connection is over, and its socket ends until this time.
     Closing { until: Instant },
 }
+
+const LISTENING: Phase = Phase::Listening { since: None };
 
 /// An open connection.
 #[derive(Debug)]
@@ -51,22 +57,24 @@ struct Open {
     connection: Connection,
     /// Time since which it waits for a place.
     held_since: Instant,
-    /// Time since which input waits for memory.
+    /// Time since which input waits for memory, although no response is owed.
     starved_since: Option<Instant>,
+    /// Bytes of a head that were received, at most.
+    head_bytes: usize,
     /// The end of the input was reported.
     has_ended: bool,
 }
 
 impl Slot {
     pub(super) const fn new(handle: SocketHandle) -> Self {
-        Self { handle, phase: Phase::Listening }
+        Self { handle, phase: LISTENING }
     }
 
     /// Returns the connection.
     pub(super) const fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.phase {
             Phase::Open(open) => Some(&mut open.connection),
-            Phase::Listening | Phase::Closing { .. } => None,
+            Phase::Listening { .. } | Phase::Closing { .. } => None,
         }
     }
 
@@ -115,39 +123,55 @@ impl Slot {
                 *until = now + TIME_WAIT;
                 return true;
             }
-            self.phase = Phase::Listening;
+            self.phase = LISTENING;
         }
-        if let Phase::Listening = self.phase {
+        if let Phase::Listening { since } = &mut self.phase {
             match socket.state() {
                 State::Closed | State::TimeWait => {
                     socket.set_timeout(Some(PEER_TIMEOUT));
                     // Responses are written whole.
                     socket.set_nagle_enabled(false);
-                    // Fails for port 0 alone, which the server refuses.
+                    // Fails for port 0 alone.
                     let _ = socket.listen(port);
                     return false;
                 }
-                State::Listen | State::SynSent | State::SynReceived => return false,
-                _ => {}
-            }
-            let mut connection = Connection::new(now, limits.clone());
-            connection.set_admission(Admission::Held);
-            self.phase =
-                Phase::Open(Open { connection, held_since: now, starved_since: None, has_ended: false });
-        }
-        match &mut self.phase {
-            Phase::Open(open) => {
-                let is_busy = open.receive(now, limits, server, socket);
-                let is_starved = open.starved_since.is_some_and(|since| since + MAX_WAIT <= now);
-                if socket.state() == State::Closed || is_starved {
-                    open.connection.abandon(now, server);
+                State::SynReceived if *since.get_or_insert(now) + HANDSHAKE_TIMEOUT <= now => {
                     socket.abort();
                     self.phase = Phase::Closing { until: now + TIME_WAIT };
                     return true;
                 }
+                State::SynSent | State::SynReceived => return false,
+                State::Listen => {
+                    *since = None;
+                    return false;
+                }
+                _ => {}
+            }
+            let mut connection = Connection::new(now, limits.clone());
+            connection.set_admission(Admission::Held);
+            self.phase = Phase::Open(Open {
+                connection,
+                held_since: now,
+                starved_since: None,
+                head_bytes: 0,
+                has_ended: false,
+            });
+        }
+        match &mut self.phase {
+            Phase::Open(open) => {
+                let is_busy = open.receive(now, limits, server, socket);
+                if socket.state() == State::Closed {
+                    open.connection.abandon(now, server);
+                    self.close(now, socket, true);
+                    return true;
+                }
+                if open.starved_since.is_some_and(|since| since + MAX_WAIT <= now) {
+                    self.evict(now, EvictionClass::IncompleteHead, server, sockets);
+                    return true;
+                }
                 is_busy
             }
-            Phase::Listening | Phase::Closing { .. } => false,
+            Phase::Listening { .. } | Phase::Closing { .. } => false,
         }
     }
 
@@ -185,7 +209,10 @@ impl Slot {
             write(now, &mut open.connection, server, socket);
         }
         open.connection.abandon(now, server);
-        self.close(now, socket, false);
+        // A client that has its responses learns nothing from an orderly end, and the socket is free at once after a reset.
+        let is_reset =
+            matches!(class, EvictionClass::Idle | EvictionClass::Silent) && socket.send_queue() == 0;
+        self.close(now, socket, is_reset);
     }
 
     fn close(&mut self, now: Instant, socket: &mut Socket<'_>, is_reset: bool) {
@@ -200,7 +227,7 @@ impl Slot {
     /// Returns when the slot has something to do without input.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Listening => None,
+            Phase::Listening { since } => since.map(|since| since + HANDSHAKE_TIMEOUT),
             Phase::Closing { until } => Some(*until),
             Phase::Open(open) => {
                 let starved = open.starved_since.map(|since| since + MAX_WAIT);
@@ -223,14 +250,20 @@ impl Open {
         let mut is_busy = false;
         self.starved_since = self.starved_since.filter(|_| socket.can_recv());
         while connection.wants_input() && socket.can_recv() {
-            // A buffer that grows needs its double size at most, and is bounded by these limits.
-            if !has_memory(2 * (limits.max_buffered.max(limits.max_head) + READ_BYTES)) {
-                self.starved_since.get_or_insert(now);
+            if connection.exchange().is_some() || connection.is_idle() {
+                self.head_bytes = 0;
+            }
+            let length = socket.recv_queue().min(READ_BYTES);
+            // The head is collected in a buffer that doubles. The core asks for the memory of a body.
+            if !has_memory(2 * (self.head_bytes + length) + MEMORY_RESERVE) {
+                let is_owed = connection.eviction().is_none() || !connection.transmit().is_empty();
+                self.starved_since = self.starved_since.or(Some(now)).filter(|_| !is_owed);
                 break;
             }
             self.starved_since = None;
+            self.head_bytes = (self.head_bytes + length).min(limits.max_buffered.max(limits.max_head));
             let read = socket.recv(|bytes| {
-                let piece = bytes.get(..READ_BYTES).unwrap_or(bytes);
+                let piece = bytes.get(..length).unwrap_or(bytes);
                 connection.handle_input(now, piece);
                 (piece.len(), ())
             });
