@@ -102,7 +102,8 @@ impl Settings {
 ///
 /// Buffers of sockets are the program's. The server has its connections in place, and the rest on the heap. Input waits in
 /// its socket while the heap has no room for it. After a second without room its connection ends, with 408 if a request has
-/// begun. A request that arrives whole and finds no memory gets 503.
+/// begun. A request that arrives whole and finds no memory gets 503. A response that finds none for a second is lost with its
+/// connection.
 #[derive(Debug)]
 pub struct HttpServer<const N: usize> {
     server: Server,
@@ -295,10 +296,7 @@ impl<const N: usize> HttpServer<N> {
         }
         let wakes_at = app.poll(now, self.server.engine());
         while let Some(exchange) = self.server.poll_ready(now) {
-            let mut connections = self.slots.iter_mut().filter_map(Slot::connection);
-            if let Some(connection) = connections.find(|connection| connection.exchange() == Some(exchange)) {
-                connection.drive(now, &mut self.server);
-            }
+            self.slots.iter_mut().any(|slot| slot.mark_ready(now, exchange));
         }
         wakes_at
     }

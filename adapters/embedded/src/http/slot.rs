@@ -6,12 +6,14 @@ use core::time::Duration;
 use alloc::vec::Vec;
 use mcp_proto::Instant;
 use mcp_proto::h1::{Eviction, EvictionClass, HttpLimits};
-use mcp_proto::http::server::{Admission, Connection, Server};
+use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, State};
 
 /// Largest number of bytes that are taken from a socket at once.
 const READ_BYTES: usize = 512;
+/// Bytes of the head of a response, about.
+const RESPONSE_HEAD_BYTES: usize = 256;
 /// Bytes that have to be free beyond the buffer of a connection, for its small parts.
 const MEMORY_RESERVE: usize = 1 << 10;
 /// Time for which a client without memory or without a place waits.
@@ -59,6 +61,8 @@ struct Open {
     held_since: Instant,
     /// Time since which input waits for memory, although no response is owed.
     starved_since: Option<Instant>,
+    /// Time since which its exchange has output for which there was no turn, or no memory.
+    ready_since: Option<Instant>,
     /// Bytes of a head that were received, at most.
     head_bytes: usize,
     /// The end of the input was reported.
@@ -153,6 +157,7 @@ impl Slot {
                 connection,
                 held_since: now,
                 starved_since: None,
+                ready_since: None,
                 head_bytes: 0,
                 has_ended: false,
             });
@@ -175,12 +180,29 @@ impl Slot {
         }
     }
 
+    /// Notes that an exchange has output. Returns whether it is that of this connection.
+    pub(super) fn mark_ready(&mut self, now: Instant, exchange: ExchangeId) -> bool {
+        match &mut self.phase {
+            Phase::Open(open) if open.connection.exchange() == Some(exchange) => {
+                open.ready_since.get_or_insert(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Writes what the socket takes, and ends the connection if it is over. Returns whether something has happened.
     pub(super) fn send(&mut self, now: Instant, server: &mut Server, sockets: &mut SocketSet<'_>) -> bool {
         let Phase::Open(open) = &mut self.phase else { return false };
         let socket: &mut Socket<'_> = sockets.get_mut(self.handle);
+        let mut is_busy = open.queue_output(now, server);
         let connection = &mut open.connection;
-        let mut is_busy = write(now, connection, server, socket);
+        if open.ready_since.is_some_and(|since| since + MAX_WAIT <= now) {
+            connection.abandon(now, server);
+            self.close(now, socket, true);
+            return true;
+        }
+        is_busy |= write(now, connection, server, socket);
         if connection.wants_write_shutdown() && socket.may_send() {
             socket.close();
             is_busy = true;
@@ -232,13 +254,28 @@ impl Slot {
             Phase::Open(open) => {
                 let starved = open.starved_since.map(|since| since + MAX_WAIT);
                 let held = self.held_since().map(|since| since + MAX_WAIT);
-                open.connection.poll_timeout().into_iter().chain(starved).chain(held).min()
+                let ready = open.ready_since.map(|since| since + MAX_WAIT);
+                open.connection.poll_timeout().into_iter().chain(starved).chain(ready).chain(held).min()
             }
         }
     }
 }
 
 impl Open {
+    /// Moves output of the exchange to the connection, if there is memory for its copy. Returns whether it did.
+    fn queue_output(&mut self, now: Instant, server: &mut Server) -> bool {
+        if self.ready_since.is_none() {
+            return false;
+        }
+        let body = self.connection.exchange().map_or(0, |exchange| server.transmit(now, exchange).len());
+        if !has_memory(2 * (body + RESPONSE_HEAD_BYTES) + MEMORY_RESERVE) {
+            return false;
+        }
+        self.ready_since = None;
+        self.connection.drive(now, server);
+        true
+    }
+
     fn receive(
         &mut self,
         now: Instant,
