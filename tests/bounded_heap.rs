@@ -11,12 +11,14 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use std::alloc::System;
 
+use mcp_proto::h1::HttpLimits;
+use mcp_proto::http;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, EncodeError, Instant, Limits, RawJson, RpcError,
-    UseError, client,
+    CallError, CallOptions, Capabilities, Capability, EncodeError, Entropy, Instant, Limits, RawJson,
+    RpcError, UseError, client,
 };
 use serde_json::{Value, json};
 
@@ -229,6 +231,71 @@ fn flood_without_memory_loses_no_request() {
         });
         assert_eq!(answered, 200, "with {budget} bytes");
         assert!(REFUSED.get() > 0, "the budget of {budget} bytes was never reached");
+    }
+}
+
+/// Makes a call on a connection of its own, within `budget` bytes once its head has arrived. Returns the status and the body
+/// of the response.
+fn post(server: &mut http::server::Server, budget: isize, length: usize) -> (u16, String) {
+    let mut connection = http::server::Connection::new(NOW, HttpLimits::small());
+    let body = call(1, "echo", length);
+    let fields = "Host: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+                  MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n";
+    let head = format!("POST /mcp HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    connection.handle_input(NOW, head.as_bytes());
+    connection.drive(NOW, server);
+    let ((), _) = within(budget, || {
+        for piece in body.chunks(512) {
+            connection.handle_input(NOW, piece);
+            connection.drive(NOW, server);
+            while let Some(event) = server.poll_event(NOW) {
+                if let http::server::Event::Server(Event::Call(call)) = event {
+                    let result = CallToolResult::text("ok");
+                    server.engine().complete(NOW, call.id(), &result).expect("an open call");
+                }
+            }
+            while server.poll_ready(NOW).is_some() {}
+            connection.drive(NOW, server);
+        }
+    });
+    let mut response = Vec::new();
+    connection.segments().for_each(|segment| response.extend_from_slice(segment));
+    let response = String::from_utf8(response).expect("text");
+    connection.abandon(NOW, server);
+    let status = response.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
+    (status, response)
+}
+
+#[test]
+fn http_request_without_memory_gets_503_and_later_ones_are_served() {
+    let capabilities = Capabilities::new().with(Capability::Tools);
+    let config = Arc::new(Config::new("device", "1").capabilities(capabilities).limits(small()));
+    let new = || {
+        let http = Arc::new(http::server::Config::new());
+        http::server::Server::new(Arc::clone(&config), http, Entropy::new([7; 32], 0))
+    };
+    // A body of one piece is asked for before its call is taken, and one of several before they are joined.
+    for (length, least) in [(100, 1_600), (3_000, 3_000)] {
+        let (mut refused, mut answered) = (0, 0);
+        for budget in (least..20_000).step_by(100) {
+            let mut server = new();
+            let (status, response) = post(&mut server, budget, length);
+            match status {
+                200 => answered += 1,
+                503 => {
+                    refused += 1;
+                    assert!(response.contains("not enough memory for the request"), "{response}");
+                    assert!(response.to_ascii_lowercase().contains("\r\nretry-after: "), "{response}");
+                }
+                other => panic!("{other} with {budget} bytes"),
+            }
+            assert_eq!(
+                post(&mut server, isize::MAX / 2, length).0,
+                200,
+                "after {status} with {budget} bytes"
+            );
+        }
+        assert!(refused > 3 && answered > 3, "{length}: {refused} refused, {answered} answered");
     }
 }
 

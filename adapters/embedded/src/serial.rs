@@ -1,4 +1,10 @@
-//! A server on a UART or another byte stream, polled by the loop of the program.
+//! A server on a UART or another byte stream, polled by the loop of the program, or as a future.
+
+#[cfg(feature = "async")]
+mod serve;
+
+#[cfg(feature = "async")]
+pub use self::serve::Timer;
 
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use mcp_proto::pipe::{Pipe, Server};
@@ -8,8 +14,8 @@ use mcp_proto::{Fault, Instant};
 
 use crate::{Application, Turn};
 
-/// Largest number of bytes that one turn reads: the driver has no other buffer, and it is on the stack.
-const READ_BYTES: usize = 128;
+/// Largest number of bytes that are read at once: the driver has no other buffer, and it is on the stack.
+const CHUNK_BYTES: usize = 128;
 
 /// A server on one byte stream.
 ///
@@ -77,12 +83,9 @@ impl SerialServer {
     {
         let mut is_busy = false;
         if self.server.wants_input() && io.read_ready()? {
-            let mut bytes = [0; READ_BYTES];
+            let mut bytes = [0; CHUNK_BYTES];
             let n = io.read(&mut bytes)?;
-            match bytes.get(..n) {
-                Some(read @ [_, ..]) => self.server.handle_input(now, read),
-                _ => self.server.handle_eof(now),
-            }
+            self.handle_read(now, &bytes, n);
             is_busy = true;
         }
         let wakes_at = self.advance(now, app);
@@ -93,8 +96,20 @@ impl SerialServer {
         if is_busy {
             return Ok(Turn::Busy);
         }
-        let deadline = self.server.poll_timeout();
-        Ok(Turn::Idle(deadline.into_iter().chain(wakes_at).min()))
+        Ok(Turn::Idle(self.poll_timeout(wakes_at)))
+    }
+
+    /// Takes the first `n` bytes that were read; none are the end of the stream.
+    fn handle_read(&mut self, now: Instant, bytes: &[u8], n: usize) {
+        match bytes.get(..n) {
+            Some(read @ [_, ..]) => self.server.handle_input(now, read),
+            _ => self.server.handle_eof(now),
+        }
+    }
+
+    /// Returns when to take the next turn without input; `wakes_at` is when the application wants to be called.
+    fn poll_timeout(&mut self, wakes_at: Option<Instant>) -> Option<Instant> {
+        self.server.poll_timeout().into_iter().chain(wakes_at).min()
     }
 
     /// Processes what is due, hands all events to the application, and returns when it wants to be called.
@@ -117,15 +132,20 @@ impl SerialServer {
                 return Ok(has_written);
             }
             let n = io.write(bytes)?;
-            if let Some(last) = n.checked_sub(1).and_then(|at| bytes.get(at)) {
-                self.is_mid_message = *last != b'\n';
-            }
-            self.server.consume(n);
+            self.consume(n);
             has_written |= n > 0;
             if n == 0 {
                 return Ok(has_written);
             }
         }
+    }
+
+    /// Records that the first `n` bytes of the output were written.
+    fn consume(&mut self, n: usize) {
+        if let Some(last) = n.checked_sub(1).and_then(|at| self.server.transmit().get(at)) {
+            self.is_mid_message = *last != b'\n';
+        }
+        self.server.consume(n);
     }
 }
 

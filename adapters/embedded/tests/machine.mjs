@@ -1,7 +1,8 @@
 // The firmware in QEMU: its serial lines as streams, its console, and its monitor.
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -25,6 +26,15 @@ const connectSoon = async (path) => {
     }
 };
 
+/** Finds a TCP port that is free now. */
+const freePort = async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const { port } = server.address();
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+};
+
 export class Machine {
     #events = [];
     #waiting = [];
@@ -34,8 +44,9 @@ export class Machine {
      *
      * @param elf      the program
      * @param machine  `mps2`
+     * @param network  whether it has a network card; `port` of this machine is then forwarded to its port 80
      */
-    static async start({ elf, machine = 'mps2' }) {
+    static async start({ elf, machine = 'mps2', network = false }) {
         const self = new Machine();
         self.folder = mkdtempSync(join(tmpdir(), 'firmware-'));
         const path = (name) => join(self.folder, name);
@@ -46,7 +57,9 @@ export class Machine {
         // Waits for the console, so that nothing it prints is lost.
         args.push('-chardev', `socket,id=console,path=${path('console')},server=on,wait=on`);
         // The second UART of the board is not connected.
-        args.push('-serial', 'chardev:line', '-serial', 'null', '-serial', 'chardev:console', '-nic', 'none');
+        args.push('-serial', 'chardev:line', '-serial', 'null', '-serial', 'chardev:console');
+        if (network) self.port = await freePort();
+        args.push('-nic', network ? `user,model=lan9118,restrict=on,hostfwd=tcp:127.0.0.1:${self.port}-10.0.2.15:80` : 'none');
         self.child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'] });
         self.console = await connectSoon(path('console'));
         createInterface({ input: self.console }).on('line', (line) => self.#printed(line));
@@ -74,15 +87,16 @@ export class Machine {
         this.#waiting.splice(0).forEach((wake) => wake());
     }
 
-    /** Returns the next line of the console of a kind; earlier ones are dropped. */
+    /** Returns the next line of the console of a kind, or of one of several; earlier ones are dropped. */
     async event(kind, ms = 20_000) {
+        const kinds = [kind].flat();
         const until = Date.now() + ms;
         for (;;) {
             while (this.#events.length > 0) {
                 const event = this.#events.shift();
-                if (event.event === kind) return event;
+                if (kinds.includes(event.event)) return event;
             }
-            if (Date.now() > until) throw new Error(`the console has not printed ${kind}`);
+            if (Date.now() > until) throw new Error(`the console has not printed ${kinds}`);
             await Promise.race([new Promise((wake) => this.#waiting.push(wake)), delay(100)]);
         }
     }
@@ -93,15 +107,21 @@ export class Machine {
         return this.event('marks');
     }
 
-    /** Lets the marks of the heap begin at its present use. */
+    /** Lets the marks of heap and stack begin at their present use. */
     async resetMarks() {
         this.console.write('r');
         await delay(20);
     }
 
+    /** Supplies the entropy that the machine has no generator for. Returns what the firmware says to it. */
+    async supplyEntropy(bytes = randomBytes(72)) {
+        this.console.write(`s${bytes.toString('hex')}`);
+        return this.event(['serving', 'noEntropy']);
+    }
+
     /** Performs a command of the QEMU monitor. */
-    async command(execute) {
-        this.monitor.write(`${JSON.stringify({ execute })}\n`);
+    async command(execute, argument = {}) {
+        this.monitor.write(`${JSON.stringify({ execute, arguments: argument })}\n`);
         for (;;) {
             const { value } = await this.replies.next();
             const reply = JSON.parse(value);

@@ -167,11 +167,9 @@ fn celsius(now: Instant) -> f64 {
 impl Application for Device {
     fn handle_event(&mut self, now: Instant, engine: &mut Engine, event: Event) {
         match event {
-            Event::Call(call) => {
-                if self.answer(now, engine, &call).is_err() {
-                    // A result that cannot be written. A call that has ended meanwhile needs no answer.
-                    let _ = engine.fail(now, call.id(), &RpcError::internal("the result cannot be written"));
-                }
+            // A result that cannot be written. A call that has ended meanwhile needs no answer.
+            Event::Call(call) if self.answer(now, engine, &call).is_err() => {
+                let _ = engine.fail(now, call.id(), &RpcError::internal("the result cannot be written"));
             }
             Event::Cancelled { call, .. } => self.state.measurements.retain(|m| m.call != call),
             _ => {}

@@ -1,7 +1,7 @@
 //! An MCP server on a microcontroller: two tools and a resource that changes.
 //!
-//! It serves the first UART. The third one is a console: `m` prints the marks of heap and stack, `r` resets those of the
-//! heap. A byte stream needs no entropy, so the device has none: HTTP, whose session ids need it, is not served.
+//! It serves the first UART, or HTTP on the network card (feature `http`). The third UART is a console: `m` prints the marks
+//! of heap and stack, `r` resets them. A byte stream needs no entropy; HTTP does, for its session ids.
 
 #![no_std]
 #![no_main]
@@ -11,65 +11,57 @@ extern crate alloc;
 mod board;
 mod device;
 mod heap;
+#[cfg(feature = "http")]
+mod lan9118;
+#[cfg(feature = "http")]
+mod network;
+#[cfg(feature = "http")]
+mod once;
 mod ring;
 mod stack;
 mod uart;
+#[cfg(not(feature = "http"))]
+mod uart_server;
 
-use core::fmt::Write as _;
+use core::fmt::{Arguments, Write as _};
 use core::panic::PanicInfo;
 
-use mcp_embedded::Turn;
-use mcp_embedded::serial::SerialServer;
-use mcp_proto::Limits;
-use mcp_proto::sync::Arc;
-
-use self::board::{CONSOLE, LINE};
-use self::device::Device;
+use self::board::CONSOLE;
 use self::heap::Heap;
+#[cfg(feature = "http")]
+use self::network::run;
+#[cfg(not(feature = "http"))]
+use self::uart_server::run;
 
 /// Bytes of the heap.
-const HEAP_BYTES: usize = 24 << 10;
+const HEAP_BYTES: usize = match () {
+    () if cfg!(all(feature = "small-heap", feature = "http")) => 16 << 10,
+    () if cfg!(feature = "small-heap") => 10 << 10,
+    () if cfg!(feature = "http") => 40 << 10,
+    () => 24 << 10,
+};
 
 #[global_allocator]
 static HEAP: Heap<HEAP_BYTES> = Heap::new();
 
-/// Serves for ever.
-fn run() -> ! {
-    let mut device = Device::new();
-    let config = Arc::new(device.config().limits(Limits::tiny()));
-    let mut serial = SerialServer::new(Arc::clone(&config), board::now());
-    HEAP.reset_marks();
-    print_marks("ready");
-    loop {
-        let Ok(turn) = serial.poll(board::now(), &mut &LINE, &mut device);
-        if turn == Turn::Closed {
-            serial = SerialServer::new(Arc::clone(&config), board::now());
-        }
-        while let Some(byte) = CONSOLE.pop() {
-            match byte {
-                b'm' => print_marks("marks"),
-                b'r' => HEAP.reset_marks(),
-                _ => {}
-            }
-        }
-        if matches!(turn, Turn::Idle(_)) {
-            board::sleep();
-        }
-    }
-}
-
 /// Prints the use of heap and stack as one line of JSON.
-fn print_marks(what: &str) {
+fn print_marks(what: &str, more: Arguments<'_>) {
     let heap = HEAP.marks();
     let _ = writeln!(
         &mut &CONSOLE,
-        "{{\"event\":\"{what}\",\"heap\":{HEAP_BYTES},\"used\":{},\"peak\":{},\"refused\":{},\"largestRefused\":{},\"stack\":{}}}",
+        "{{\"event\":\"{what}\",\"heap\":{HEAP_BYTES},\"used\":{},\"peak\":{},\"refused\":{},\"largestRefused\":{},\"stack\":{}{more}}}",
         heap.used,
         heap.peak,
         heap.refused,
         heap.largest_refused,
         board::stack_peak(),
     );
+}
+
+/// Lets the marks of heap and stack begin at their present use.
+fn reset_marks() {
+    HEAP.reset_marks();
+    board::reset_stack_peak();
 }
 
 #[panic_handler]

@@ -8,7 +8,8 @@ const MARGIN: usize = 256;
 ///
 /// # Safety
 ///
-/// `[low, high)` is the region of the stack, which nothing else uses. Call it before interrupts are enabled.
+/// `[low, high)` is the region of the stack, which nothing else uses. No interrupt occurs meanwhile.
+#[inline(never)]
 pub unsafe fn paint(low: usize) {
     let here = 0u32;
     let mut at = low.next_multiple_of(4);

@@ -5,6 +5,10 @@ use core::cell::Cell;
 use critical_section::Mutex;
 use mcp_proto::Instant;
 
+#[cfg(feature = "http")]
+use crate::lan9118::Lan9118;
+#[cfg(feature = "http")]
+use crate::once::Once;
 use crate::uart::{Registers, Uart};
 
 /// Clock of the processor and of its timer.
@@ -129,6 +133,19 @@ unsafe fn DefaultHandler(interrupt: i16) {
     }
 }
 
+/// The network card.
+#[cfg(feature = "http")]
+pub type Card = Lan9118;
+
+/// Enables the network card with these buffers, at most once. Returns `None` if it does not answer.
+#[cfg(feature = "http")]
+pub fn card(address: [u8; 6], frames: &'static mut crate::lan9118::Frames) -> Option<Card> {
+    static REGISTERS: Once<usize> = Once::new(0x4020_0000);
+    let base = REGISTERS.take()?;
+    // SAFETY: the card of this machine is at this address, and taking it makes this its only driver.
+    unsafe { Lan9118::new(*base, address, frames) }
+}
+
 /// Returns the time since the start.
 pub fn now() -> Instant {
     Instant::from_micros(critical_section::with(|cs| TICKS.borrow(cs).get()) * TICK_MICROS)
@@ -144,6 +161,12 @@ pub fn stack_peak() -> usize {
     let (low, high) = stack();
     // SAFETY: `main` has painted this region.
     unsafe { crate::stack::peak(low, high) }
+}
+
+/// Lets the mark of the stack begin at its present use.
+pub fn reset_stack_peak() {
+    // SAFETY: the region is that of the stack, and no interrupt uses it meanwhile.
+    critical_section::with(|_| unsafe { crate::stack::paint(stack().0) });
 }
 
 /// Stops after an error that nothing can answer.

@@ -121,6 +121,12 @@ pub fn stack_peak() -> usize {
     unsafe { crate::stack::peak(&raw const _stack_end as usize, &raw const _stack_start as usize) }
 }
 
+/// Lets the mark of the stack begin at its present use.
+pub fn reset_stack_peak() {
+    // SAFETY: the region is that of the stack, and nothing interrupts.
+    unsafe { crate::stack::paint(&raw const _stack_end as usize) };
+}
+
 /// Stops after an error that nothing can answer.
 pub fn halt() -> ! {
     loop {
