@@ -224,6 +224,8 @@ mod scope;
 pub mod seal;
 pub mod server;
 mod shape;
+#[cfg(feature = "http")]
+mod short_base64;
 pub mod skills;
 #[doc(hidden)]
 pub mod slab;
