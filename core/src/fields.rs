@@ -5,11 +5,9 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, values};
+use crate::short_base64::{decode_padded, encode_padded};
 
 /// Defines constants for field names.
 macro_rules! field_names {
@@ -187,7 +185,7 @@ pub fn encode_value<'a>(value: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
     let mut out =
         String::with_capacity(BASE64_PREFIX.len() + value.len().div_ceil(3) * 4 + BASE64_SUFFIX.len());
     out.push_str(BASE64_PREFIX);
-    STANDARD.encode_string(value.as_bytes(), &mut out);
+    encode_padded(value.as_bytes(), &mut out);
     out.push_str(BASE64_SUFFIX);
     out.into()
 }
@@ -211,7 +209,7 @@ pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, FieldValueError> {
     let Some(base64) = text.strip_prefix(BASE64_PREFIX).and_then(|t| t.strip_suffix(BASE64_SUFFIX)) else {
         return Ok(text.into());
     };
-    let bytes = STANDARD.decode(base64).map_err(|_| FieldValueError::Base64)?;
+    let bytes = decode_padded(base64).ok_or(FieldValueError::Base64)?;
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| FieldValueError::Utf8)
 }
 

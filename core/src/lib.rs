@@ -252,6 +252,8 @@ pub mod seal;
 #[cfg(feature = "server")]
 pub mod server;
 mod shape;
+#[cfg(feature = "http")]
+mod short_base64;
 pub mod skills;
 #[doc(hidden)]
 pub mod slab;

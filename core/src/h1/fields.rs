@@ -68,7 +68,9 @@ pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestBodyInfo)
     if !is_regular {
         return FastParse::Undecided(on_head);
     }
-    FastParse::Parsed(check_request::<FAST_MAX_FIELDS, R>(head, &parsed, limits, on_head), length)
+    let mut fields: [FieldLine<'_>; FAST_MAX_FIELDS] = [("", &[]); FAST_MAX_FIELDS];
+    let checked = check_request(head, &parsed, limits, &mut fields);
+    FastParse::Parsed(checked.map(|(head, framing)| (on_head(head, &framing.body), framing)), length)
 }
 
 /// Parses a complete request head and lends it to `on_head`, unless there is a fault.
@@ -85,26 +87,26 @@ pub(super) fn parse_request<R>(
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {
-            check_request::<MAX_FIELDS, R>(head, &parsed, limits, on_head)
+            let mut fields: [FieldLine<'_>; MAX_FIELDS] = [("", &[]); MAX_FIELDS];
+            let (head, framing) = check_request(head, &parsed, limits, &mut fields)?;
+            Ok((on_head(head, &framing.body), framing))
         }
         read => Err(locate_parse_fault(head, read.err(), Reason::RequestLine)),
     }
 }
 
-/// Applies the rules that `httparse` does not check.
-#[inline]
-fn check_request<const N: usize, R>(
-    head: &[u8],
-    parsed: &httparse::Request<'_, '_>,
+/// Applies the rules that `httparse` does not check. Copies the fields to `fields`, which are as many at least.
+fn check_request<'f, 'h: 'f>(
+    head: &'h [u8],
+    parsed: &httparse::Request<'_, 'h>,
     limits: &HttpLimits,
-    on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> R,
-) -> Result<(R, RequestFraming), HeadFault> {
+    fields: &'f mut [FieldLine<'h>],
+) -> Result<(RequestHead<'f>, RequestFraming), HeadFault> {
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err((Reason::RequestLine, 0));
     };
     let is_http10 = minor == 0;
-    let mut fields: [FieldLine<'_>; N] = [("", &[]); N];
-    let framing_fields = FramingFields::collect(parsed.headers, &mut fields, head, is_http10)?;
+    let framing_fields = FramingFields::collect(parsed.headers, fields, head, is_http10)?;
     if framing_fields.host_count > 1
         || (framing_fields.host_count == 0 && !is_http10)
         || framing_fields.host.is_some_and(|h| !is_host(h))
@@ -139,7 +141,7 @@ fn check_request<const N: usize, R>(
         is_head_request: method == "HEAD",
     };
     let fields = fields.get(..parsed.headers.len()).unwrap_or_default();
-    Ok((on_head(RequestHead { method, target, fields }, &request_framing.body), request_framing))
+    Ok((RequestHead { method, target, fields }, request_framing))
 }
 
 /// Parses a complete response head and lends it to `on_head`, unless there is a fault or it is an interim response.

@@ -1,12 +1,13 @@
 //! Printable records of request and response heads, without secrets (SEC-019).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use super::fields;
 use crate::ascii::AsciiCaseExt as _;
-use crate::head::RequestHead;
+use crate::head::{FieldLine, RequestHead};
 use crate::tap::Direction;
 use crate::time::Instant;
 
@@ -30,7 +31,7 @@ const MAX_SHOWN_CHARS: usize = 512;
 const MAX_RECORDS: usize = 64;
 
 impl HeadRecord {
-    pub(crate) fn request(at: Instant, direction: Direction, head: &RequestHead<'_>) -> Self {
+    fn request(at: Instant, direction: Direction, head: &RequestHead<'_>) -> Self {
         let mut text = String::new();
         let (path, query) = head.target.split_once('?').unwrap_or((head.target, ""));
         let _ = write!(text, "{} {}", head.method, truncate(path));
@@ -45,7 +46,7 @@ impl HeadRecord {
         Self::with_fields(at, direction, text, head.fields.iter().copied())
     }
 
-    pub(crate) fn response<'a>(
+    fn response<'a>(
         at: Instant,
         direction: Direction,
         status: u16,
@@ -78,11 +79,56 @@ impl HeadRecord {
     }
 }
 
-/// Adds a record if records are enabled, which they mostly are not. Once [`MAX_RECORDS`] wait to be polled, the new head is not recorded.
-#[inline]
-pub(crate) fn push_record(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
-    if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < MAX_RECORDS) {
-        heads.push_back(record());
+/// The records of heads that wait to be polled.
+///
+/// The sender and the receiver of heads meet them as a table of functions that [`head_tap`] makes, so a program that does
+/// not ask for records links none of this.
+pub(crate) trait HeadTap: fmt::Debug + Send + Sync {
+    /// Records the head of a request, unless [`MAX_RECORDS`] wait to be polled.
+    fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>);
+
+    /// Records the head of a response, unless [`MAX_RECORDS`] wait to be polled.
+    fn record_response(
+        &mut self,
+        at: Instant,
+        direction: Direction,
+        status: u16,
+        fields: &mut dyn Iterator<Item = FieldLine<'_>>,
+    );
+
+    /// Returns the next record.
+    fn poll(&mut self) -> Option<HeadRecord>;
+}
+
+/// Creates an empty list of records.
+pub(crate) fn head_tap() -> Box<dyn HeadTap> {
+    Box::<HeadRecords>::default()
+}
+
+#[derive(Debug, Default)]
+struct HeadRecords(VecDeque<HeadRecord>);
+
+impl HeadTap for HeadRecords {
+    fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>) {
+        if self.0.len() < MAX_RECORDS {
+            self.0.push_back(HeadRecord::request(at, direction, head));
+        }
+    }
+
+    fn record_response(
+        &mut self,
+        at: Instant,
+        direction: Direction,
+        status: u16,
+        fields: &mut dyn Iterator<Item = FieldLine<'_>>,
+    ) {
+        if self.0.len() < MAX_RECORDS {
+            self.0.push_back(HeadRecord::response(at, direction, status, fields));
+        }
+    }
+
+    fn poll(&mut self) -> Option<HeadRecord> {
+        self.0.pop_front()
     }
 }
 

@@ -26,7 +26,7 @@ use super::pool_table::{ConnectionState, ConnectionTable, PooledConnection};
 use crate::client::Event;
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
-use crate::http::record::{HeadRecord, push_record};
+use crate::http::record::{HeadRecord, HeadTap, head_tap};
 use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::Instant;
@@ -88,7 +88,7 @@ pub struct ConnectionPool {
     connects: VecDeque<(ConnectionId, Origin)>,
     closes: VecDeque<ConnectionId>,
     now: Instant,
-    heads: Option<VecDeque<HeadRecord>>,
+    heads: Option<Box<dyn HeadTap>>,
 }
 
 /// A response head, copied because the connection is borrowed.
@@ -117,12 +117,12 @@ impl ConnectionPool {
     ///
     /// At most 64 records wait to be polled. Further heads are not recorded.
     pub fn tap_heads(&mut self) {
-        self.heads.get_or_insert_default();
+        self.heads.get_or_insert_with(head_tap);
     }
 
     /// Returns the next record of a head, if records are enabled.
     pub fn poll_head(&mut self) -> Option<HeadRecord> {
-        self.heads.as_mut()?.pop_front()
+        self.heads.as_mut()?.poll()
     }
 
     // ---- input from the owner of the sockets -------------------------------------------------------------------
@@ -402,9 +402,9 @@ impl ConnectionPool {
                     assigned.request.body = Bytes::new();
                 }
                 let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
-                push_record(&mut self.heads, || {
-                    HeadRecord::response(self.now, Direction::In, head.status, fields.iter().copied())
-                });
+                if let Some(tap) = &mut self.heads {
+                    tap.record_response(self.now, Direction::In, head.status, &mut fields.iter().copied());
+                }
                 let head = crate::head::ResponseHead { status: head.status, fields: &fields };
                 client.handle_head(self.now, exchange, &head);
             }
@@ -496,11 +496,11 @@ impl ConnectionPool {
             .request(now, open.method, open.url.target(), &host, &open.fields, size)
             .and_then(|()| h1.write_body_owned(&open.body))
             .and_then(|()| h1.end(now));
-        push_record(&mut self.heads, || {
+        if let Some(tap) = &mut self.heads {
             let fields: Vec<(&str, &[u8])> = open.fields.iter().collect();
             let head = RequestHead { method: open.method, target: open.url.target(), fields: &fields };
-            HeadRecord::request(now, Direction::Out, &head)
-        });
+            tap.record_request(now, Direction::Out, &head);
+        }
         if written.is_err() {
             // The client produces valid requests, but the connection may be over by now.
             h1.abort(now);

@@ -1,12 +1,11 @@
 //! Admission of a request by its head: access, path and format (first half of HTTP-029).
 
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 
 use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
-use super::protected::Protected;
+use super::http_sse::HttpSse;
+use super::protection::{Credentials, Protection};
 use super::recent_token::RecentToken;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
@@ -15,7 +14,6 @@ use super::{Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
-use crate::http::params::HeaderParams;
 use crate::server::HttpRequest;
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -60,7 +58,7 @@ impl Server {
         let kind = self.config.exchange_kind(head.method, path);
         let key = self.exchanges.open(kind, self.now);
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
-        x.cors_enabled = self.config.cors;
+        x.cors = self.config.cors;
         let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
         if matches!(kind, Kind::Post | Kind::HttpSsePost) {
             let path = if path == &*self.path { self.path.clone() } else { path.into() };
@@ -70,12 +68,12 @@ impl Server {
         if described.is_some() {
             // The document is public, and the same for pages of every origin.
             x.headers.clear_origin();
-            x.cors_enabled = false;
+            x.cors = None;
         }
         #[cfg(feature = "cards")]
         if let Some(document) = self.config.document_at(path) {
             x.headers.clear_origin();
-            x.cors_enabled = false;
+            x.cors = None;
             // Not counted as a call: it needs no token, and the engine never sees it.
             match self.config.check_host(&headers, true) {
                 Ok(()) => self.exchanges.serve_document(key, head.method, head.fields, document),
@@ -91,7 +89,7 @@ impl Server {
         let admitted = match (host_refusal, described) {
             (Some(refusal), _) => Err(Some(refusal)),
             (None, Some(protected)) => {
-                self.exchanges.serve_metadata(key, head.method, protected);
+                protected.serve_metadata(&mut self.exchanges, key, head.method);
                 Err(None)
             }
             (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
@@ -116,8 +114,8 @@ impl Server {
     ) -> Result<(), Option<Refusal>> {
         let serves_legacy = !self.engine.config().legacy_versions().is_empty();
         let allowed = self.config.allowed_methods(path, serves_legacy);
-        if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
-            let fields = preflight_fields(self.config.protected.is_none().then_some(&*self.tool_params));
+        if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
+            let fields = cors.preflight_fields(self);
             self.exchanges.answer_empty(key, 204, fields);
             return Err(None);
         }
@@ -127,14 +125,14 @@ impl Server {
                 format!("nothing is served here; the endpoint is {}", self.config.path),
             )));
         };
-        if !allowed.contains(&head.method) {
+        if !allowed.methods.contains(&head.method) {
             let reason = if serves_legacy {
                 "the method is none that is served here"
             } else {
                 "this server has POST alone"
             };
             let mut fields = Fields::new();
-            fields.push(fields::ALLOW, allowed.join(", ").as_bytes()); // HTTP-039, HTTP-080
+            fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
             self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
             return Err(None);
         }
@@ -144,7 +142,16 @@ impl Server {
         if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        self.check_token(key, (head.method, path), headers.token, headers.proof, recent)
+        match &self.config.protected {
+            Some(protected) => {
+                let (check, method) = (protected.check(), head.method);
+                let credentials = Credentials { method, path, token: headers.token, proof: headers.proof };
+                check(self, key, &credentials, recent)
+            }
+            None if self.validator.is_none() => Ok(()),
+            // A server that validates tokens means to be protected; nobody is let in by mistake.
+            None => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
+        }
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -154,10 +161,9 @@ impl Server {
         let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.rejection = check_head(x.kind, headers, length.filter(|length| *length > limit));
-        if x.kind == Kind::HttpSsePost {
+        if let Some(http_sse) = self.config.http_sse.as_ref().filter(|_| x.kind == Kind::HttpSsePost) {
             // The target names the session.
-            let id = super::query_param(query, fields::HTTP_SSE_SESSION);
-            x.set_session(id.and_then(|id| self.sessions.find(id)));
+            x.set_session(http_sse.session_id(query).and_then(|id| self.sessions.find(id)));
         }
         self.proceed(key);
     }
@@ -180,8 +186,8 @@ impl Server {
             Kind::Post | Kind::HttpSsePost => {}
             Kind::Get => self.process_get(key),
             Kind::HttpSse => {
-                if self.admit_open_ended(key) {
-                    self.open_http_sse(key);
+                if let Some(open) = self.config.http_sse.as_ref().map(HttpSse::open) {
+                    open(self, key);
                 }
             }
             Kind::Other => self.process_delete(key),
@@ -207,9 +213,8 @@ impl Server {
 impl Config {
     /// Returns the purpose of an exchange.
     fn exchange_kind(&self, method: &str, path: &str) -> Kind {
-        let is_stream_path =
-            |path: &str| self.http_sse_paths.as_ref().is_some_and(|(stream, _)| stream == path);
-        let is_message_path = |path: &str| self.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path);
+        let is_stream_path = |path: &str| self.http_sse.as_ref().is_some_and(|sse| sse.stream == path);
+        let is_message_path = |path: &str| self.http_sse.as_ref().is_some_and(|sse| sse.messages == path);
         match method {
             "POST" if path == self.path => Kind::Post,
             "GET" if path == self.path => Kind::Get,
@@ -220,8 +225,8 @@ impl Config {
     }
 
     /// Returns the resource whose metadata document is served at a path.
-    fn resource_described_at(&self, path: &str) -> Option<&Protected> {
-        self.protected.as_ref().filter(|protected| protected.is_metadata_path(path, &self.path))
+    fn resource_described_at(&self, path: &str) -> Option<&dyn Protection> {
+        self.protected.as_deref().filter(|protected| protected.is_metadata_path(path, &self.path))
     }
 
     /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
@@ -241,36 +246,28 @@ impl Config {
     }
 
     /// Returns the methods of a path, or `None` if the path is not served.
-    fn allowed_methods(&self, path: &str, serves_legacy: bool) -> Option<&'static [&'static str]> {
+    fn allowed_methods(&self, path: &str, serves_legacy: bool) -> Option<AllowedMethods> {
+        const GET: AllowedMethods = AllowedMethods { methods: &["GET"], list: "GET" };
+        const POST: AllowedMethods = AllowedMethods { methods: &["POST"], list: "POST" };
+        const ALL: AllowedMethods =
+            AllowedMethods { methods: &["POST", "GET", "DELETE"], list: "POST, GET, DELETE" };
         if path == self.path {
-            return Some(if serves_legacy && self.sessions { &["POST", "GET", "DELETE"] } else { &["POST"] });
+            return Some(if serves_legacy && self.sessions { ALL } else { POST });
         }
-        match &self.http_sse_paths {
-            Some((stream, _)) if stream == path => Some(&["GET"]),
-            Some((_, post)) if post == path => Some(&["POST"]),
+        match &self.http_sse {
+            Some(sse) if sse.stream == path => Some(GET),
+            Some(sse) if sse.messages == path => Some(POST),
             _ => None,
         }
     }
 }
 
-/// Returns the fields of the response to a preflight request (CORS), with those of the arguments of these tools.
-fn preflight_fields(tool_params: Option<&[(Box<str>, HeaderParams)]>) -> Fields {
-    let mut fields = Fields::new();
-    fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
-    let mut names = String::from(fields::CORS_REQUEST_HEADERS);
-    match tool_params {
-        Some(tools) => {
-            for name in tools.iter().flat_map(|(_, tool)| tool.names()) {
-                names.push_str(", ");
-                names.push_str(name);
-            }
-        }
-        // A preflight has no token, and the names would tell about tools (AUTH-070).
-        None => names.push_str(", *"),
-    }
-    fields.push(fields::ALLOW_HEADERS, names.as_bytes());
-    fields.push(fields::MAX_AGE, b"600");
-    fields
+/// The methods of a path.
+#[derive(Clone, Copy)]
+struct AllowedMethods {
+    methods: &'static [&'static str],
+    /// The same as the value of an `Allow` field.
+    list: &'static str,
 }
 
 /// Returns the first fault in an admitted head, in the order of HTTP-029; `too_long` is the length if it is too large.
@@ -340,7 +337,7 @@ impl<'a> AdmissionHeaders<'a> {
                 Some(known) => {
                     if known == KnownField::Origin {
                         headers.is_origin_denied |= !config.allows_origin(value);
-                        if !config.cors {
+                        if config.cors.is_none() {
                             continue;
                         }
                     }

@@ -4,10 +4,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::cors::Cors;
 #[cfg(feature = "cards")]
 use super::documents::PublicDocument;
+use super::http_sse::HttpSse;
 use super::protected::Protected;
+use super::protection::Protection;
 use crate::ascii::AsciiCaseExt as _;
+use crate::sync::{Arc, share};
 use crate::url::is_loopback_name;
 
 /// The configuration of a server over HTTP.
@@ -27,7 +31,7 @@ pub struct Config {
     pub(super) origins: Vec<String>,
     pub(super) hosts: Vec<String>,
     pub(super) any_origin_and_host: bool,
-    pub(super) cors: bool,
+    pub(super) cors: Option<Cors>,
     pub(super) sessions: bool,
     pub(super) replay_bytes: usize,
     pub(super) retry: Duration,
@@ -40,8 +44,8 @@ pub struct Config {
     pub(super) max_sessions_per_principal: usize,
     pub(super) max_streams_per_session: usize,
     pub(super) max_get_streams_per_session: usize,
-    pub(super) http_sse_paths: Option<(String, String)>,
-    pub(super) protected: Option<Protected>,
+    pub(super) http_sse: Option<HttpSse>,
+    pub(super) protected: Option<Arc<dyn Protection>>,
     pub(super) token_timeout: Duration,
     /// Names of fields that handlers may see.
     pub(super) visible_fields: Vec<String>,
@@ -56,7 +60,7 @@ impl Default for Config {
             origins: Vec::new(),
             hosts: Vec::new(),
             any_origin_and_host: false,
-            cors: false,
+            cors: None,
             sessions: true,
             replay_bytes: 64 << 10,
             retry: Duration::from_secs(1),
@@ -69,7 +73,7 @@ impl Default for Config {
             max_sessions_per_principal: 10_000,
             max_streams_per_session: 64,
             max_get_streams_per_session: 4,
-            http_sse_paths: None,
+            http_sse: None,
             protected: None,
             token_timeout: Duration::from_secs(10),
             visible_fields: Vec::new(),
@@ -122,7 +126,7 @@ impl Config {
     /// Sets whether pages of the allowed origins may read responses (CORS; default no).
     #[must_use]
     pub const fn cors(mut self, cors: bool) -> Self {
-        self.cors = cors;
+        self.cors = if cors { Some(Cors::new()) } else { None };
         self
     }
 
@@ -257,14 +261,14 @@ impl Config {
     #[deprecated(note = "MCP SEP-2596; earliest removal: three months after SEP-2596 reaches Final")]
     #[must_use]
     pub fn http_sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        self.http_sse_paths = Some((stream.into(), messages.into()));
+        self.http_sse = Some(HttpSse::new(stream.into(), messages.into()));
         self
     }
 
     /// Requires a token that the application accepts, and describes where to get one (HTTP-007).
     #[must_use]
     pub fn protected(mut self, protected: Protected) -> Self {
-        self.protected = Some(protected);
+        self.protected = Some(share!(protected, dyn Protection));
         self
     }
 
@@ -280,8 +284,8 @@ impl Config {
 
     /// Returns the protected resource that the server is, if it requires tokens.
     #[must_use]
-    pub const fn protected_resource(&self) -> Option<&Protected> {
-        self.protected.as_ref()
+    pub fn protected_resource(&self) -> Option<&Protected> {
+        self.protected.as_ref().map(|protected| protected.resource())
     }
 
     /// Returns the path of the endpoint.

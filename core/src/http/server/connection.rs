@@ -1,13 +1,13 @@
 //! One HTTP/1.1 connection and its exchanges with a [`Server`].
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::recent_token::RecentToken;
 use super::{Denial, ExchangeId, Server};
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
-use crate::http::record::{HeadRecord, push_record};
+use crate::http::record::{HeadRecord, HeadTap, head_tap};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
@@ -73,7 +73,7 @@ pub struct Connection {
     head_held: bool,
     pub(super) recent_token: RecentToken,
     fault: Option<ConnectionFault>,
-    heads: Option<VecDeque<HeadRecord>>,
+    heads: Option<Box<dyn HeadTap>>,
     /// The description of the connection, for handlers.
     info: Option<Arc<ConnectionInfo>>,
 }
@@ -230,12 +230,12 @@ impl Connection {
     ///
     /// At most 64 records wait to be polled. Further heads are not recorded.
     pub fn tap_heads(&mut self) {
-        self.heads.get_or_insert_default();
+        self.heads.get_or_insert_with(head_tap);
     }
 
     /// Returns the next record of a head, if records are enabled.
     pub fn poll_head(&mut self) -> Option<HeadRecord> {
-        self.heads.as_mut()?.pop_front()
+        self.heads.as_mut()?.poll()
     }
 
     /// Processes bytes that were read.
@@ -416,7 +416,9 @@ impl Connection {
             if other_shard.is_some() {
                 return None;
             }
-            push_record(heads, || HeadRecord::request(now, Direction::In, &head));
+            if let Some(tap) = heads {
+                tap.record_request(now, Direction::In, &head);
+            }
             let length = match info.framing {
                 Framing::None => Some(0),
                 Framing::Exact(length) => Some(length),
@@ -483,11 +485,9 @@ impl Connection {
                 }
                 return;
             };
-            let record = || {
-                let fields = response.fields.iter();
-                HeadRecord::response(now, Direction::Out, response.status, fields)
-            };
-            push_record(&mut self.heads, record);
+            if let Some(tap) = &mut self.heads {
+                tap.record_response(now, Direction::Out, response.status, &mut response.fields.iter());
+            }
             if self.ends_after_response {
                 self.h1.close(now);
             }

@@ -5,6 +5,7 @@ mod server_exchange;
 
 pub(super) use self::server_exchange::{ServerExchange, SessionPlace};
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,7 +14,7 @@ use self::server_exchange::SpareBuffers;
 use super::events::{write_entry, write_event_head};
 use super::exchange::{Kind, RequestPhase, ResponseForm};
 use super::get_streams::UnwrittenEvent;
-use super::principals::PrincipalCounts;
+use super::principals::ExchangeCounts;
 use super::replay::ReplayEntry;
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
@@ -42,7 +43,8 @@ pub(super) struct ExchangeTable {
     max_open_ended: usize,
     /// Those that may end for another one, the quietest one first.
     quietest: List,
-    principals: PrincipalCounts,
+    /// The number of those of each principal, if requests have principals.
+    principals: Option<Box<dyn ExchangeCounts>>,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.
     spare: SpareBuffers,
@@ -59,11 +61,16 @@ impl ExchangeTable {
             open_ended: 0,
             max_open_ended,
             quietest: List::new(),
-            principals: PrincipalCounts::default(),
+            principals: None,
             checks: Deadlines::new(),
             spare: SpareBuffers::default(),
             trim_at: None,
         }
+    }
+
+    /// Counts the exchanges of each principal from now on.
+    pub(super) fn count_principals(&mut self, counts: Box<dyn ExchangeCounts>) {
+        self.principals = Some(counts);
     }
 
     // ---- exchanges -------------------------------------------------------------------------------------------
@@ -102,8 +109,8 @@ impl ExchangeTable {
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
         self.set_open_ended(key, false);
         let Some(x) = self.slab.remove(key) else { return };
-        if let Some(authorization) = self.spare.reclaim(x) {
-            self.principals.remove(authorization.identity().shared_principal());
+        if let (Some(authorization), Some(principals)) = (self.spare.reclaim(x), &mut self.principals) {
+            principals.remove(authorization.identity().shared_principal());
         }
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
@@ -209,7 +216,7 @@ impl ExchangeTable {
 
     /// Returns the number of exchanges of a principal.
     pub(super) fn count_of(&self, principal: &str) -> usize {
-        self.principals.of(principal)
+        self.principals.as_ref().map_or(0, |principals| principals.of(principal))
     }
 
     /// Sets the party for which an exchange acts, and when its token expires, once.
@@ -220,7 +227,9 @@ impl ExchangeTable {
         expires: Option<Instant>,
     ) {
         if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
-            self.principals.add(authorization.identity().shared_principal());
+            if let Some(principals) = &mut self.principals {
+                principals.add(authorization.identity().shared_principal());
+            }
             (x.authorization, x.expires) = (Some(authorization), expires);
         }
     }
@@ -330,7 +339,9 @@ impl ExchangeTable {
         self.trim_at = None;
         if self.slab.is_empty() {
             self.spare = SpareBuffers::default();
-            self.principals.trim();
+            if let Some(principals) = &mut self.principals {
+                principals.trim();
+            }
             self.slab.trim();
             self.checks.trim(|_, _| false);
         }

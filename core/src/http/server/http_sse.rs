@@ -1,7 +1,11 @@
 //! HTTP+SSE of 2024-11-05: one event stream for all messages of the server, and a path for POST (HTTPSSE).
+//!
+//! A server meets it as functions in [`HttpSse`], which [`Config::http_sse`](super::Config::http_sse) makes, so a program
+//! without it links none of them.
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 
 use bytes::Bytes;
 
@@ -20,10 +24,70 @@ use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::version::Version;
 
+/// The paths of HTTP+SSE, and the functions that serve them.
+#[derive(Clone, Debug)]
+pub(super) struct HttpSse {
+    /// The path of the event stream.
+    pub(super) stream: String,
+    /// The path for POST.
+    pub(super) messages: String,
+    functions: &'static Functions,
+}
+
+#[derive(Debug)]
+struct Functions {
+    open: fn(&mut Server, Key),
+    process_post: fn(&mut Server, Key, Bytes),
+    check: fn(&mut Server, Key, bool) -> bool,
+    session_id: fn(&str) -> Option<&str>,
+}
+
+impl HttpSse {
+    pub(super) const fn new(stream: String, messages: String) -> Self {
+        let functions = &Functions {
+            open: Server::open_http_sse,
+            process_post: Server::process_http_sse_post,
+            check: Server::check_http_sse,
+            session_id: session_parameter,
+        };
+        Self { stream, messages, functions }
+    }
+
+    /// Returns the function that opens the event stream of a request, or refuses it.
+    pub(super) const fn open(&self) -> fn(&mut Server, Key) {
+        self.functions.open
+    }
+
+    /// Returns the function that processes a message.
+    pub(super) const fn process_post(&self) -> fn(&mut Server, Key, Bytes) {
+        self.functions.process_post
+    }
+
+    /// Returns the function that ends an event stream which has outlived its token; it returns whether it did.
+    ///
+    /// Its last argument is true if the token has expired now.
+    pub(super) const fn check(&self) -> fn(&mut Server, Key, bool) -> bool {
+        self.functions.check
+    }
+
+    /// Returns the id of the session that the query of a target names.
+    pub(super) fn session_id<'a>(&self, query: &'a str) -> Option<&'a str> {
+        (self.functions.session_id)(query)
+    }
+}
+
+/// Returns the query parameter that names a session.
+fn session_parameter(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix(fields::HTTP_SSE_SESSION)?.strip_prefix('='))
+}
+
 impl Server {
     /// Opens the event stream; its first event is the path for messages (HTTPSSE-002).
-    pub(super) fn open_http_sse(&mut self, key: Key) {
-        let Some((_, messages)) = self.config.http_sse_paths.clone() else { return };
+    fn open_http_sse(&mut self, key: Key) {
+        if !self.admit_open_ended(key) {
+            return;
+        }
+        let Some(messages) = self.config.http_sse.as_ref().map(|sse| sse.messages.clone()) else { return };
         let authorization = self.exchanges.get(key).and_then(|x| x.authorization()).cloned();
         let principal: Option<Box<str>> = authorization.as_ref().map(|party| party.principal().into());
         if !self.make_room_for_session(principal.as_deref()) {
@@ -55,7 +119,7 @@ impl Server {
 
     /// Accepts a message of such a session; its answer goes to the event stream (HTTPSSE-003, HTTPSSE-007,
     /// HTTPSSE-009).
-    pub(super) fn process_http_sse_post(&mut self, key: Key, frame: Bytes) {
+    fn process_http_sse_post(&mut self, key: Key, frame: Bytes) {
         let Some(x) = self.exchanges.get(key) else { return };
         let session = x.session();
         let record =
@@ -109,12 +173,27 @@ impl Server {
             None => self.exchanges.answer_empty(key, 202, Fields::new()),
         }
     }
+
+    /// Ends the session of an event stream whose token has expired, once its calls are answered. Returns whether it did.
+    fn check_http_sse(&mut self, key: Key, is_expired: bool) -> bool {
+        let Some(x) = self.exchanges.get_mut(key) else { return false };
+        let Some(session) = x.session() else { return false };
+        if is_expired && self.sessions.expire_http_sse(&mut self.engine, session) {
+            x.expires = None;
+            return false;
+        }
+        let is_over = is_expired || self.sessions.has_outlived_its_token(&mut self.engine, session);
+        if is_over {
+            self.end_session(session); // HTTPSSE-010
+        }
+        is_over
+    }
 }
 
 impl SessionTable {
     /// Records that the token of such a stream has expired: it goes on for running calls alone. Returns whether there
     /// are any.
-    pub(super) fn expire_http_sse(&mut self, engine: &mut Engine, session: Key) -> bool {
+    fn expire_http_sse(&mut self, engine: &mut Engine, session: Key) -> bool {
         let Some(record) = self.get_mut(session) else { return false };
         record.is_ending = true;
         let channel = record.channel;
@@ -123,7 +202,7 @@ impl SessionTable {
     }
 
     /// Returns whether the stream of such a session has only waited for calls, which are answered now.
-    pub(super) fn has_outlived_its_token(&self, engine: &mut Engine, session: Key) -> bool {
+    fn has_outlived_its_token(&self, engine: &mut Engine, session: Key) -> bool {
         let channel = self.get(session).filter(|s| s.is_ending).map(|s| s.channel);
         channel.is_some_and(|channel| !engine.exchanges().has_live_calls(channel))
     }

@@ -17,6 +17,7 @@
 mod admission;
 mod config;
 mod connection;
+mod cors;
 #[cfg(feature = "cards")]
 mod documents;
 mod events;
@@ -27,6 +28,7 @@ mod http_sse;
 mod post;
 mod principals;
 mod protected;
+mod protection;
 mod recent_token;
 mod refusal;
 mod replay;
@@ -36,6 +38,7 @@ mod resumption;
 mod session;
 mod shares;
 mod token;
+mod tool_fields;
 mod undecided;
 mod visible_fields;
 
@@ -59,8 +62,9 @@ use self::refusal::shutting_down;
 use self::session::SessionTable;
 use self::shares::share_of_streams;
 use self::token::Validator;
+use self::tool_fields::{ToolFields, tool_fields};
 use self::undecided::UndecidedTokens;
-use super::fields::{self, KnownField};
+use super::fields::KnownField;
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
 use crate::error::Fault;
@@ -103,8 +107,8 @@ pub struct Server {
     exchanges: ExchangeTable,
     sessions: SessionTable,
     events: VecDeque<Event>,
-    /// The repeated arguments of each tool, sorted by tool name.
-    tool_params: Vec<(Box<str>, HeaderParams)>,
+    /// The fields of each tool that repeat its arguments, if a schema has named any.
+    tool_fields: Option<Box<dyn ToolFields>>,
     now: Instant,
     /// The application reported that its queue of calls is full.
     overloaded: bool,
@@ -126,15 +130,21 @@ impl Server {
     /// Session ids are drawn from `entropy`. It must be unpredictable and must differ between servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
+        let mut exchanges = ExchangeTable::new(share_of_streams(http.max_exchanges));
+        let mut sessions = SessionTable::default();
+        if let Some(protected) = &http.protected {
+            exchanges.count_principals(protected.exchange_counts());
+            sessions.count_principals(protected.sessions());
+        }
         Self {
             engine: Engine::new(server),
             entropy,
-            exchanges: ExchangeTable::new(share_of_streams(http.max_exchanges)),
+            exchanges,
             path: Arc::from(&*http.path),
             config: http,
-            sessions: SessionTable::default(),
+            sessions,
             events: VecDeque::new(),
-            tool_params: Vec::new(),
+            tool_fields: None,
             now: Instant::ZERO,
             overloaded: false,
             validator: None,
@@ -179,9 +189,8 @@ impl Server {
             return None;
         }
         let (path, query) = split_target(head.target);
-        if self.config.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path) {
-            let id = query_param(query, fields::HTTP_SSE_SESSION)?;
-            return self.sessions.other_shard(id.as_bytes());
+        if let Some(http_sse) = self.config.http_sse.as_ref().filter(|sse| sse.messages == path) {
+            return self.sessions.other_shard(http_sse.session_id(query)?.as_bytes());
         }
         let (_, id) = head
             .fields
@@ -226,18 +235,18 @@ impl Server {
         schema: &crate::raw::RawJson,
     ) -> Result<(), super::params::AnnotationError> {
         let found = HeaderParams::from_schema(schema)?;
-        self.remove_tool_schema(tool);
-        if !found.is_empty() {
-            let at = self.tool_params.partition_point(|(name, _)| **name < *tool);
-            self.tool_params.insert(at, (tool.into(), found));
+        if found.is_empty() {
+            self.remove_tool_schema(tool);
+        } else {
+            self.tool_fields.get_or_insert_with(tool_fields).set(tool, found);
         }
         Ok(())
     }
 
     /// Removes the schema of a tool that [`set_tool_schema`](Self::set_tool_schema) set.
     pub fn remove_tool_schema(&mut self, tool: &str) {
-        if let Ok(at) = self.tool_params.binary_search_by(|(name, _)| (**name).cmp(tool)) {
-            self.tool_params.remove(at);
+        if let Some(tool_fields) = &mut self.tool_fields {
+            tool_fields.remove(tool);
         }
     }
 
@@ -325,7 +334,8 @@ impl Server {
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
-        let undecided = self.undecided.next_deadline(&self.exchanges);
+        let protected = self.config.protected.as_deref();
+        let undecided = protected.and_then(|p| p.next_deadline(&mut self.undecided, &self.exchanges));
         own.chain(undecided).chain(self.engine.poll_timeout()).min()
     }
 
@@ -336,7 +346,9 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
-        self.undecided.handle_timeout(&mut self.exchanges, self.now);
+        if let Some(protected) = &self.config.protected {
+            protected.handle_timeout(&mut self.undecided, &mut self.exchanges, self.now);
+        }
         self.expire_sessions();
         self.exchanges.trim_if_due(self.now);
     }
@@ -388,9 +400,4 @@ impl Server {
 /// Splits a target into its path and its query.
 fn split_target(target: &str) -> (&str, &str) {
     target.split_once('?').unwrap_or((target, ""))
-}
-
-/// Returns the value of a query parameter.
-fn query_param<'a>(query: &'a str, name: &str) -> Option<&'a str> {
-    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

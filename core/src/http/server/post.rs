@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::Server;
 use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ServerExchange;
+use super::http_sse::HttpSse;
 use super::refusal::{
     self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,
     unsupported_version,
@@ -104,7 +105,11 @@ impl Server {
                 let error = RpcError::new(code::PARSE_ERROR, "the body is empty");
                 self.exchanges.refuse(key, &Refusal { status: 400, error });
             }
-            _ if kind == Kind::HttpSsePost => self.process_http_sse_post(key, frame),
+            _ if kind == Kind::HttpSsePost => {
+                if let Some(process) = self.config.http_sse.as_ref().map(HttpSse::process_post) {
+                    process(self, key, frame);
+                }
+            }
             Some(b'[') => self.post_batch(key, &frame),
             Some(_) => self.post_message(key, &frame),
         }
@@ -155,7 +160,7 @@ impl Server {
         let Some(x) = self.exchanges.get(key) else { return };
         let check = RequestHeaderCheck {
             headers: &x.headers,
-            tools: &self.tool_params,
+            tools: self.tool_fields.as_deref(),
             served_versions: self.engine.config().advertised_versions(),
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);

@@ -1,8 +1,26 @@
-//! The number of open exchanges of each principal.
+//! The open exchanges and the sessions of each principal.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
 
+use super::session::{HttpSession, queue_uninitialized};
+use crate::slab::{Key, Slab};
 use crate::sync::Arc;
+
+/// The number of open exchanges of each principal, as the table of exchanges uses it.
+pub(super) trait ExchangeCounts: fmt::Debug + Send + Sync {
+    /// Returns the number of exchanges of a principal.
+    fn of(&self, principal: &str) -> usize;
+
+    /// Counts one more exchange of a principal.
+    fn add(&mut self, principal: &Arc<str>);
+
+    /// Counts one exchange of a principal less.
+    fn remove(&mut self, principal: &Arc<str>);
+
+    /// Removes the principals without exchanges.
+    fn trim(&mut self);
+}
 
 /// The number of open exchanges of each principal.
 #[derive(Debug, Default)]
@@ -14,17 +32,15 @@ pub(super) struct PrincipalCounts {
     others: BTreeMap<Arc<str>, usize>,
 }
 
-impl PrincipalCounts {
-    /// Returns the number of exchanges of a principal.
-    pub(super) fn of(&self, principal: &str) -> usize {
+impl ExchangeCounts for PrincipalCounts {
+    fn of(&self, principal: &str) -> usize {
         match &self.recent {
             Some((recent, count)) if **recent == *principal => *count,
             _ => self.others.get(principal).copied().unwrap_or(0),
         }
     }
 
-    /// Counts one more exchange of a principal.
-    pub(super) fn add(&mut self, principal: &Arc<str>) {
+    fn add(&mut self, principal: &Arc<str>) {
         match &mut self.recent {
             Some((recent, count)) if *recent == *principal => *count += 1,
             _ => {
@@ -36,8 +52,7 @@ impl PrincipalCounts {
         }
     }
 
-    /// Counts one exchange of a principal less.
-    pub(super) fn remove(&mut self, principal: &Arc<str>) {
+    fn remove(&mut self, principal: &Arc<str>) {
         match &mut self.recent {
             Some((recent, count)) if *recent == *principal => *count = count.saturating_sub(1),
             _ => match self.others.get_mut(principal) {
@@ -48,9 +63,73 @@ impl PrincipalCounts {
         }
     }
 
-    /// Removes the principals without exchanges.
-    pub(super) fn trim(&mut self) {
+    fn trim(&mut self) {
         self.recent.take_if(|(_, count)| *count == 0);
+    }
+}
+
+/// The sessions of each principal, as the table of sessions uses it.
+pub(super) trait SessionsByPrincipal: fmt::Debug + Send + Sync {
+    /// Adds a session of a principal; `table` has all sessions.
+    fn add(&mut self, principal: &str, session: Key, table: &Slab<HttpSession>);
+
+    /// Removes a session of a principal.
+    fn remove(&mut self, principal: &str);
+
+    /// Returns the sessions of a principal, if it has any.
+    fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal>;
+}
+
+/// The sessions of a principal.
+#[derive(Debug, Default)]
+pub(super) struct SessionsOfPrincipal {
+    pub(super) count: usize,
+    /// Its sessions whose handshake may be unfinished, oldest first; may contain stale keys.
+    pub(super) uninitialized: VecDeque<Key>,
+}
+
+/// The sessions of each principal that has any.
+#[derive(Debug)]
+pub(super) struct PrincipalSessions {
+    pub(super) shares: Slab<SessionsOfPrincipal>,
+    pub(super) by_principal: BTreeMap<Arc<str>, Key>,
+}
+
+impl Default for PrincipalSessions {
+    fn default() -> Self {
+        Self { shares: Slab::new(), by_principal: BTreeMap::new() }
+    }
+}
+
+impl SessionsByPrincipal for PrincipalSessions {
+    fn add(&mut self, principal: &str, session: Key, table: &Slab<HttpSession>) {
+        let share = match self.by_principal.get(principal) {
+            Some(share) => *share,
+            None => {
+                let share = self.shares.insert(SessionsOfPrincipal::default());
+                self.by_principal.insert(principal.into(), share);
+                share
+            }
+        };
+        if let Some(share) = self.shares.get_mut(share) {
+            share.count += 1;
+            queue_uninitialized(&mut share.uninitialized, session, share.count, table);
+        }
+    }
+
+    fn remove(&mut self, principal: &str) {
+        let Some(share) = self.of(principal) else { return };
+        share.count -= 1;
+        if share.count == 0 {
+            if let Some(share) = self.by_principal.remove(principal) {
+                self.shares.remove(share);
+                self.shares.trim();
+            }
+        }
+    }
+
+    fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
+        self.shares.get_mut(*self.by_principal.get(principal)?)
     }
 }
 
@@ -85,5 +164,24 @@ mod tests {
         assert!(counts.others.is_empty());
         counts.trim();
         assert!(counts.recent.is_none());
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn removed_sessions_leave_no_memory_of_their_principal() {
+        let (table, mut sessions) = (Slab::new(), PrincipalSessions::default());
+        let key = Key { slot: 0, generation: 0 };
+        for name in ["alice", "bob", "alice"] {
+            sessions.add(name, key, &table);
+        }
+        let mut count = |name: &str| sessions.of(name).map(|share| share.count);
+        assert_eq!((count("alice"), count("bob"), count("carol")), (Some(2), Some(1), None));
+        for name in ["alice", "bob", "carol"] {
+            sessions.remove(name);
+        }
+        assert_eq!(sessions.by_principal.len(), 1);
+        sessions.remove("alice");
+        assert!(sessions.of("alice").is_none() && sessions.by_principal.is_empty());
+        assert_eq!(sessions.shares.capacity(), 0);
     }
 }

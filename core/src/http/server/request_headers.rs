@@ -1,16 +1,14 @@
 //! The request fields that repeat parts of the body, kept until the body is complete (HTTP-030 to HTTP-038).
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use super::refusal::{Refusal, unsupported_version};
+use super::tool_fields::ToolFields;
 use crate::ascii::AsciiCaseExt as _;
-use crate::head::FieldLine;
 use crate::http::fields::{self, KnownField};
-use crate::http::params::HeaderParams;
 use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::ParamsSpans;
@@ -221,12 +219,12 @@ fn append_text(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
 /// Compares a message with the fields of its request.
 pub(super) struct RequestHeaderCheck<'a> {
     pub(super) headers: &'a RequestHeaders,
-    pub(super) tools: &'a [(Box<str>, HeaderParams)],
+    pub(super) tools: Option<&'a dyn ToolFields>,
     /// The revisions that are advertised to clients.
     pub(super) served_versions: VersionSet,
 }
 
-fn header_mismatch(message: impl Into<alloc::borrow::Cow<'static, str>>) -> RpcError {
+pub(super) fn header_mismatch(message: impl Into<alloc::borrow::Cow<'static, str>>) -> RpcError {
     RpcError::new(code::HEADER_MISMATCH, message)
 }
 
@@ -333,33 +331,18 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         frame: &Bytes,
         params: &ParamsSpans,
     ) -> Result<(), RpcError> {
+        let Some(tools) = self.tools.filter(|_| method == methods::TOOLS_CALL) else { return Ok(()) };
         let required = version.era() == Era::Modern;
-        if self.tools.is_empty()
-            || method != methods::TOOLS_CALL
-            || (!required && self.headers.params.is_empty())
-        {
+        if !required && self.headers.params.is_empty() {
             return Ok(());
         }
         let Some(tool) = params.name.slice(frame).and_then(string) else { return Ok(()) };
-        let found = self.tools.binary_search_by(|(name, _)| (**name).cmp(&*tool));
-        let Some((_, wanted)) = found.ok().and_then(|at| self.tools.get(at)) else { return Ok(()) };
         let unreadable = b"\xff".as_slice();
-        let param_fields: Vec<FieldLine<'_>> = self
-            .headers
-            .params
-            .iter()
-            .filter_map(|(name, value)| {
-                let name = core::str::from_utf8(self.headers.slice(*name)?).ok()?;
-                Some((name, self.headers.slice(*value).unwrap_or(unreadable)))
-            })
-            .collect();
-        let arguments = params.arguments.slice(frame).unwrap_or(b"{}");
-        let checked = if required {
-            wanted.check(arguments, &param_fields)
-        } else {
-            wanted.check_present(arguments, &param_fields)
-        };
-        checked.map_err(|reason| header_mismatch(format!("{reason}")))
+        let mut fields = self.headers.params.iter().filter_map(|(name, value)| {
+            let name = core::str::from_utf8(self.headers.slice(*name)?).ok()?;
+            Some((name, self.headers.slice(*value).unwrap_or(unreadable)))
+        });
+        tools.check(&tool, params.arguments.slice(frame).unwrap_or(b"{}"), &mut fields, required)
     }
 }
 

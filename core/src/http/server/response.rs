@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::events::{event_stream_fields, write_empty_event, write_entry, write_event_head};
 use super::exchange::{Kind, RequestPhase, ResponseForm};
 use super::exchange_table::{ServerExchange, SessionPlace};
+use super::http_sse::HttpSse;
 use super::refusal::overloaded;
 use super::replay::{self, ReplayEntry};
 use super::{MAX_BUFFERED_BODY, Server};
@@ -63,11 +64,12 @@ impl Server {
             Some(Kind::HttpSse) => progress.is_closed,
             _ => false,
         };
-        let session = self.exchanges.get(key).filter(|x| x.kind == Kind::HttpSse).and_then(|x| x.session());
-        if let Some(session) = session
-            .filter(|session| drained && self.sessions.has_outlived_its_token(&mut self.engine, *session))
-        {
-            self.end_session(session); // HTTPSSE-010
+        let http_sse = self.config.http_sse.as_ref().filter(|_| {
+            // Only an event stream of HTTP+SSE outlives its token.
+            drained && self.exchanges.get(key).is_some_and(|x| x.kind == Kind::HttpSse)
+        });
+        if http_sse.map(HttpSse::check).is_some_and(|check| check(self, key, false)) {
+            // The session has ended.
         } else if over && drained {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
@@ -98,7 +100,10 @@ impl Server {
             // Only an error asks for scopes.
             Some(scheme) if progress.error_code.is_some() => {
                 let scopes = self.engine.exchanges().take_required_scopes(stream);
-                scopes.and_then(|scopes| self.config.challenge_call(scheme, &scopes, &mut fields))
+                scopes.zip(self.config.protected.as_ref()).map(|(scopes, protected)| {
+                    protected.challenge_call(scheme, &scopes, &mut fields);
+                    403
+                })
             }
             _ => None,
         };
@@ -263,15 +268,8 @@ impl Server {
         };
         let is_expired = x.is_open_ended() && x.expires.is_some_and(|at| at <= now);
         // Calls end by themselves; a stream would outlive its token.
-        match x.session().filter(|_| x.kind == Kind::HttpSse) {
-            Some(session) if is_expired && self.sessions.expire_http_sse(&mut self.engine, session) => {
-                x.expires = None;
-            }
-            Some(session)
-                if is_expired || self.sessions.has_outlived_its_token(&mut self.engine, session) =>
-            {
-                return self.end_session(session); // HTTPSSE-010
-            }
+        match self.config.http_sse.as_ref().filter(|_| x.kind == Kind::HttpSse).map(HttpSse::check) {
+            Some(check) if check(self, key, is_expired) => return,
             None if is_expired => return self.end_stream(key, self.config.retry),
             _ => {}
         }

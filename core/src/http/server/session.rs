@@ -1,27 +1,26 @@
 //! Legacy sessions: ids, owners and expiry (HTTP-064 to HTTP-075, SEC-005).
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::exchange::ResponseForm;
 use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
 use super::get_streams::GetStreams;
+use super::principals::{SessionsByPrincipal, SessionsOfPrincipal};
 use super::replay::{ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};
 use crate::entropy::Entropy;
 use crate::head::Fields;
 use crate::http::fields;
 use crate::server::Engine;
+use crate::short_base64::URL_SAFE;
 use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
-use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
@@ -30,7 +29,6 @@ use crate::version::Version;
 const SECRET_LEN: usize = 18;
 /// Number of bytes before them, which hold the slot of the session.
 const SLOT_LEN: usize = 3;
-const ID_LEN: usize = SLOT_LEN + SECRET_LEN;
 /// Lengths of both parts in Base64, where neither shares a character with the other.
 const SLOT_TEXT_LEN: usize = SLOT_LEN / 3 * 4;
 const SECRET_TEXT_LEN: usize = SECRET_LEN / 3 * 4;
@@ -108,36 +106,30 @@ pub(super) struct SessionTable {
     table: Slab<HttpSession>,
     /// Sessions whose handshake may be unfinished, oldest first; may contain stale keys.
     uninitialized: VecDeque<Key>,
-    /// The sessions of each principal that has any.
-    principals: Slab<PrincipalSessions>,
-    by_principal: BTreeMap<Arc<str>, Key>,
+    /// Those of each principal, if requests have principals.
+    principals: Option<Box<dyn SessionsByPrincipal>>,
     /// Time at which expired sessions are looked for; `None` while there are no sessions.
     check_at: Option<Instant>,
 }
 
-/// The sessions of a principal.
-#[derive(Debug, Default)]
-struct PrincipalSessions {
-    count: usize,
-    /// Its sessions whose handshake may be unfinished, oldest first; may contain stale keys.
-    uninitialized: VecDeque<Key>,
-}
-
 impl Default for SessionTable {
     fn default() -> Self {
-        let (principals, by_principal) = (Slab::new(), BTreeMap::new());
         Self {
             shard: None,
             table: Slab::new(),
             uninitialized: VecDeque::new(),
-            principals,
-            by_principal,
+            principals: None,
             check_at: None,
         }
     }
 }
 
 impl SessionTable {
+    /// Counts the sessions of each principal from now on.
+    pub(super) fn count_principals(&mut self, table: Box<dyn SessionsByPrincipal>) {
+        self.principals = Some(table);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -153,9 +145,7 @@ impl SessionTable {
     /// Returns the session with an id; the comparison of the secret takes constant time.
     pub(super) fn find(&self, id: impl AsRef<[u8]>) -> Option<Key> {
         let (slot, secret) = id.as_ref().split_first_chunk::<SLOT_TEXT_LEN>()?;
-        let mut bytes = [0; SLOT_LEN];
-        URL_SAFE_NO_PAD.decode_slice(slot, &mut bytes).ok()?;
-        let [a, b, c] = bytes;
+        let [a, b, c] = URL_SAFE.decode(*slot)?;
         let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
         self.table.get(key)?.secret.is(secret).then_some(key)
     }
@@ -163,10 +153,9 @@ impl SessionTable {
     /// Returns the shard that an id names, if it is another one.
     pub(super) fn other_shard(&self, id: &[u8]) -> Option<u8> {
         let (own, all) = self.shard?;
-        let mut bytes = [0; ID_LEN];
-        let length = URL_SAFE_NO_PAD.decode_slice(id, &mut bytes).ok()?;
-        let shard = *bytes.get(SLOT_LEN)?;
-        (length == ID_LEN && shard != own && shard < all).then_some(shard)
+        let (_, secret) = id.split_first_chunk::<SLOT_TEXT_LEN>()?;
+        let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
+        (secret.len() == SECRET_TEXT_LEN && shard != own && shard < all).then_some(shard)
     }
 
     /// Returns the index of this shard and the number of shards, if there are several.
@@ -185,11 +174,9 @@ impl SessionTable {
     /// Returns the id of a session (HTTP-066).
     pub(super) fn id(&self, key: Key) -> String {
         let [_, a, b, c] = key.slot.to_be_bytes();
-        let mut id = URL_SAFE_NO_PAD.encode([a, b, c]);
-        if let Some(session) = self.table.get(key) {
-            id.extend(session.secret.0.iter().copied().map(char::from));
-        }
-        id
+        let secret = self.table.get(key).map(|session| session.secret.0.iter());
+        let text = URL_SAFE.encode([a, b, c]).into_iter().chain(secret.into_iter().flatten().copied());
+        text.map(char::from).collect()
     }
 
     fn insert(
@@ -206,12 +193,15 @@ impl SessionTable {
             *shard_byte = own;
         }
         let mut text = [0; SECRET_TEXT_LEN];
-        // The text of the secret has exactly this length.
-        let _ = URL_SAFE_NO_PAD.encode_slice(secret, &mut text);
+        for (group, text) in secret.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
+            if let (&[a, b, c], Ok(text)) = (group, <&mut [u8; 4]>::try_from(text)) {
+                *text = URL_SAFE.encode([a, b, c]);
+            }
+        }
         let key = self.table.insert(HttpSession {
             secret: SessionSecret(text),
             channel,
-            principal: principal.clone(),
+            principal,
             last_seen: now,
             is_http_sse: false,
             is_ending: false,
@@ -221,40 +211,22 @@ impl SessionTable {
             last_stream_number: 0,
             replay_log: None,
         });
-        if let Some(principal) = principal {
-            let share = match self.by_principal.get(&*principal) {
-                Some(share) => *share,
-                None => {
-                    let share = self.principals.insert(PrincipalSessions::default());
-                    self.by_principal.insert(principal.into(), share);
-                    share
-                }
-            };
-            if let Some(share) = self.principals.get_mut(share) {
-                share.count += 1;
-                queue_uninitialized(&mut share.uninitialized, key, share.count, &self.table);
-            }
+        let principal = self.table.get(key).and_then(|session| session.principal.as_deref());
+        if let (Some(principal), Some(principals)) = (principal, &mut self.principals) {
+            principals.add(principal, key, &self.table);
         }
         queue_uninitialized(&mut self.uninitialized, key, self.table.len(), &self.table);
         key
     }
 
-    fn principal_sessions(&mut self, principal: &str) -> Option<&mut PrincipalSessions> {
-        self.principals.get_mut(*self.by_principal.get(principal)?)
+    fn principal_sessions(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
+        self.principals.as_mut()?.of(principal)
     }
 
     fn remove(&mut self, key: Key) -> Option<HttpSession> {
         let session = self.table.remove(key)?;
-        if let Some(principal) = &session.principal {
-            if let Some(share) = self.principal_sessions(principal) {
-                share.count -= 1;
-                if share.count == 0 {
-                    if let Some(share) = self.by_principal.remove(&**principal) {
-                        self.principals.remove(share);
-                        self.principals.trim();
-                    }
-                }
-            }
+        if let (Some(principal), Some(principals)) = (&session.principal, &mut self.principals) {
+            principals.remove(principal);
         }
         if self.table.is_empty() {
             self.uninitialized = VecDeque::new();
@@ -427,7 +399,12 @@ impl SessionTable {
 ///
 /// Removes stale keys when the queue exceeds about twice the `count` of sessions. So the queue stays bounded even if an
 /// unfinished session stays at its front.
-fn queue_uninitialized(queue: &mut VecDeque<Key>, key: Key, count: usize, table: &Slab<HttpSession>) {
+pub(super) fn queue_uninitialized(
+    queue: &mut VecDeque<Key>,
+    key: Key,
+    count: usize,
+    table: &Slab<HttpSession>,
+) {
     if queue.len() >= 2 * count + 16 {
         queue.retain(|key| table.get(*key).is_some());
     }
@@ -537,6 +514,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::server::principals::PrincipalSessions;
     use alloc::format;
 
     // covers: HTTP-065, HTTP-066, SEC-005
@@ -627,6 +605,7 @@ mod tests {
     fn removed_sessions_leave_no_memory() {
         let mut entropy = Entropy::new([7; 32], 0);
         let mut sessions = SessionTable::default();
+        sessions.count_principals(Box::<PrincipalSessions>::default());
         let channel = Key { slot: 0, generation: 0 };
         let mut insert = |sessions: &mut SessionTable| {
             sessions.insert(Instant::ZERO, channel, Some("alice".into()), &mut entropy)
@@ -637,16 +616,12 @@ mod tests {
             assert!(sessions.remove(goes).is_some());
         }
         assert!(sessions.uninitialized.len() < 100, "{}", sessions.uninitialized.len());
-        assert!(
-            sessions.principals.iter().all(|(_, share)| share.uninitialized.len() < 100 && share.count == 1)
-        );
+        let share = sessions.principal_sessions("alice").expect("one is left");
+        assert!(share.uninitialized.len() < 100 && share.count == 1);
         assert_eq!(sessions.uninitialized.front(), Some(&stays), "it is still the oldest");
         assert!(sessions.remove(stays).is_some());
-        assert!(
-            sessions.uninitialized.capacity() == 0
-                && sessions.principals.capacity() == 0
-                && sessions.by_principal.is_empty()
-        );
+        assert_eq!(sessions.uninitialized.capacity(), 0);
+        assert!(sessions.principal_sessions("alice").is_none());
         // The table is freed as well, and a stale key does not match a new session.
         let stale: Vec<Key> = (0..100).map(|_| insert(&mut sessions)).collect();
         stale.iter().for_each(|key| _ = sessions.remove(*key));

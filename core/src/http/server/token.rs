@@ -12,9 +12,10 @@ use super::admission::SingleValue;
 use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
 use super::protected::{Dpop, Protected, Scheme};
+use super::protection::Credentials;
 use super::recent_token::{MAX_KEPT, RecentToken};
 use super::refusal::{Refusal, overloaded};
-use super::{Config, Event, Server};
+use super::{Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::Fields;
 use crate::http::fields;
@@ -194,20 +195,12 @@ impl Server {
     pub(super) fn check_token(
         &mut self,
         key: Key,
-        (method, path): (&str, &str),
-        given: SingleValue<'_>,
-        proof: SingleValue<'_>,
+        given: &Credentials<'_>,
         mut recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
-        let Some(protected) = &self.config.protected else {
-            return match self.validator {
-                None => Ok(()),
-                // Whoever validates tokens means to be protected; nobody is let in by mistake.
-                Some(_) => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
-            };
-        };
+        let Some(protected) = self.config.protected_resource() else { return Err(None) };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
-        let credentials = match given {
+        let credentials = match given.token {
             SingleValue::Absent => {
                 // Without credentials there is no error code (RFC 6750, 3.1).
                 let fields = protected.challenge_fields(None, None, None);
@@ -222,7 +215,7 @@ impl Server {
                     return self.follow(key, decision.ok_or_else(|| request.clone()), recent);
                 }
                 let spare = core::mem::take(&mut self.spare_token);
-                credentials(value, proof, protected.dpop_mode(), spare)
+                credentials(value, given.proof, protected.dpop_mode(), spare)
             }
             SingleValue::Repeated => Err(CredentialFault::Malformed),
         };
@@ -235,7 +228,7 @@ impl Server {
                 return Err(None);
             }
         };
-        let (method, url) = (method_name(method), protected.request_url(path, &self.config.path));
+        let (method, url) = (method_name(given.method), protected.request_url(given.path, &self.config.path));
         let request = TokenRequest { scheme, token, proof, method, url };
         let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
         x.scheme = Some(scheme);
@@ -262,7 +255,7 @@ impl Server {
         decision: Result<Decision, TokenRequest>,
         recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
-        match (decision, &self.config.protected) {
+        match (decision, self.config.protected_resource()) {
             (Ok(Ok(identity)), _) => self.accept(key, identity, recent),
             (Ok(Err(denial)), Some(protected)) => {
                 self.exchanges.refuse_token(key, protected, &denial);
@@ -284,7 +277,7 @@ impl Server {
         identity: Arc<Identity>,
         recent: Option<&mut RecentToken>,
     ) -> Result<(), Option<Refusal>> {
-        let Some(protected) = &self.config.protected else { return Err(None) };
+        let Some(protected) = self.config.protected_resource() else { return Err(None) };
         let is_bound = identity.key().is_some();
         if is_bound || protected.dpop_mode() != Dpop::Off {
             let is_proven = self.exchanges.get(key).and_then(|x| x.scheme) == Some(Scheme::Dpop);
@@ -353,28 +346,26 @@ impl Server {
         self.tick(now);
         if let Some(protected) = &self.config.protected {
             if self.exchanges.is_authorizing(exchange.0) {
-                self.exchanges.refuse_token(exchange.0, protected, denial);
+                protected.refuse(&mut self.exchanges, exchange.0, denial);
             }
         }
     }
 }
 
-impl Config {
-    /// Adds the challenge to the response of a call that lacks scopes, and returns its status (AUTH-054).
-    pub(super) fn challenge_call(&self, scheme: Scheme, scopes: &str, fields: &mut Fields) -> Option<u16> {
-        let protected = self.protected.as_ref()?;
+impl Protected {
+    /// Adds the challenge to the response of a call that lacks scopes (AUTH-054).
+    pub(super) fn challenge_call(&self, scheme: Scheme, scopes: &str, fields: &mut Fields) {
         let (error, scopes) = (Some(("insufficient_scope", "")), scopes.split(' ').collect());
-        for (name, value) in protected.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
+        for (name, value) in self.challenge_fields(Some(scheme), error, Some(&scopes)).iter() {
             fields.push(name, value);
         }
         fields.push(fields::CACHE_CONTROL, b"no-store");
-        Some(403)
     }
 }
 
 impl ExchangeTable {
     /// Refuses a request because of its token.
-    fn refuse_token(&mut self, key: Key, protected: &Protected, denial: &Denial) {
+    pub(super) fn refuse_token(&mut self, key: Key, protected: &Protected, denial: &Denial) {
         let scheme = self.get(key).and_then(|x| x.scheme);
         let challenge =
             |scheme, error, why, scopes| protected.challenge_fields(scheme, Some((error, why)), scopes);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
+use crate::http::server::cors::Cors;
 use crate::http::server::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
 use crate::http::server::get_streams::UnwrittenEvents;
 use crate::http::server::protected::Scheme;
@@ -27,8 +28,8 @@ pub(in crate::http::server) struct ServerExchange {
     pub(in crate::http::server) request: Option<Arc<HttpRequest>>,
     /// The fault that refuses the request after authorization.
     pub(in crate::http::server) rejection: Option<HeadRejection>,
-    /// CORS is enabled, so `Vary: Origin` is needed.
-    pub(in crate::http::server) cors_enabled: bool,
+    /// Set if pages of other origins may read the response.
+    pub(in crate::http::server) cors: Option<Cors>,
     pub(in crate::http::server) body: RequestBody,
     /// The whole body was received.
     pub(in crate::http::server) body_complete: bool,
@@ -120,7 +121,7 @@ impl ServerExchange {
             headers: RequestHeaders::new(parts.header_buffer),
             request: None,
             rejection: None,
-            cors_enabled: false,
+            cors: None,
             body: RequestBody::None,
             body_complete: false,
             stream: None,
@@ -194,13 +195,8 @@ impl ServerExchange {
 
     /// Sets the response, and adds the fields of every response.
     pub(in crate::http::server) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
-        if self.cors_enabled {
-            // Also without an origin: a cached response must not be shown to a page.
-            fields.push(fields::VARY, b"Origin");
-        }
-        if let Some(origin) = self.headers.cors_origin() {
-            fields.push(fields::ALLOW_ORIGIN, origin);
-            fields.push(fields::EXPOSE_HEADERS, fields::CORS_EXPOSED_HEADERS.as_bytes());
+        if let Some(cors) = self.cors {
+            cors.append_fields(&self.headers, &mut fields);
         }
         // RFC 9449, 8.2
         let key = self.authorization.as_ref().and_then(|party| party.identity().key());

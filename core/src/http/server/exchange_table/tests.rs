@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::head::Fields;
+use crate::http::server::principals::PrincipalCounts;
 
 const PRINCIPALS: [&str; 2] = ["alice", "bob"];
 
@@ -13,7 +14,9 @@ struct Session {
 
 impl Session {
     fn new() -> Self {
-        Self { table: ExchangeTable::new(3), index: Tree::new() }
+        let mut table = ExchangeTable::new(3);
+        table.count_principals(Box::<PrincipalCounts>::default());
+        Self { table, index: Tree::new() }
     }
 
     fn open(&mut self, kind: Kind) -> Key {
