@@ -51,7 +51,7 @@ pub struct LineDecoder {
     /// Largest capacity of `buf` seen so far.
     max_capacity: usize,
     skip: Option<SkippedLine>,
-    /// The line behind it, for which there was no memory before the first one was reported.
+    /// The line behind it, for which there was no memory before the first one was reported. Only beside `skip`.
     next_skip: Option<SkippedLine>,
 }
 
@@ -95,8 +95,8 @@ impl LineDecoder {
     /// Adds input and copies it once.
     pub fn push(&mut self, mut input: &[u8]) {
         self.merge_owned();
-        if let Some(skip) = self.next_skip.as_mut().or(self.skip.as_mut()).filter(|s| !s.done) {
-            let Some(rest) = skip.feed(input) else { return };
+        if self.skip.is_some() {
+            let Some(rest) = self.feed_skipped(input) else { return };
             input = rest;
         }
         if self.buf.is_empty() && self.max_capacity > MIN_RECLAIM_CAPACITY {
@@ -107,14 +107,33 @@ impl LineDecoder {
         self.skip_if_oversize();
     }
 
+    /// Passes input to the line that is skipped, if its end has not come. Returns the input behind it.
+    #[cold]
+    fn feed_skipped<'i>(&mut self, input: &'i [u8]) -> Option<&'i [u8]> {
+        match self.next_skip.as_mut().or(self.skip.as_mut()).filter(|s| !s.done) {
+            Some(skip) => skip.feed(input),
+            None => Some(input),
+        }
+    }
+
     /// Appends input to the buffer, or begins to skip the line that there is no memory for.
+    #[inline]
     fn store(&mut self, mut input: &[u8]) {
-        while self.reserve > 0 && !self.grow(input.len()) {
-            let Some(rest) = self.skip_without_memory(input) else { return };
+        if self.reserve > 0 {
+            let Some(rest) = self.make_room(input) else { return };
             input = rest;
         }
         self.buf.extend_from_slice(input);
         self.max_capacity = self.max_capacity.max(self.buf.capacity());
+    }
+
+    /// Makes room for input if the reserve stays free. Returns what is to be stored, without the lines that are skipped.
+    #[cold]
+    fn make_room<'i>(&mut self, mut input: &'i [u8]) -> Option<&'i [u8]> {
+        while !self.grow(input.len()) {
+            input = self.skip_without_memory(input)?;
+        }
+        Some(input)
     }
 
     /// Makes room for `more` bytes if the reserve stays free. Returns whether there is room.

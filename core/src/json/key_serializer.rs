@@ -2,7 +2,7 @@
 
 use serde::ser::{self, Serialize};
 
-use super::write::EncodeError;
+use super::encode_error::EncodeError;
 
 /// Serializer that passes the text of a map key to a function: a string as it is, a number or boolean as JSON.
 pub(super) struct KeySerializer<F>(pub(super) F);

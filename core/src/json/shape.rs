@@ -113,13 +113,15 @@ impl ShapeRule {
 }
 
 /// Members that are omitted from an object.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct OmittedMembers {
     pub(crate) members: &'static [(&'static str, RevisionMask)],
     pub(crate) bit: RevisionMask,
 }
 
 impl OmittedMembers {
+    pub(crate) const NONE: Self = Self { members: &[], bit: 0 };
+
     #[inline]
     pub(crate) fn contains(self, name: &str) -> bool {
         self.members.iter().any(|(member, revisions)| *member == name && revisions & self.bit == 0)
