@@ -354,13 +354,17 @@ mod memory;
 mod reactor_watch;
 mod runtime;
 mod server;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
+mod stdio;
+#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
+#[path = "stdio_unix.rs"]
 mod stdio;
 #[cfg(not(unix))]
 #[path = "stdio_other.rs"]
 mod stdio;
 pub mod testing;
 mod unblock;
+#[cfg(any(not(target_os = "linux"), mcp_portable))]
 mod unblocked_output;
 
 pub use adapter_router::{Router, RouterUpdates, SendRouter};

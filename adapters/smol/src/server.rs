@@ -29,7 +29,7 @@ pub type Server<S, H> = runtime::server::Server<Smol, S, H>;
 /// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
 ///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
-/// The reactor watches pipes, sockets and terminals; threads of the package `blocking` read and write files. While the
+/// The reactor watches pipes, sockets and terminals; files are read and written at once, or on threads outside of Linux. While the
 /// server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
 ///
 /// # Errors

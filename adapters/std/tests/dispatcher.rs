@@ -217,7 +217,7 @@ fn cancelled_run_of_task_keeps_its_place_until_its_end() {
     let mut bench = DispatcherBench::new(2);
     let limits = TaskLimits::new().max_running(2);
     let table = TaskTable::new(Entropy::new([7; 32], 0), Anchor::new(Instant::ZERO, 0)).limits(limits);
-    bench.server_loop.set_tasks(table);
+    bench.server_loop.engine().set_tasks(Instant::ZERO, table);
     let ids = [1, 2, 3, 4].map(|id| bench.begin_task(id));
     let (first, second) = (bench.next_call().unwrap(), bench.next_call().unwrap());
     assert!(bench.next_call().is_none(), "the engine lets two run");

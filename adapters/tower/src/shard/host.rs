@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
-use mcp_proto::server::{Announcement, Engine, Event, TaskTable};
+use mcp_proto::server::{Announcement, Engine, Event};
 use mcp_proto::{CallId, Change, Instant};
 use mcp_std::adapter::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
 use mcp_std::{Error, catch};
@@ -146,9 +146,8 @@ impl ServerLoop for Host {
         self.unshared_shutdown = self.is_sharded.then_some(grace);
     }
 
-    fn set_tasks(&mut self, table: TaskTable) {
-        let now = self.tick();
-        self.server.set_tasks(now, table);
+    fn tells_clients_apart(&self) -> bool {
+        self.server.config().tells_clients_apart()
     }
 
     fn supports_poll_later(&self) -> bool {

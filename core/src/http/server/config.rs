@@ -288,6 +288,12 @@ impl Config {
         self.protected.as_ref().map(|protected| protected.resource())
     }
 
+    /// Returns whether clients are told apart, by sessions or by principals, so that each may list its tasks.
+    #[must_use]
+    pub const fn tells_clients_apart(&self) -> bool {
+        self.sessions || self.protected.is_some()
+    }
+
     /// Returns the path of the endpoint.
     #[must_use]
     pub fn endpoint_path(&self) -> &str {

@@ -209,10 +209,8 @@ impl Server {
     /// Without sessions, and without principals, nothing tells the tasks of one client from those of others: `tasks/list`
     /// is not offered then (TASK-035). A server with tasks is one shard: the tasks of others are unknown to it.
     pub fn set_tasks(&mut self, now: Instant, table: server::TaskTable) {
+        let table = if self.config.tells_clients_apart() { table } else { table.without_list() };
         self.engine.set_tasks(now, table);
-        if !self.config.sessions && self.config.protected.is_none() {
-            self.engine.hide_task_list();
-        }
     }
 
     /// Returns the configuration.

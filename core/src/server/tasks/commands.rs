@@ -30,26 +30,14 @@ impl Engine {
     pub fn set_tasks(&mut self, now: Instant, table: TaskTable) {
         self.endpoint.tick(now);
         let capabilities = (*self.config.settings.capabilities).clone();
-        let capabilities = [
-            Capability::TaskList,
-            Capability::TaskCancellation,
-            Capability::ToolTasks,
-            Capability::TasksExtension,
-        ]
-        .into_iter()
-        .fold(capabilities, |all, capability| all.with(capability));
+        let list = table.has_list.then_some(Capability::TaskList);
+        let capabilities = [Capability::TaskCancellation, Capability::ToolTasks, Capability::TasksExtension]
+            .into_iter()
+            .chain(list)
+            .fold(capabilities, |all, capability| all.with(capability));
         Arc::make_mut(&mut self.config).settings.capabilities = Arc::new(capabilities);
         let channel = self.endpoint.open_channel(false, ServerChannel::new());
         self.tasks = Tasking::get().map(|marker| Part::new(marker, boxed(table, channel)));
-    }
-
-    /// Withdraws the declaration of `tasks/list`, because nothing tells the tasks of one client from those of others
-    /// (TASK-035).
-    #[cfg(feature = "http")]
-    pub(crate) fn hide_task_list(&mut self) {
-        let capabilities = (*self.config.settings.capabilities).clone();
-        Arc::make_mut(&mut self.config).settings.capabilities =
-            Arc::new(capabilities.without(Capability::TaskList));
     }
 
     /// Returns the tasks, for commands of the application.

@@ -45,6 +45,8 @@ pub struct TaskTable {
     /// Metadata of the last request that was kept.
     last_meta: Option<Arc<[u8]>>,
     pub(super) store: Option<Box<StoreQueue>>,
+    /// Whether `tasks/list` is offered.
+    pub(super) has_list: bool,
 }
 
 /// A task to be created.
@@ -80,6 +82,7 @@ impl TaskTable {
             bytes: 0,
             last_meta: None,
             store: None,
+            has_list: true,
         }
     }
 
@@ -96,6 +99,13 @@ impl TaskTable {
     #[must_use]
     pub fn stored(mut self) -> Self {
         self.store.get_or_insert_default();
+        self
+    }
+
+    /// Does not offer `tasks/list`: for a server where nothing tells the tasks of one client from those of others (TASK-035).
+    #[must_use]
+    pub const fn without_list(mut self) -> Self {
+        self.has_list = false;
         self
     }
 

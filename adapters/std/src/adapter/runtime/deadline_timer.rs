@@ -59,8 +59,5 @@ pub(super) fn timer_after<R: Runtime>(duration: Duration) -> R::Timer {
 
 /// Starts a timer of the runtime, or one on virtual time in tests.
 pub(super) fn start_timer<R: Runtime>(duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    match super::virtual_time::sleep(duration) {
-        Some(sleep) => Box::pin(sleep),
-        None => Box::pin(sleep::<R>(duration)),
-    }
+    super::virtual_time::sleep(duration).unwrap_or_else(|| Box::pin(sleep::<R>(duration)))
 }

@@ -1,5 +1,6 @@
 //! Sleeps of handlers on virtual time, in tests.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::cell::RefCell;
@@ -14,6 +15,14 @@ use mcp_proto::Instant;
 /// The handlers that sleep on virtual time.
 #[derive(Debug, Default)]
 pub(super) struct SleepQueue(Mutex<State>);
+
+/// A trait object, so that only tests link the queue.
+trait StartSleep: Send + Sync {
+    fn sleep(self: Arc<Self>, duration: Duration) -> SleepFuture;
+}
+
+/// A sleep that has begun.
+pub(super) type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -31,11 +40,11 @@ impl SleepQueue {
 
 std::thread_local! {
     /// The queue of the handlers that this thread is polling.
-    static CURRENT_SLEEP_QUEUE: RefCell<Option<Arc<SleepQueue>>> = const { RefCell::new(None) };
+    static CURRENT_SLEEP_QUEUE: RefCell<Option<Arc<dyn StartSleep>>> = const { RefCell::new(None) };
 }
 
 /// Sets the sleep queue of this thread; restores the previous one when dropped.
-pub(super) struct SleepScope(Option<Arc<SleepQueue>>);
+pub(super) struct SleepScope(Option<Arc<dyn StartSleep>>);
 
 impl SleepScope {
     pub(super) fn enter(sleep_queue: Arc<SleepQueue>) -> Self {
@@ -50,18 +59,24 @@ impl Drop for SleepScope {
 }
 
 /// Returns a sleep on virtual time; `None` outside of tests.
-pub(super) fn sleep(duration: Duration) -> Option<Sleep> {
+pub(super) fn sleep(duration: Duration) -> Option<SleepFuture> {
     let sleep_queue = CURRENT_SLEEP_QUEUE.with_borrow(Clone::clone)?;
-    let mut state = sleep_queue.lock();
-    state.last_id += 1;
-    let key = (state.now + duration, state.last_id);
-    drop(state);
-    Some(Sleep { sleep_queue, key })
+    Some(sleep_queue.sleep(duration))
+}
+
+impl StartSleep for SleepQueue {
+    fn sleep(self: Arc<Self>, duration: Duration) -> SleepFuture {
+        let mut state = self.lock();
+        state.last_id += 1;
+        let key = (state.now + duration, state.last_id);
+        drop(state);
+        Box::pin(Sleep { sleep_queue: self, key })
+    }
 }
 
 /// Future of [`sleep`].
 #[derive(Debug)]
-pub(super) struct Sleep {
+struct Sleep {
     sleep_queue: Arc<SleepQueue>,
     key: (Instant, u64),
 }

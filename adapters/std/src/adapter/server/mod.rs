@@ -45,7 +45,9 @@ pub use handle::Handle;
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers};
-pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
+pub use remote::{
+    ActiveCall, BeginTask, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall,
+};
 pub use server_loop::{Backlog, ServerLoop, apply_outcome, dispatch_event, subscribed_resource_changes};
 pub use stream::{CallRunner, Server};
 #[cfg(unix)]

@@ -9,8 +9,8 @@ use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::server::{Announcement, Call, CancelReason, InputRequired, Peer, PreparedResult};
-use mcp_proto::{Instant, Progress, RawJson, RpcError};
+use mcp_proto::server::{Announcement, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult};
+use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
 
 use super::change_set::ChangeSet;
 use super::cx::{Answered, Backend, CallState, Cx};
@@ -46,6 +46,9 @@ impl LoopMessage {
     }
 }
 
+/// Makes a call a task. A pointer, so that only programs whose handlers begin tasks link the code.
+pub type BeginTask = fn(&mut Engine, Instant, &Call, &InputRequired) -> Result<(), UseError>;
+
 /// Outcome of a handler.
 #[derive(Debug)]
 pub enum HandlerOutcome {
@@ -56,7 +59,7 @@ pub enum HandlerOutcome {
     /// Sends input requests first.
     InputRequired(InputRequired),
     /// Begins a task, which runs the handler again.
-    BeginTask(InputRequired),
+    BeginTask(InputRequired, BeginTask),
     /// Fails the call with an error. A failure is reported to the author of the handler.
     Fail(RpcError, Option<Arc<HandlerFailure>>),
 }

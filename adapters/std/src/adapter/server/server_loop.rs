@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::catch;
-use mcp_proto::server::{Announcement, Call, Engine, Event, InputRequired};
-#[cfg(feature = "crypto")]
-use mcp_proto::server::{TaskOptions, TaskTable};
+use mcp_proto::server::{Announcement, Call, Engine, Event};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 
 use super::cx::{Backend, CallState, Cx};
@@ -66,11 +64,11 @@ pub trait ServerLoop {
         let _ = grace;
     }
 
-    /// Gives tasks to the engine.
-    #[cfg(feature = "crypto")]
-    fn set_tasks(&mut self, table: TaskTable) {
-        let now = self.tick();
-        self.engine().set_tasks(now, table);
+    /// Returns whether clients are told apart, so that each may list its tasks.
+    ///
+    /// A method that takes the tasks would link their code in each program, because it would be part of a table.
+    fn tells_clients_apart(&self) -> bool {
+        true
     }
 
     /// Returns whether the transport supports [`poll_later`](Self::poll_later).
@@ -157,7 +155,7 @@ pub fn apply_outcome(
             }
             return;
         }
-        HandlerOutcome::BeginTask(input) => {
+        HandlerOutcome::BeginTask(input, begin_task) => {
             let Err(refused) = begin_task(engine, now, call, &input) else { return };
             let error = RpcError::internal("no task can be created");
             (error, Some(Arc::new(HandlerFailure::Task(refused))))
@@ -174,18 +172,6 @@ pub fn apply_outcome(
 /// Returns the time at which a handler answers its call. An observer measures it, so the clock is read for that.
 pub(super) fn answer_time(server_loop: &mut dyn ServerLoop, call: &Call) -> Instant {
     if call.caller().observation().is_some() { server_loop.tick() } else { server_loop.now() }
-}
-
-/// Makes a call a task.
-#[cfg(feature = "crypto")]
-fn begin_task(engine: &mut Engine, now: Instant, call: &Call, input: &InputRequired) -> Result<(), UseError> {
-    input.begin_task(engine, now, call, TaskOptions::new())
-}
-
-/// Fails: without this feature no call can become a task.
-#[cfg(not(feature = "crypto"))]
-fn begin_task(_: &mut Engine, _: Instant, _: &Call, _: &InputRequired) -> Result<(), UseError> {
-    Err(UseError::Stale)
 }
 
 /// Shows the description of a task. It has no effect after the end of the task.

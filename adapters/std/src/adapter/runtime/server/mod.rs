@@ -2,6 +2,7 @@
 
 mod host;
 mod state;
+mod stream_core;
 
 use core::future::poll_fn;
 
@@ -34,13 +35,13 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
     /// [`max_waiting_bytes`](mcp_proto::Limits). Beyond that, reading pauses.
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
-        self.state.dispatcher.set_max_running(calls);
+        self.state.core.dispatcher.set_max_running(calls);
         self
     }
 
     /// Returns a handle for commands while the server runs.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.state.dispatcher.commands())
+        Handle::new(self.state.core.dispatcher.commands())
     }
 
     /// Serves until the stream ends.
@@ -52,10 +53,10 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
     ///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)) or answered too few keep-alive pings.
     pub async fn run(self) -> Result<(), Error> {
         let Self { mut stream, handler, mut state } = self;
-        let mut running = FutureSet::new(state.coalescing_waker.waker());
-        state.dispatcher.register(state.coalescing_waker.waker());
+        let mut running = FutureSet::new(state.core.coalescing_waker.waker());
+        state.core.register_waker();
         if let Some(tasks) = handler.tasks() {
-            state.install_tasks(&tasks)?;
+            state.core.install_tasks(&tasks)?;
         }
         poll_fn(|cx| {
             state.poll(cx, &mut stream, &handler, &mut running, &|remote| {
@@ -71,7 +72,7 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
         .await;
         // Handlers that still run are dropped: no answer can be sent any more.
         drop(running);
-        state.finish_tasks();
+        state.core.finish_tasks();
         state.finish(&mut stream).await
     }
 }
@@ -84,7 +85,7 @@ impl<R: Runtime + PollStream<<R as Runtime>::Stdio>, H: AsyncHandler> Server<R, 
     /// [`Error::Io`] if stdin or stdout is not available.
     pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
         let mut server = Self::new(config, R::Stdio::guarded()?, handler);
-        server.state.drive.defer_buffer_release();
+        server.state.core.drive.defer_buffer_release();
         server.state.check_hung_up = R::Stdio::hung_up;
         Ok(server)
     }

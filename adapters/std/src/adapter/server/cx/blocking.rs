@@ -50,7 +50,7 @@ impl CallState {
     /// Takes over what work on another thread has added.
     fn absorb(&mut self, work: Self) {
         self.input_required = work.input_required;
-        self.begins_task |= work.begins_task;
+        self.begins_task = self.begins_task.or(work.begins_task);
         self.result = self.result.take().or(work.result);
         self.end = self.end.take().or(work.end);
         self.failure = work.failure.or_else(|| self.failure.take());

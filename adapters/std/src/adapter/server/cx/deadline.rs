@@ -60,7 +60,7 @@ impl<B: RunningCall> CallCx<B> {
     pub(in crate::adapter::server) fn discard_pending(&mut self) {
         let state = self.0.parts().state;
         state.input_required.discard_requests();
-        state.begins_task = false;
+        state.begins_task = None;
     }
 }
 

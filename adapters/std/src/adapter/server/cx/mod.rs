@@ -26,7 +26,7 @@ pub(super) use deadline::Deadline;
 
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
-use super::remote::{EncodedResult, HandlerOutcome, RemoteCall};
+use super::remote::{BeginTask, EncodedResult, HandlerOutcome, RemoteCall};
 use super::server_loop::{ServerLoop, answer_time};
 use crate::Panic;
 
@@ -74,8 +74,8 @@ pub struct CallState {
     end: Option<CallEnd>,
     failure: Option<Arc<HandlerFailure>>,
     input_required: InputRequired,
-    /// Whether the call becomes a task when its handler has returned.
-    begins_task: bool,
+    /// Set if the call becomes a task when its handler has returned.
+    begins_task: Option<BeginTask>,
     /// Description of the state of a task, on the loop's thread, and the time from which on it may be shown.
     task_message: Option<Box<str>>,
     next_task_message: Instant,
@@ -91,7 +91,7 @@ impl Default for CallState {
             end: None,
             failure: None,
             input_required: InputRequired::new(),
-            begins_task: false,
+            begins_task: None,
             task_message: None,
             next_task_message: Instant::ZERO,
             next_checkpoint: Instant::ZERO,
@@ -439,7 +439,7 @@ impl CallState {
     }
 
     const fn is_becoming_task(&self) -> bool {
-        self.begins_task && self.end.is_none()
+        self.begins_task.is_some() && self.end.is_none()
     }
 
     /// Returns the outcome of the call after its handler has returned or panicked.
@@ -452,8 +452,8 @@ impl CallState {
         if self.is_awaiting_input() && outcome.is_ok() {
             return HandlerOutcome::InputRequired(self.input_required);
         }
-        if self.is_becoming_task() && outcome.is_ok() {
-            return HandlerOutcome::BeginTask(self.input_required);
+        if let (Some(begin_task), None, Ok(_)) = (self.begins_task, &self.end, &outcome) {
+            return HandlerOutcome::BeginTask(self.input_required, begin_task);
         }
         if let Some(result) = self.result.take() {
             // The result stands, even if the handler panics afterwards.
@@ -505,7 +505,7 @@ impl CallState {
     /// Checks that no input request is pending, and that the call does not become a task. Its error is never sent,
     /// because the input requests or the task are sent instead.
     fn check_no_pending_input(&self) -> Result<(), RpcError> {
-        if self.begins_task {
+        if self.begins_task.is_some() {
             Err(RpcError::internal("the call becomes a task first"))
         } else if self.input_required.is_empty() {
             Ok(())

@@ -4,8 +4,10 @@ use alloc::boxed::Box;
 
 #[cfg(feature = "crypto")]
 use mcp_proto::model::TaskId;
-use mcp_proto::server::{Call, TaskOffer};
-use mcp_proto::{Instant, RpcError};
+#[cfg(feature = "crypto")]
+use mcp_proto::server::TaskOptions;
+use mcp_proto::server::{Call, Engine, InputRequired, TaskOffer};
+use mcp_proto::{Instant, RpcError, UseError};
 
 use super::{Backend, CallCx, CallParts, CallState, RunningCall};
 use crate::adapter::server::remote::TASK_MESSAGE_INTERVAL;
@@ -82,7 +84,7 @@ impl<B: RunningCall> CallCx<B> {
         if call.task_offer() == TaskOffer::None {
             return Ok(());
         }
-        state.begins_task = true;
+        state.begins_task = Some(begin_task);
         Err(RpcError::internal("the call becomes a task"))
     }
 }
@@ -104,4 +106,16 @@ impl CallState {
         set_task_message(server_loop, call, &message);
         None
     }
+}
+
+/// Makes a call a task.
+#[cfg(feature = "crypto")]
+fn begin_task(engine: &mut Engine, now: Instant, call: &Call, input: &InputRequired) -> Result<(), UseError> {
+    input.begin_task(engine, now, call, TaskOptions::new())
+}
+
+/// Fails: without this feature no call can become a task.
+#[cfg(not(feature = "crypto"))]
+fn begin_task(_: &mut Engine, _: Instant, _: &Call, _: &InputRequired) -> Result<(), UseError> {
+    Err(UseError::Stale)
 }

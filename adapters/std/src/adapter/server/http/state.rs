@@ -217,10 +217,8 @@ impl ServerLoop for State {
         self.begin_shutdown(grace);
     }
 
-    #[cfg(feature = "crypto")]
-    fn set_tasks(&mut self, table: mcp_proto::server::TaskTable) {
-        let now = self.connections.tick();
-        self.server.set_tasks(now, table);
+    fn tells_clients_apart(&self) -> bool {
+        self.server.config().tells_clients_apart()
     }
 
     fn supports_poll_later(&self) -> bool {

@@ -71,14 +71,15 @@ impl StoreDriver {
     ) -> Result<Self, Error> {
         let ServerTasks { limits, store, on_problem } = tasks;
         let table = TaskTable::new(Entropy::new(entropy::seed()?, entropy::nonce()), anchor).limits(limits);
+        let table = if server_loop.tells_clients_apart() { table } else { table.without_list() };
         let now = server_loop.tick();
         let Some(store) = store else {
-            server_loop.set_tasks(table);
+            server_loop.engine().set_tasks(now, table);
             return Ok(Self { link: StoreLink::None, on_problem });
         };
         let loaded = store.load().map_err(TasksError::Store)?;
         loaded.problems.iter().for_each(|problem| on_problem(problem));
-        server_loop.set_tasks(table.stored());
+        server_loop.engine().set_tasks(now, table.stored());
         for task in loaded.tasks {
             let id = TaskId::new(task.id);
             if let Err(problem) = server_loop.engine().tasks(now).load(&id, &task.record) {
