@@ -108,7 +108,7 @@ export const callWithoutGrowth = async (machine, calls, call) => {
     const after = await machine.marks();
     // An interrupt at the deepest place is deeper than one elsewhere.
     const text = `heap ${before.used} -> ${after.used}, peak ${before.peak} -> ${after.peak}, stack ${before.stack} -> ${after.stack}`;
-    assert.ok(after.used <= before.used && after.peak <= before.peak + 256 && after.stack <= before.stack + 256, text);
+    assert.ok(after.used <= before.used && after.peak <= before.peak + 256 && after.stack <= before.stack + 512, text);
     return text;
 };
 

@@ -9,7 +9,20 @@ import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const MACHINES = {
-    mps2: ['qemu-system-arm', '-machine', 'mps2-an386', '-cpu', 'cortex-m4'],
+    mps2: {
+        command: ['qemu-system-arm', '-machine', 'mps2-an386', '-cpu', 'cortex-m4'],
+        // The second UART of the board is not connected.
+        serial: ['chardev:line', 'null', 'chardev:console'],
+        card: 'lan9118',
+        isOnBoard: true,
+    },
+    // With a network card its UART is the console.
+    virt: {
+        command: ['qemu-system-riscv32', '-machine', 'virt', '-bios', 'none', '-global', 'virtio-mmio.force-legacy=false'],
+        serial: ['chardev:console'],
+        card: 'virtio-net-device',
+        isOnBoard: false,
+    },
 };
 
 /** Connects to a socket that QEMU is about to make. */
@@ -43,24 +56,29 @@ export class Machine {
      * Starts the firmware.
      *
      * @param elf      the program
-     * @param machine  `mps2`
+     * @param machine  `mps2` or `virt`
      * @param network  whether it has a network card; `port` of this machine is then forwarded to its port 80
      */
     static async start({ elf, machine = 'mps2', network = false }) {
         const self = new Machine();
         self.folder = mkdtempSync(join(tmpdir(), 'firmware-'));
         const path = (name) => join(self.folder, name);
-        const [command, ...args] = MACHINES[machine];
+        const { command, serial, card, isOnBoard } = MACHINES[machine];
+        const [emulator, ...args] = command;
         args.push('-nographic', '-monitor', 'none', '-kernel', elf);
         args.push('-qmp', `unix:${path('monitor')},server=on,wait=off`);
         args.push('-chardev', `socket,id=line,path=${path('line')},server=on,wait=off`);
         // Waits for the console, so that nothing it prints is lost.
         args.push('-chardev', `socket,id=console,path=${path('console')},server=on,wait=on`);
-        // The second UART of the board is not connected.
-        args.push('-serial', 'chardev:line', '-serial', 'null', '-serial', 'chardev:console');
+        serial.forEach((to) => args.push('-serial', to));
         if (network) self.port = await freePort();
-        args.push('-nic', network ? `user,model=lan9118,restrict=on,hostfwd=tcp:127.0.0.1:${self.port}-10.0.2.15:80` : 'none');
-        self.child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'] });
+        args.push('-nic', 'none');
+        if (network) {
+            const forward = `restrict=on,hostfwd=tcp:127.0.0.1:${self.port}-10.0.2.15:80`;
+            if (isOnBoard) args.splice(-1, 1, `user,model=${card},${forward}`);
+            else args.push('-netdev', `user,id=network,${forward}`, '-device', `${card},netdev=network`);
+        }
+        self.child = spawn(emulator, args, { stdio: ['ignore', 'inherit', 'inherit'] });
         self.console = await connectSoon(path('console'));
         createInterface({ input: self.console }).on('line', (line) => self.#printed(line));
         self.monitor = await connectSoon(path('monitor'));
@@ -81,6 +99,7 @@ export class Machine {
         }
         if (event.event === 'panic') {
             console.error(`the firmware has panicked: ${line}`);
+            this.child.kill('SIGKILL');
             process.exit(1);
         }
         this.#events.push(event);

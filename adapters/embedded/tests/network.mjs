@@ -1,7 +1,7 @@
 // The firmware in QEMU on its network card, driven by both generations of the official client over Streamable HTTP, and by
 // clients that stop in the middle.
 //
-//   node network.mjs ELF [--calls N] [--small-heap]
+//   node network.mjs ELF [--calls N] [--machine NAME] [--small-heap]
 //
 // --small-heap: the firmware was built with that feature, and is only asked for more than it has memory for.
 import assert from 'node:assert/strict';
@@ -13,19 +13,20 @@ import { callText, callWithoutGrowth, CLIENTS, converse, isFirstGeneration, OPTI
 import { Machine } from './machine.mjs';
 
 const [elf] = process.argv.slice(2);
-const at = process.argv.indexOf('--calls');
-const CALLS = at < 0 ? 1_000 : Number(process.argv[at + 1]);
+const option = (name, otherwise) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : otherwise);
+const CALLS = Number(option('--calls', 1_000));
+const start = () => Machine.start({ elf, network: true, machine: option('--machine', 'mps2') });
 const SMALL_HEAP = process.argv.includes('--small-heap');
 /** Connections that the firmware serves at once; it has two more sockets, for clients that wait. */
 const PLACES = 4;
 
-let machine = await Machine.start({ elf, network: true });
+let machine = await start();
 const { step, done } = steps(10, () => machine.child.kill('SIGKILL'));
 
 /** Starts the machine anew, with another port, and lets it serve. */
 const restart = async () => {
     await machine.stop();
-    machine = await Machine.start({ elf, network: true });
+    machine = await start();
     assert.equal((await machine.supplyEntropy()).event, 'serving');
 };
 

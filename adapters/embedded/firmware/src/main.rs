@@ -11,7 +11,7 @@ extern crate alloc;
 mod board;
 mod device;
 mod heap;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", target_arch = "arm"))]
 mod lan9118;
 #[cfg(feature = "http")]
 mod network;
@@ -22,6 +22,8 @@ mod stack;
 mod uart;
 #[cfg(not(feature = "http"))]
 mod uart_server;
+#[cfg(all(feature = "http", target_arch = "riscv32"))]
+mod virtio_net;
 
 use core::fmt::{Arguments, Write as _};
 use core::panic::PanicInfo;

@@ -13,9 +13,8 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 
-use crate::board::{self, CONSOLE, Card};
+use crate::board::{self, CONSOLE, Card, Frames};
 use crate::device::Device;
-use crate::lan9118::Frames;
 use crate::once::Once;
 use crate::reset_marks;
 

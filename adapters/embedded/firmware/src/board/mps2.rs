@@ -136,10 +136,12 @@ unsafe fn DefaultHandler(interrupt: i16) {
 /// The network card.
 #[cfg(feature = "http")]
 pub type Card = Lan9118;
+#[cfg(feature = "http")]
+pub use crate::lan9118::Frames;
 
 /// Enables the network card with these buffers, at most once. Returns `None` if it does not answer.
 #[cfg(feature = "http")]
-pub fn card(address: [u8; 6], frames: &'static mut crate::lan9118::Frames) -> Option<Card> {
+pub fn card(address: [u8; 6], frames: &'static mut Frames) -> Option<Card> {
     static REGISTERS: Once<usize> = Once::new(0x4020_0000);
     let base = REGISTERS.take()?;
     // SAFETY: the card of this machine is at this address, and taking it makes this its only driver.

@@ -1,19 +1,28 @@
 //! Machine `virt` of QEMU: a RISC-V processor, used without its atomic instructions, with one UART.
 //!
-//! The machine has one serial line, so the console shares it: its lines are no messages of the protocol. The UART is polled,
-//! and so is the timer.
+//! The UART is the line to the client, and there is no console then; or it is the console, if the network is served. It is
+//! polled, and so are the timer and the network card.
 
 use mcp_proto::Instant;
 
+#[cfg(feature = "http")]
+use crate::once::Once;
 use crate::uart::{Registers, Uart};
+#[cfg(feature = "http")]
+use crate::virtio_net::VirtioNet;
 
 /// Frequency of the timer.
 const TIMER_HZ: u64 = 10_000_000;
 
 /// The line to the client.
+#[cfg(not(feature = "http"))]
 pub static LINE: Uart<Ns16550> = Uart::new(Ns16550);
 /// The console; see the module.
+#[cfg(not(feature = "http"))]
 pub static CONSOLE: Uart<Nothing> = Uart::new(Nothing);
+/// The console, for measurements and the seed.
+#[cfg(feature = "http")]
+pub static CONSOLE: Uart<Ns16550> = Uart::new(Ns16550);
 
 /// The UART of the machine.
 pub struct Ns16550;
@@ -47,8 +56,10 @@ impl Registers for Ns16550 {
 }
 
 /// A UART that is not there.
+#[cfg(not(feature = "http"))]
 pub struct Nothing;
 
+#[cfg(not(feature = "http"))]
 impl Registers for Nothing {
     fn receive(&self) -> Option<u8> {
         None
@@ -112,7 +123,28 @@ pub fn now() -> Instant {
 
 /// Looks at the UART: nothing interrupts.
 pub fn sleep() {
+    #[cfg(not(feature = "http"))]
     LINE.serve();
+    #[cfg(feature = "http")]
+    CONSOLE.serve();
+}
+
+/// The network card.
+#[cfg(feature = "http")]
+pub type Card = VirtioNet;
+#[cfg(feature = "http")]
+pub use crate::virtio_net::Frames;
+
+/// Enables the network card with these buffers, at most once. Returns `None` if it does not answer.
+///
+/// It is in the last of the places for devices of virtio, as QEMU fills them, and has an address of its own choice: the stack
+/// says in each frame which one it uses.
+#[cfg(feature = "http")]
+pub fn card(_: [u8; 6], frames: &'static mut Frames) -> Option<Card> {
+    static REGISTERS: Once<usize> = Once::new(0x1000_8000);
+    let base = REGISTERS.take()?;
+    // SAFETY: the machine has registers of virtio at this address, and taking them makes this their only driver.
+    unsafe { VirtioNet::new(*base, frames) }
 }
 
 /// Returns the most bytes of the stack that were in use.
