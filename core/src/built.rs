@@ -7,32 +7,32 @@
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 
-/// Declares the marker of a feature.
+/// Declares the marker of a feature, or of a condition on features.
 macro_rules! marker {
-    ($(#[$doc:meta])* $name:ident = $feature:literal) => {
+    ($(#[$doc:meta])* $name:ident = $($built:tt)+) => {
         $(#[$doc])*
-        #[cfg(feature = $feature)]
+        #[cfg($($built)+)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub(crate) struct $name;
 
         $(#[$doc])*
-        #[cfg(not(feature = $feature))]
+        #[cfg(not($($built)+))]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub(crate) enum $name {}
 
         impl $name {
             /// Whether the feature is built.
             #[allow(dead_code, reason = "not every part is asked both ways")]
-            pub(crate) const IS_BUILT: bool = cfg!(feature = $feature);
+            pub(crate) const IS_BUILT: bool = cfg!($($built)+);
 
             /// Returns the marker if the feature is built.
             #[allow(dead_code, reason = "not every part is asked both ways")]
             pub(crate) const fn get() -> Option<Self> {
-                #[cfg(feature = $feature)]
+                #[cfg($($built)+)]
                 {
                     Some(Self)
                 }
-                #[cfg(not(feature = $feature))]
+                #[cfg(not($($built)+))]
                 {
                     None
                 }
@@ -43,24 +43,35 @@ macro_rules! marker {
 
 marker! {
     /// The revisions with a handshake.
-    Legacy = "legacy"
+    Legacy = feature = "legacy"
 }
 marker! {
     /// The revisions without a handshake.
-    Modern = "modern"
+    Modern = feature = "modern"
 }
 marker! {
     /// Change notifications of a server.
-    Subscribing = "subscriptions"
+    Subscribing = feature = "subscriptions"
 }
 marker! {
     /// Records of messages.
-    Tapping = "tap"
+    Tapping = feature = "tap"
 }
 
 marker! {
     /// Tasks, whose ids need `Entropy`.
-    Tasking = "crypto"
+    Tasking = feature = "crypto"
+}
+
+#[cfg(feature = "http")]
+marker! {
+    /// Sessions over HTTP, which revisions with a handshake have.
+    Sessions = all(feature = "sessions", feature = "legacy")
+}
+#[cfg(feature = "http")]
+marker! {
+    /// GET streams of sessions over HTTP, and the resumption of streams.
+    Resuming = all(feature = "resumption", feature = "sessions", feature = "legacy")
 }
 
 /// A boxed value that exists only if its feature is built.

@@ -18,6 +18,7 @@ mod admission;
 mod config;
 mod connection;
 mod cors;
+mod credentials;
 #[cfg(feature = "cards")]
 mod documents;
 mod events;
@@ -56,7 +57,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::Kind;
+use self::exchange::{Kind, SessionKey};
 use self::exchange_table::ExchangeTable;
 use self::refusal::shutting_down;
 use self::session::SessionTable;
@@ -210,7 +211,7 @@ impl Server {
     /// is not offered then (TASK-035). A server with tasks is one shard: the tasks of others are unknown to it.
     pub fn set_tasks(&mut self, now: Instant, table: server::TaskTable) {
         self.engine.set_tasks(now, table);
-        if !self.config.sessions && self.config.protected.is_none() {
+        if !self.config.has_sessions() && self.config.protected.is_none() {
             self.engine.hide_task_list();
         }
     }
@@ -258,7 +259,8 @@ impl Server {
             None => {
                 let event = self.engine.poll_event(self.now)?;
                 if let server::Event::Closed { channel, fault: Fault::PingTimeout { .. } } = &event {
-                    if let Some(session) = self.engine.exchanges().session_of(channel.0) {
+                    let session = self.engine.exchanges().session_of(channel.0);
+                    if let Some(session) = session.and_then(SessionKey::from_engine) {
                         self.end_session(session); // PING-005
                     }
                 }
