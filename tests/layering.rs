@@ -109,7 +109,7 @@ const SHARED: &str = "budget built deadlines diagnostic error frame identity jso
 const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
 const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
+const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";

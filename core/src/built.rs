@@ -84,6 +84,17 @@ marker! {
     Tasking = feature = "crypto"
 }
 
+#[cfg(feature = "http")]
+marker! {
+    /// Sessions over HTTP, which revisions with a handshake have.
+    Sessions = all(feature = "sessions", feature = "legacy")
+}
+#[cfg(feature = "http")]
+marker! {
+    /// GET streams of sessions over HTTP, and the resumption of streams.
+    Resuming = all(feature = "resumption", feature = "sessions", feature = "legacy")
+}
+
 /// A boxed value that exists only if its feature is built.
 #[derive(Debug)]
 pub(crate) struct Part<M, T: ?Sized> {

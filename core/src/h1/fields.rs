@@ -337,11 +337,13 @@ fn target_path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option
         return Some(target);
     }
     // An absolute target overrides Host (3.2.2), so both must agree: a proxy may route by Host.
-    let (scheme, rest) = target.split_once("://")?;
+    // No other scheme is accepted, so a colon in it does not matter.
+    let (scheme, rest) = target.split_once(':')?;
+    let rest = rest.strip_prefix("//")?;
     if !scheme.eq_ignore_case("http") && !scheme.eq_ignore_case("https") {
         return None;
     }
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (authority, path) = rest.split_at_checked(rest.find(['/', '?']).unwrap_or(rest.len()))?;
     let same = match host {
         Some(host) => host.eq_ignore_case(authority.as_bytes()),
         None => is_host(authority.as_bytes()),

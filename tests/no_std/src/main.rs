@@ -201,19 +201,46 @@ mod two_tools {
     pub(super) fn serve_http() {
         use mcp_proto::Entropy;
         use mcp_proto::h1::HttpLimits;
+        #[cfg(feature = "http-tokens")]
+        use mcp_proto::http::server::Denial;
         use mcp_proto::http::server::{self, Connection, Server};
 
         let now = Instant::from_micros(black_box(0));
         let entropy = Entropy::new(black_box([7; 32]), 1);
         let http = server::Config::new().max_exchanges(4).max_sessions(2, 2);
+        #[cfg(feature = "http-tokens")]
+        let http = {
+            let (resource, issuer) = (black_box("https://a/mcp"), black_box("https://b"));
+            let Ok(protected) = server::Protected::new(resource, issuer) else { return };
+            http.protected(protected)
+        };
+        #[cfg(feature = "http-cors")]
+        let http = http.allow_origin(black_box("https://a")).cors(true);
+        #[cfg(feature = "http-sse")]
+        #[expect(deprecated, reason = "supported until its removal")]
+        let http = http.http_sse(black_box("/sse"), black_box("/messages"));
         let mut server = Server::new(Arc::new(config()), Arc::new(http), entropy);
         let mut connection = Connection::new(now, HttpLimits::small());
+        #[cfg(feature = "http-schemas")]
+        if let Ok(schema) = RawJson::new(black_box("{}")) {
+            black_box(server.set_tool_schema("write_register", &schema).is_ok());
+        }
+        #[cfg(feature = "http-heads")]
+        connection.tap_heads();
         connection.handle_input(now, receive());
         connection.drive(now, &mut server);
         while let Some(event) = server.poll_event(now) {
-            if let server::Event::Server(event) = event {
-                handle(server.engine(), now, &event);
+            match event {
+                server::Event::Server(event) => handle(server.engine(), now, &event),
+                #[cfg(feature = "http-tokens")]
+                server::Event::Token { exchange, request } => match black_box(request.token.reveal()) {
+                    "" => server.deny(now, exchange, &Denial::invalid_token()),
+                    user => server.grant(now, exchange, mcp_proto::server::Identity::new(user)),
+                },
+                _ => {}
             }
+            #[cfg(feature = "http-heads")]
+            black_box(connection.poll_head());
         }
         while let Some(exchange) = server.poll_ready(now) {
             black_box(exchange.index());

@@ -3,17 +3,20 @@
 use alloc::format;
 
 use super::config::Config;
+use super::credentials::{Credentials, SingleValue};
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
-use super::protection::{Credentials, Protection};
+use super::protection::Protection;
 use super::recent_token::RecentToken;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::{Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
+use crate::built::{Resuming, Sessions};
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
+use crate::rpc::RpcError;
 use crate::server::HttpRequest;
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -120,13 +123,11 @@ impl Server {
             return Err(None);
         }
         let Some(allowed) = allowed else {
-            return Err(Some(Refusal::new(
-                404,
-                format!("nothing is served here; the endpoint is {}", self.config.path),
-            )));
+            let message = format!("nothing is served here; the endpoint is {}", self.config.path);
+            return Err(Some(Refusal::with_error(404, RpcError::invalid_request(message))));
         };
         if !allowed.methods.contains(&head.method) {
-            let reason = if serves_legacy {
+            let reason = if serves_legacy && Sessions::IS_BUILT {
                 "the method is none that is served here"
             } else {
                 "this server has POST alone"
@@ -251,8 +252,14 @@ impl Config {
         const POST: AllowedMethods = AllowedMethods { methods: &["POST"], list: "POST" };
         const ALL: AllowedMethods =
             AllowedMethods { methods: &["POST", "GET", "DELETE"], list: "POST, GET, DELETE" };
+        const POST_AND_DELETE: AllowedMethods =
+            AllowedMethods { methods: &["POST", "DELETE"], list: "POST, DELETE" };
         if path == self.path {
-            return Some(if serves_legacy && self.sessions { ALL } else { POST });
+            return Some(match serves_legacy && self.has_sessions() {
+                true if Resuming::IS_BUILT => ALL,
+                true => POST_AND_DELETE,
+                false => POST,
+            });
         }
         match &self.http_sse {
             Some(sse) if sse.stream == path => Some(GET),
@@ -287,21 +294,6 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
         }
         () if posts && too_long.is_some() => Some(HeadRejection::BodyTooLong),
         () => None,
-    }
-}
-
-/// A field that must occur at most once.
-#[derive(Clone, Copy, Default)]
-pub(super) enum SingleValue<'a> {
-    #[default]
-    Absent,
-    One(&'a [u8]),
-    Repeated,
-}
-
-impl<'a> SingleValue<'a> {
-    fn add(&mut self, value: &'a [u8]) {
-        *self = if matches!(self, Self::Absent) { Self::One(value) } else { Self::Repeated };
     }
 }
 

@@ -11,6 +11,7 @@ use super::http_sse::HttpSse;
 use super::protected::Protected;
 use super::protection::Protection;
 use crate::ascii::AsciiCaseExt as _;
+use crate::built::{Resuming, Sessions};
 use crate::sync::{Arc, share};
 use crate::url::is_loopback_name;
 
@@ -133,7 +134,8 @@ impl Config {
     /// Sets whether legacy clients get sessions (default yes).
     ///
     /// Without sessions each legacy request is independent. There are no change notifications, input requests and log
-    /// levels (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are then unknown methods.
+    /// levels (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are then unknown methods. Without the
+    /// feature `sessions` of this crate there are none.
     #[must_use]
     pub const fn sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
@@ -141,6 +143,8 @@ impl Config {
     }
 
     /// Sets the bytes of events that are kept per session for resumption (default 64 KiB; 0 disables it).
+    ///
+    /// Without the feature `resumption` of this crate none are kept, and sessions have no GET streams: GET gets 405.
     ///
     /// Reached: the oldest events are evicted, and resuming before them gets 400 (SSE-024). A message larger than the
     /// whole budget is not kept. A server that uses [`poll_later`](super::Server::poll_later) needs room for its
@@ -257,11 +261,12 @@ impl Config {
 
     /// Serves HTTP+SSE of 2024-11-05 beside the endpoint (default no; HTTPSSE-012, DESIGN-29).
     ///
-    /// `stream` is the path of the event stream, `messages` the path for POST.
+    /// `stream` is the path of the event stream, `messages` the path for POST. Without the feature `resumption` this has no
+    /// effect.
     #[deprecated(note = "MCP SEP-2596; earliest removal: three months after SEP-2596 reaches Final")]
     #[must_use]
     pub fn http_sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        self.http_sse = Some(HttpSse::new(stream.into(), messages.into()));
+        self.http_sse = Resuming::get().map(|_| HttpSse::new(stream.into(), messages.into()));
         self
     }
 
@@ -291,13 +296,28 @@ impl Config {
     /// Returns whether clients are told apart, by sessions or by principals, so that each may list its tasks.
     #[must_use]
     pub const fn tells_clients_apart(&self) -> bool {
-        self.sessions || self.protected.is_some()
+        self.has_sessions() || self.protected.is_some()
     }
 
     /// Returns the path of the endpoint.
     #[must_use]
     pub fn endpoint_path(&self) -> &str {
         &self.path
+    }
+
+    /// Returns the marker of sessions if legacy clients get them.
+    pub(super) fn sessions_marker(&self) -> Option<Sessions> {
+        Sessions::get().filter(|_| self.sessions)
+    }
+
+    /// Returns whether legacy clients get sessions.
+    pub(super) const fn has_sessions(&self) -> bool {
+        Sessions::IS_BUILT && self.sessions
+    }
+
+    /// Returns the bytes of events that are kept per session.
+    pub(super) const fn replay_budget(&self) -> usize {
+        if Resuming::IS_BUILT { self.replay_bytes } else { 0 }
     }
 
     /// Returns whether a `Host` is allowed; not called if the check is disabled.

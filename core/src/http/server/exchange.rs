@@ -1,8 +1,10 @@
-//! The parts of an exchange: its id, its response, its phases, and the body of its request.
+//! The parts of an exchange: its id, the key of its session, its response, its phases, and the body of its request.
 
 use bytes::{Bytes, BytesMut};
 
+use crate::built::Sessions;
 use crate::head::{BodySize, Fields};
+use crate::slab::Key;
 
 crate::slab::key! {
     /// The id of an exchange: one request and its response.
@@ -17,6 +19,24 @@ impl ExchangeId {
     #[must_use]
     pub const fn index(self) -> usize {
         self.0.slot as usize
+    }
+}
+
+/// The key of a session. Without the feature `sessions` there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SessionKey {
+    pub(super) key: Key,
+    _built: Sessions,
+}
+
+impl SessionKey {
+    pub(super) const fn new(key: Key, built: Sessions) -> Self {
+        Self { key, _built: built }
+    }
+
+    /// Returns the key of a session that the engine knows.
+    pub(super) fn from_engine(key: Key) -> Option<Self> {
+        Sessions::get().map(|built| Self::new(key, built))
     }
 }
 

@@ -16,6 +16,7 @@ use super::exchange::{Kind, RequestPhase, ResponseForm};
 use super::get_streams::UnwrittenEvent;
 use super::principals::ExchangeCounts;
 use super::replay::ReplayEntry;
+use crate::built::{Part, Resuming};
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::server::Authorization;
@@ -140,7 +141,14 @@ impl ExchangeTable {
     }
 
     /// Writes an event of a GET stream, which is unwritten until it was consumed; `has_id` if it can be resumed after.
-    pub(super) fn write_get_event(&mut self, now: Instant, key: Key, entry: ReplayEntry, has_id: bool) {
+    pub(super) fn write_get_event(
+        &mut self,
+        now: Instant,
+        key: Key,
+        entry: ReplayEntry,
+        has_id: bool,
+        resuming: Resuming,
+    ) {
         let Some(x) = self.slab.get_mut(key) else { return };
         if has_id {
             write_entry(&mut x.out, &entry);
@@ -152,7 +160,7 @@ impl ExchangeTable {
         x.idle_since = now;
         let end = x.out.consumed() + x.out.len() as u64;
         let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
-        x.unwritten.get_or_insert_default().0.push_back(event);
+        x.unwritten.get_or_insert_with(|| Part::new(resuming, Box::default())).0.push_back(event);
         self.record_activity(key);
         self.mark_ready(key);
     }
@@ -160,7 +168,8 @@ impl ExchangeTable {
     /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
     pub(super) fn is_get_stream(&self, key: Key) -> bool {
         // A GET that was refused has a response like any other.
-        self.get(key).is_some_and(|x| x.kind == Kind::Get && x.form == ResponseForm::EventStream)
+        Resuming::IS_BUILT
+            && self.get(key).is_some_and(|x| x.kind == Kind::Get && x.form == ResponseForm::EventStream)
     }
 
     /// Returns whether a request waits for the decision about its token.

@@ -11,9 +11,10 @@ use bytes::Bytes;
 
 use super::Server;
 use super::events::event_stream_fields;
-use super::exchange::{RequestPhase, ResponseForm};
+use super::exchange::{RequestPhase, ResponseForm, SessionKey};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
 use super::session::SessionTable;
+use crate::built::{Resuming, Sessions};
 use crate::deprecation::DeprecatedFeature;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
@@ -47,7 +48,7 @@ impl HttpSse {
         let functions = &Functions {
             open: Server::open_http_sse,
             process_post: Server::process_http_sse_post,
-            check: Server::check_http_sse,
+            check,
             session_id: session_parameter,
         };
         Self { stream, messages, functions }
@@ -84,6 +85,8 @@ fn session_parameter(query: &str) -> Option<&str> {
 impl Server {
     /// Opens the event stream; its first event is the path for messages (HTTPSSE-002).
     fn open_http_sse(&mut self, key: Key) {
+        // Such paths are served only if both are built.
+        let (Some(built), Some(resuming)) = (Sessions::get(), Resuming::get()) else { return };
         if !self.admit_open_ended(key) {
             return;
         }
@@ -96,12 +99,12 @@ impl Server {
         let channel = self.engine.open_channel(self.now);
         self.engine.set_authorization(channel, authorization);
         self.engine.exchanges().set_owner(channel.0, Some(key));
-        let session = self.begin_session(channel.0, principal);
+        let session = self.begin_session(channel.0, principal, built);
         report_deprecated(&mut self.engine, channel.0, DeprecatedFeature::HttpSse);
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
-            record.add_get_stream(0, 0, key);
+            record.add_get_stream(0, 0, key, resuming);
             record.is_http_sse = true;
         }
         if let Some(x) = self.exchanges.get_mut(key) {
@@ -173,27 +176,27 @@ impl Server {
             None => self.exchanges.answer_empty(key, 202, Fields::new()),
         }
     }
+}
 
-    /// Ends the session of an event stream whose token has expired, once its calls are answered. Returns whether it did.
-    fn check_http_sse(&mut self, key: Key, is_expired: bool) -> bool {
-        let Some(x) = self.exchanges.get_mut(key) else { return false };
-        let Some(session) = x.session() else { return false };
-        if is_expired && self.sessions.expire_http_sse(&mut self.engine, session) {
-            x.expires = None;
-            return false;
-        }
-        let is_over = is_expired || self.sessions.has_outlived_its_token(&mut self.engine, session);
-        if is_over {
-            self.end_session(session); // HTTPSSE-010
-        }
-        is_over
+/// Ends the session of an event stream whose token has expired, once its calls are answered. Returns whether it did.
+fn check(server: &mut Server, key: Key, is_expired: bool) -> bool {
+    let Some(x) = server.exchanges.get_mut(key) else { return false };
+    let Some(session) = x.session() else { return false };
+    if is_expired && server.sessions.expire_http_sse(&mut server.engine, session) {
+        x.expires = None;
+        return false;
     }
+    let is_over = is_expired || server.sessions.has_outlived_its_token(&mut server.engine, session);
+    if is_over {
+        server.end_session(session); // HTTPSSE-010
+    }
+    is_over
 }
 
 impl SessionTable {
     /// Records that the token of such a stream has expired: it goes on for running calls alone. Returns whether there
     /// are any.
-    fn expire_http_sse(&mut self, engine: &mut Engine, session: Key) -> bool {
+    fn expire_http_sse(&mut self, engine: &mut Engine, session: SessionKey) -> bool {
         let Some(record) = self.get_mut(session) else { return false };
         record.is_ending = true;
         let channel = record.channel;
@@ -202,7 +205,7 @@ impl SessionTable {
     }
 
     /// Returns whether the stream of such a session has only waited for calls, which are answered now.
-    fn has_outlived_its_token(&self, engine: &mut Engine, session: Key) -> bool {
+    fn has_outlived_its_token(&self, engine: &mut Engine, session: SessionKey) -> bool {
         let channel = self.get(session).filter(|s| s.is_ending).map(|s| s.channel);
         channel.is_some_and(|channel| !engine.exchanges().has_live_calls(channel))
     }

@@ -18,6 +18,7 @@ mod admission;
 mod config;
 mod connection;
 mod cors;
+mod credentials;
 #[cfg(feature = "cards")]
 mod documents;
 mod events;
@@ -56,7 +57,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::Kind;
+use self::exchange::{Kind, SessionKey};
 use self::exchange_table::ExchangeTable;
 use self::refusal::shutting_down;
 use self::session::SessionTable;
@@ -256,7 +257,8 @@ impl Server {
             None => {
                 let event = self.engine.poll_event(self.now)?;
                 if let server::Event::Closed { channel, fault: Fault::PingTimeout { .. } } = &event {
-                    if let Some(session) = self.engine.exchanges().session_of(channel.0) {
+                    let session = self.engine.exchanges().session_of(channel.0);
+                    if let Some(session) = session.and_then(SessionKey::from_engine) {
                         self.end_session(session); // PING-005
                     }
                 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Server;
-use super::exchange::{ExchangeId, Kind, RequestPhase};
+use super::exchange::{ExchangeId, Kind, RequestPhase, SessionKey};
 use super::exchange_table::ServerExchange;
 use super::http_sse::HttpSse;
 use super::refusal::{
@@ -12,6 +12,7 @@ use super::refusal::{
 };
 use super::request_headers::{RequestHeaderCheck, RequestHeaders};
 use super::session::SessionLookup;
+use crate::built::Sessions;
 use crate::head::Fields;
 use crate::json::string;
 use crate::methods;
@@ -33,8 +34,8 @@ enum PostRoute {
     /// No session, with this legacy revision.
     PresumedVersion(Version),
     /// A new session.
-    Handshake,
-    Session(Key),
+    Handshake(Sessions),
+    Session(SessionKey),
 }
 
 impl Server {
@@ -103,7 +104,7 @@ impl Server {
             }
             None => {
                 let error = RpcError::new(code::PARSE_ERROR, "the body is empty");
-                self.exchanges.refuse(key, &Refusal { status: 400, error });
+                self.exchanges.refuse(key, &Refusal::with_error(400, error));
             }
             _ if kind == Kind::HttpSsePost => {
                 if let Some(process) = self.config.http_sse.as_ref().map(HttpSse::process_post) {
@@ -150,8 +151,8 @@ impl Server {
                 if is_notification { check_notification(&x.headers, frame, envelope) } else { Ok(()) };
             if let Err(error) = checked {
                 let refusal = match route {
-                    PostRoute::Standalone => Refusal { status: 400, error },
-                    _ => Refusal::new(400, error.message), // ERR-005
+                    PostRoute::Standalone => Refusal::with_error(400, error),
+                    _ => Refusal::with_error(400, RpcError::invalid_request(error.message)), // ERR-005
                 };
                 return self.exchanges.refuse(key, &refusal);
             }
@@ -176,7 +177,7 @@ impl Server {
                 Ok(PostRoute::Session(session)).and_then(|r| self.check_version(key, session).map(|()| r))
             }
             SessionLookup::Unknown => Err(unknown_session()),
-            SessionLookup::Missing if self.config.sessions => {
+            SessionLookup::Missing if self.config.has_sessions() => {
                 Err(Refusal::new(400, "a batch belongs into a session"))
             }
             SessionLookup::Missing => presume_version(self.exchanges.get(key), &self.engine),
@@ -225,7 +226,7 @@ impl Server {
         let is_request = envelope.kind == envelope::Kind::Request;
         if is_request && envelope.method == methods::INITIALIZE {
             // DEC-026: the version field is ignored here.
-            return Ok(if self.config.sessions { PostRoute::Handshake } else { PostRoute::Standalone });
+            return Ok(self.config.sessions_marker().map_or(PostRoute::Standalone, PostRoute::Handshake));
         }
         let named = self.exchanges.get(key).and_then(|x| x.headers.version().ok().flatten());
         let named = named.and_then(Version::from_name);
@@ -238,14 +239,14 @@ impl Server {
                 self.check_version(key, session)?;
                 Ok(PostRoute::Session(session))
             }
-            SessionLookup::Unknown if self.config.sessions => Err(unknown_session()),
-            SessionLookup::Missing if self.config.sessions => Err(no_session()),
+            SessionLookup::Unknown if self.config.has_sessions() => Err(unknown_session()),
+            SessionLookup::Missing if self.config.has_sessions() => Err(no_session()),
             _ => presume_version(self.exchanges.get(key), &self.engine),
         }
     }
 
     /// Checks the version field of a request against its session (HTTP-077).
-    pub(super) fn check_version(&self, key: Key, session: Key) -> Result<(), Refusal> {
+    pub(super) fn check_version(&self, key: Key, session: SessionKey) -> Result<(), Refusal> {
         let (Some(x), Some(version)) =
             (self.exchanges.get(key), self.sessions.version(&self.engine, session))
         else {
@@ -260,7 +261,7 @@ impl Server {
         let authorization = self.exchanges.get(key)?.authorization().cloned();
         let parent = match route {
             PostRoute::Session(session) => Some(self.sessions.get(session)?.channel),
-            PostRoute::Handshake => {
+            PostRoute::Handshake(_) => {
                 if !self.make_room_for_session(authorization.as_ref().map(Authorization::principal)) {
                     self.exchanges.refuse(key, &overloaded("too many sessions"));
                     return None;
@@ -303,8 +304,8 @@ impl Server {
         reason: Option<MalformedMessage>,
     ) {
         let progress = self.engine.exchange_status(ChannelId(stream));
-        if let PostRoute::Handshake = route {
-            self.begin_handshake_session(key, stream);
+        if let PostRoute::Handshake(built) = route {
+            self.begin_handshake_session(key, stream, built);
         }
         let silent = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let Some(x) = self.exchanges.get_mut(key) else { return };
@@ -327,14 +328,14 @@ impl Server {
     }
 
     /// Creates the session of an answered handshake, if the handshake succeeded.
-    fn begin_handshake_session(&mut self, key: Key, stream: Key) {
+    fn begin_handshake_session(&mut self, key: Key, stream: Key, built: Sessions) {
         let Some(parent) = self.engine.exchanges().parent_of(stream) else { return };
         if self.engine.session_status(ChannelId(parent)).is_none() {
             self.engine.exchanges().remove(self.now, parent);
             return;
         }
         let principal = self.exchanges.get(key).and_then(|x| x.principal()).map(Into::into);
-        let session = self.begin_session(parent, principal);
+        let session = self.begin_session(parent, principal, built);
         if let Some(x) = self.exchanges.get_mut(key) {
             x.set_session(Some(session));
             x.announces_session = true;

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
-use super::session::{HttpSession, queue_uninitialized};
+use super::exchange::SessionKey;
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 
@@ -70,8 +70,8 @@ impl ExchangeCounts for PrincipalCounts {
 
 /// The sessions of each principal, as the table of sessions uses it.
 pub(super) trait SessionsByPrincipal: fmt::Debug + Send + Sync {
-    /// Adds a session of a principal; `table` has all sessions.
-    fn add(&mut self, principal: &str, session: Key, table: &Slab<HttpSession>);
+    /// Adds a session of a principal; `is_known` tells whether a session goes on.
+    fn add(&mut self, principal: &str, session: SessionKey, is_known: &dyn Fn(SessionKey) -> bool);
 
     /// Removes a session of a principal.
     fn remove(&mut self, principal: &str);
@@ -85,24 +85,18 @@ pub(super) trait SessionsByPrincipal: fmt::Debug + Send + Sync {
 pub(super) struct SessionsOfPrincipal {
     pub(super) count: usize,
     /// Its sessions whose handshake may be unfinished, oldest first; may contain stale keys.
-    pub(super) uninitialized: VecDeque<Key>,
+    pub(super) uninitialized: VecDeque<SessionKey>,
 }
 
 /// The sessions of each principal that has any.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PrincipalSessions {
     pub(super) shares: Slab<SessionsOfPrincipal>,
     pub(super) by_principal: BTreeMap<Arc<str>, Key>,
 }
 
-impl Default for PrincipalSessions {
-    fn default() -> Self {
-        Self { shares: Slab::new(), by_principal: BTreeMap::new() }
-    }
-}
-
 impl SessionsByPrincipal for PrincipalSessions {
-    fn add(&mut self, principal: &str, session: Key, table: &Slab<HttpSession>) {
+    fn add(&mut self, principal: &str, session: SessionKey, is_known: &dyn Fn(SessionKey) -> bool) {
         let share = match self.by_principal.get(principal) {
             Some(share) => *share,
             None => {
@@ -113,7 +107,7 @@ impl SessionsByPrincipal for PrincipalSessions {
         };
         if let Some(share) = self.shares.get_mut(share) {
             share.count += 1;
-            queue_uninitialized(&mut share.uninitialized, session, share.count, table);
+            queue_uninitialized(&mut share.uninitialized, session, share.count, is_known);
         }
     }
 
@@ -131,6 +125,22 @@ impl SessionsByPrincipal for PrincipalSessions {
     fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
         self.shares.get_mut(*self.by_principal.get(principal)?)
     }
+}
+
+/// Queues a new session.
+///
+/// Removes stale keys when the queue exceeds about twice the `count` of sessions. So the queue stays bounded even if an
+/// unfinished session stays at its front.
+pub(super) fn queue_uninitialized(
+    queue: &mut VecDeque<SessionKey>,
+    session: SessionKey,
+    count: usize,
+    is_known: &dyn Fn(SessionKey) -> bool,
+) {
+    if queue.len() >= 2 * count + 16 {
+        queue.retain(|session| is_known(*session));
+    }
+    queue.push_back(session);
 }
 
 #[cfg(test)]
@@ -169,10 +179,10 @@ mod tests {
     // covers: SEC-018
     #[test]
     fn removed_sessions_leave_no_memory_of_their_principal() {
-        let (table, mut sessions) = (Slab::new(), PrincipalSessions::default());
-        let key = Key { slot: 0, generation: 0 };
+        let mut sessions = PrincipalSessions::default();
+        let key = SessionKey::new(Key { slot: 0, generation: 0 }, crate::built::Sessions);
         for name in ["alice", "bob", "alice"] {
-            sessions.add(name, key, &table);
+            sessions.add(name, key, &|_| true);
         }
         let mut count = |name: &str| sessions.of(name).map(|share| share.count);
         assert_eq!((count("alice"), count("bob"), count("carol")), (Some(2), Some(1), None));

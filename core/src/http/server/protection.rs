@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use super::Server;
-use super::admission::SingleValue;
+use super::credentials::Credentials;
 use super::exchange_table::ExchangeTable;
 use super::principals::{ExchangeCounts, PrincipalCounts, PrincipalSessions, SessionsByPrincipal};
 use super::protected::{Protected, Scheme};
@@ -18,14 +18,6 @@ use super::undecided::UndecidedTokens;
 use crate::head::Fields;
 use crate::slab::Key;
 use crate::time::Instant;
-
-/// The credentials of a request, with the method and the path that a proof names.
-pub(super) struct Credentials<'a> {
-    pub(super) method: &'a str,
-    pub(super) path: &'a str,
-    pub(super) token: SingleValue<'a>,
-    pub(super) proof: SingleValue<'a>,
-}
 
 /// Decides about the token of a request, or asks for the decision; `Err(None)` means that it was answered already.
 ///

@@ -1,34 +1,59 @@
 //! Refusals of requests.
 
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 
 use super::exchange::HeadRejection;
 use crate::http::fields;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::MalformedMessage;
 
-/// A refusal: its status and its error.
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) error: RpcError,
-}
+/// A refusal: its status and its error. It is boxed because most requests are not refused.
+pub(super) struct Refusal(Box<(u16, RpcError)>);
 
 impl Refusal {
-    pub(super) fn new(status: u16, message: impl Into<alloc::borrow::Cow<'static, str>>) -> Self {
-        Self { status, error: RpcError::invalid_request(message) }
+    /// Creates the refusal of an invalid request.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn new(status: u16, message: &'static str) -> Self {
+        Self::with_error(status, RpcError::invalid_request(message))
+    }
+
+    /// Creates the refusal of a request with a field that has this fault.
+    #[cold]
+    #[inline(never)]
+    fn of_field(field: &str, fault: &str) -> Self {
+        Self::with_error(400, RpcError::invalid_request(format!("`{field}` {fault}")))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn with_error(status: u16, error: RpcError) -> Self {
+        Self(Box::new((status, error)))
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.0.0
+    }
+
+    pub(super) fn error(&self) -> &RpcError {
+        &self.0.1
     }
 }
 
 pub(super) fn no_session() -> Refusal {
-    Refusal::new(400, format!("`{}` is missing: `initialize` begins a session", fields::SESSION_ID)) // HTTP-069
+    Refusal::of_field(fields::SESSION_ID, "is missing: `initialize` begins a session") // HTTP-069
 }
 
 pub(super) fn unknown_session() -> Refusal {
     Refusal::new(404, "the session is unknown or over") // HTTP-071
 }
 
+#[cold]
+#[inline(never)]
 pub(super) fn overloaded(reason: &'static str) -> Refusal {
-    Refusal { status: 503, error: RpcError::internal(reason) }
+    Refusal::with_error(503, RpcError::internal(reason))
 }
 
 pub(super) fn shutting_down() -> Refusal {
@@ -36,20 +61,23 @@ pub(super) fn shutting_down() -> Refusal {
 }
 
 pub(super) fn too_long(limit: u64) -> Refusal {
-    Refusal::new(413, format!("the body is longer than {limit} bytes"))
+    let mut message = String::from("the body is longer than ");
+    message.push_str(itoa::Buffer::new().format(limit));
+    message.push_str(" bytes");
+    Refusal::with_error(413, RpcError::invalid_request(message))
 }
 
 pub(super) fn unsupported_version() -> Refusal {
-    Refusal::new(400, format!("`{}` names no revision that is served here", fields::PROTOCOL_VERSION))
+    Refusal::of_field(fields::PROTOCOL_VERSION, "names no revision that is served here")
 }
 
 pub(super) fn unknown_event_id() -> Refusal {
-    Refusal::new(400, format!("`{}` names no event that can be gone on from", fields::LAST_EVENT_ID)) // SSE-024
+    Refusal::of_field(fields::LAST_EVENT_ID, "names no event that can be gone on from") // SSE-024
 }
 
 /// Returns the refusal of a body that is not a valid message.
 pub(super) fn malformed(reason: MalformedMessage) -> Refusal {
-    Refusal { status: 400, error: RpcError::new(reason.code(), format!("{reason}")) }
+    Refusal::with_error(400, RpcError::new(reason.code(), format!("{reason}")))
 }
 
 pub(super) fn repeated_id() -> Refusal {

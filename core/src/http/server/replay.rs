@@ -1,7 +1,6 @@
 //! The replay log: sent events of a session, kept for resumption (SSE-014 to SSE-024, DESIGN-18).
 
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -79,13 +78,16 @@ impl ReplayLog {
 
 /// Returns the id of an event; it names its stream (SSE-015).
 pub(super) fn format_event_id(stream: u32, event: u32) -> String {
-    format!("{stream}-{event}")
+    let mut id = String::from(itoa::Buffer::new().format(stream));
+    id.push('-');
+    id.push_str(itoa::Buffer::new().format(event));
+    id
 }
 
 /// Returns the stream and the event of an id; `None` if this server did not issue it.
 pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32)> {
     let (stream, event) = text.split_once('-')?;
-    let number = |s: &str| s.parse::<u32>().ok().filter(|n| format!("{n}") == s);
+    let number = |s: &str| s.parse::<u32>().ok().filter(|n| itoa::Buffer::new().format(*n) == s);
     // The number 0 is that of a response that has no events yet.
     Some((number(stream).filter(|stream| *stream != 0)?, number(event)?))
 }

@@ -181,7 +181,7 @@ impl RequestHeaders {
         for (field, name, body_value) in fields {
             let header = self.value(field).map_err(|()| RequestHeaderCheck::repeated_field(name))?;
             if header.zip(body_value).is_some_and(|(header, body_value)| !repeats(header, body_value)) {
-                return Err(header_mismatch(format!("`{name}` is not what the message says")));
+                return Err(mismatch(name, "is not what the message says"));
             }
         }
         Ok(())
@@ -224,13 +224,20 @@ pub(super) struct RequestHeaderCheck<'a> {
     pub(super) served_versions: VersionSet,
 }
 
-pub(super) fn header_mismatch(message: impl Into<alloc::borrow::Cow<'static, str>>) -> RpcError {
+fn header_mismatch(message: impl Into<alloc::borrow::Cow<'static, str>>) -> RpcError {
     RpcError::new(code::HEADER_MISMATCH, message)
+}
+
+/// Returns the error for a field with this fault.
+#[cold]
+#[inline(never)]
+fn mismatch(field: &str, fault: &str) -> RpcError {
+    header_mismatch(format!("`{field}` {fault}"))
 }
 
 impl RequestHeaderCheck<'_> {
     fn repeated_field(field: &str) -> RpcError {
-        header_mismatch(format!("`{field}` is there more than once, or is no text"))
+        mismatch(field, "is there more than once, or is no text")
     }
 
     /// Returns the decoded value of a field that repeats part of the body.
@@ -243,7 +250,7 @@ impl RequestHeaderCheck<'_> {
             return Ok(None);
         };
         let decoded = fields::decode_value(value);
-        decoded.map(Some).map_err(|_| header_mismatch(format!("`{name}` is not encoded as it has to be")))
+        decoded.map(Some).map_err(|_| mismatch(name, "is not encoded as it has to be"))
     }
 }
 
@@ -252,10 +259,9 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         let header = self.headers.version().map_err(|()| Self::repeated_field(fields::PROTOCOL_VERSION))?;
         match (header, version) {
             // HTTP-031
-            (Some(header), Some(body)) if header != body => Err(header_mismatch(format!(
-                "`{}` is not the revision of the message",
-                fields::PROTOCOL_VERSION
-            ))),
+            (Some(header), Some(body)) if header != body => {
+                Err(mismatch(fields::PROTOCOL_VERSION, "is not the revision of the message"))
+            }
             _ => Ok(()),
         }
     }
@@ -292,18 +298,15 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             return Err(Self::repeated_field(field));
         }
         if required && self.headers.version == SingleField::Absent {
-            return Err(header_mismatch(format!("`{}` is missing", fields::PROTOCOL_VERSION))); // HTTP-036
+            return Err(mismatch(fields::PROTOCOL_VERSION, "is missing")); // HTTP-036
         }
         // HTTP-032
         let header =
             self.headers.value(self.headers.method).map_err(|()| Self::repeated_field(fields::METHOD))?;
         match header {
-            None if required => return Err(header_mismatch(format!("`{}` is missing", fields::METHOD))),
+            None if required => return Err(mismatch(fields::METHOD, "is missing")),
             Some(header) if !repeats(header, method) => {
-                return Err(header_mismatch(format!(
-                    "`{}` is not the method of the message",
-                    fields::METHOD
-                )));
+                return Err(mismatch(fields::METHOD, "is not the method of the message"));
             }
             _ => {}
         }
@@ -318,9 +321,9 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             // A missing member of the message is reported by a later check.
             (None, None) => Ok(()),
             (None, Some(_)) if !required => Ok(()),
-            (None, Some(_)) => Err(header_mismatch(format!("`{}` is missing", fields::NAME))),
+            (None, Some(_)) => Err(mismatch(fields::NAME, "is missing")),
             (Some(header), Some(named)) if header == named => Ok(()),
-            (Some(_), _) => Err(header_mismatch(format!("`{}` is not what the message names", fields::NAME))),
+            (Some(_), _) => Err(mismatch(fields::NAME, "is not what the message names")),
         }
     }
 

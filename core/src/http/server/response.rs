@@ -10,6 +10,7 @@ use super::refusal::overloaded;
 use super::replay::{self, ReplayEntry};
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
+use crate::built::Resuming;
 use crate::frame::sse::{EVENT_END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -24,7 +25,7 @@ impl Server {
     /// Produces more of a response if there is room and output.
     pub(super) fn fill_response(&mut self, key: Key) {
         let Some(x) = self.exchanges.get(key) else { return };
-        if x.kind == Kind::Get {
+        if Resuming::IS_BUILT && x.kind == Kind::Get {
             if let Some(session) = x.session().filter(|_| x.stream.is_some()) {
                 self.fill_get_streams(session);
             }
@@ -123,15 +124,14 @@ impl Server {
         let primed =
             x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let Some(session) = x.session().and_then(|s| self.sessions.get_mut(s)) else {
-            return self.exchanges.mark_ready(key);
-        };
+        let session = x.session().filter(|_| Resuming::IS_BUILT).and_then(|s| self.sessions.get_mut(s));
+        let Some(session) = session else { return self.exchanges.mark_ready(key) };
         if x.kind == Kind::Post && x.place().number == 0 {
             let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
             self.sessions.set_place(&mut self.exchanges, key, place);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
+        if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
             let id = replay::format_event_id(x.place().number, x.last_event);
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
@@ -145,8 +145,9 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
         let session = x.session().and_then(|s| self.sessions.get_mut(s));
-        let budget = self.config.replay_bytes;
-        let Some(session) = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse) else {
+        let budget = self.config.replay_budget();
+        let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Resuming::get());
+        let Some((session, resuming)) = replayed else {
             while (x.client_gone || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
                 x.out.write(|out| write_event_head(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {
@@ -168,7 +169,7 @@ impl Server {
             if !x.client_gone {
                 write_entry(&mut x.out, &entry);
             }
-            session.replay_log.get_or_insert_default().push(entry, budget);
+            session.replay_log(resuming).push(entry, budget);
         }
     }
 
@@ -234,7 +235,7 @@ impl Server {
             // HTTP-062: the messages are kept for resumption, if the client has an event id.
             let (begun, events, stream, session) =
                 (x.form == ResponseForm::EventStream, x.last_event, x.stream, x.session());
-            let numbered = session.is_some() && self.config.replay_bytes > 0;
+            let numbered = session.is_some() && self.config.replay_budget() > 0;
             let primed =
                 || session.and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
             let can_resume = numbered && begun && (events > 0 || primed());
@@ -331,7 +332,7 @@ impl Server {
         };
         let supported =
             x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
-        if !supported || self.config.replay_bytes == 0 {
+        if !supported || self.config.replay_budget() == 0 {
             return false;
         }
         self.fill_response(key);

@@ -7,19 +7,21 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::events::write_entry;
+use super::exchange::SessionKey;
 use super::exchange_table::SessionPlace;
-use super::get_streams::{GetStream, UnwrittenEvents};
+use super::get_streams::GetStream;
 use super::refusal::{unknown_event_id, unknown_session};
-use super::replay::{self, ReplayEntry};
+use super::replay::{self, ReplayEntry, ReplayLog};
 use super::session::{HttpSession, SessionLookup};
 use super::{MAX_BUFFERED_BODY, Server};
+use crate::built::{Part, Resuming};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 
 impl HttpSession {
     /// Returns the exchanges of the open GET streams, oldest first.
     pub(super) fn open_get_streams(&self) -> impl DoubleEndedIterator<Item = Key> + '_ {
-        self.get_streams.iter().flat_map(|all| &all.streams).filter_map(|stream| stream.exchange)
+        self.get_streams.iter().flat_map(|all| all.streams.iter()).filter_map(|stream| stream.exchange)
     }
 
     pub(super) fn has_open_get_stream(&self) -> bool {
@@ -27,8 +29,8 @@ impl HttpSession {
     }
 
     /// Adds an open stream as the newest one, or opens a closed one again.
-    pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key) {
-        let all = self.get_streams.get_or_insert_default();
+    pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key, resuming: Resuming) {
+        let all = self.get_streams.get_or_insert_with(|| Part::new(resuming, Box::default()));
         all.streams.retain(|stream| stream.number != number);
         all.streams.push(GetStream { number, last_event, exchange: Some(exchange) });
     }
@@ -49,6 +51,11 @@ impl HttpSession {
         true
     }
 
+    /// Returns the sent events, to add one.
+    pub(super) fn replay_log(&mut self, resuming: Resuming) -> &mut ReplayLog {
+        self.replay_log.get_or_insert_with(|| Part::new(resuming, Box::default()))
+    }
+
     pub(super) fn get_stream(&mut self, number: u32) -> Option<&mut GetStream> {
         self.get_streams.as_mut()?.streams.iter_mut().find(|stream| stream.number == number)
     }
@@ -65,28 +72,36 @@ impl Server {
         if let Err(refusal) = self.check_version(key, session) {
             return self.exchanges.refuse(key, &refusal);
         }
+        // Without it no GET is admitted.
+        let Some(resuming) = Resuming::get() else { return };
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
         match from.map(|id| id.map(|id| id.map(replay::parse_event_id))) {
-            Some(Ok(None)) => self.open_get_stream(key, session),
-            Some(Ok(Some(Some((number, event))))) => self.resume_stream(key, session, number, event),
+            Some(Ok(None)) => self.open_get_stream(key, session, resuming),
+            Some(Ok(Some(Some(from)))) => self.resume_stream(key, session, from, resuming),
             _ => self.exchanges.refuse(key, &unknown_event_id()),
         }
     }
 
     /// Opens a new GET stream beside those of the session (HTTP-054).
-    fn open_get_stream(&mut self, key: Key, session: Key) {
+    fn open_get_stream(&mut self, key: Key, session: SessionKey, resuming: Resuming) {
         if !self.admit_get_stream(key, session, None) {
             return;
         }
         let Some(record) = self.sessions.get_mut(session) else { return };
         let number = record.next_stream_number();
-        self.begin_get_stream(key, session, number, 0);
+        self.begin_get_stream(key, session, (number, 0), resuming);
         self.fill_get_streams(session);
     }
 
     /// Resumes a stream after an event; this supersedes the exchange that has it (DESIGN-18).
-    fn resume_stream(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let keeps_events = self.config.replay_bytes > 0;
+    fn resume_stream(
+        &mut self,
+        key: Key,
+        session: SessionKey,
+        (number, event): (u32, u32),
+        resuming: Resuming,
+    ) {
+        let keeps_events = self.config.replay_budget() > 0;
         let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
         let Some(missed) = missed.filter(|_| keeps_events) else {
             return self.exchanges.refuse(key, &unknown_event_id());
@@ -98,10 +113,11 @@ impl Server {
                     return;
                 }
                 self.sessions.discard_unsent(&mut self.exchanges, session, number);
-                self.begin_get_stream(key, session, number, last_event);
+                self.begin_get_stream(key, session, (number, last_event), resuming);
                 // A withdrawn message went to another stream.
                 for entry in missed.into_iter().filter(|entry| !entry.message.is_empty()) {
-                    self.exchanges.write_get_event(self.now, key, entry, self.config.replay_bytes > 0);
+                    let has_id = self.config.replay_budget() > 0;
+                    self.exchanges.write_get_event(self.now, key, entry, has_id, resuming);
                 }
                 self.fill_get_streams(session);
             }
@@ -119,7 +135,7 @@ impl Server {
     }
 
     /// Resumes the stream of a call.
-    fn resume_call(&mut self, key: Key, session: Key, number: u32, event: u32) {
+    fn resume_call(&mut self, key: Key, session: SessionKey, number: u32, event: u32) {
         let holder = self.sessions.find_call(&mut self.exchanges, session, number);
         let place = SessionPlace { session: Some(session), number, is_call: false };
         self.sessions.set_place(&mut self.exchanges, key, place);
@@ -147,7 +163,7 @@ impl Server {
     ///
     /// It takes the room of the stream that it supersedes. If there is no room, it takes that of the oldest one of the
     /// session, whose connection may have broken unnoticed.
-    fn admit_get_stream(&mut self, key: Key, session: Key, superseded: Option<Key>) -> bool {
+    fn admit_get_stream(&mut self, key: Key, session: SessionKey, superseded: Option<Key>) -> bool {
         let Some(record) = self.sessions.get(session) else { return false };
         let is_full = record.open_get_streams().count() >= self.config.max_get_streams_per_session.max(1)
             || !self.exchanges.has_room_for_open_ended();
@@ -161,9 +177,15 @@ impl Server {
         }
     }
 
-    fn begin_get_stream(&mut self, key: Key, session: Key, number: u32, last_event: u32) {
+    fn begin_get_stream(
+        &mut self,
+        key: Key,
+        session: SessionKey,
+        (number, last_event): (u32, u32),
+        resuming: Resuming,
+    ) {
         let Some(record) = self.sessions.get_mut(session) else { return };
-        record.add_get_stream(number, last_event, key);
+        record.add_get_stream(number, last_event, key, resuming);
         let channel = record.channel;
         self.engine.exchanges().set_owner(channel, Some(key));
         let place = SessionPlace { session: Some(session), number, is_call: false };
@@ -176,7 +198,8 @@ impl Server {
     }
 
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
-    pub(super) fn fill_get_streams(&mut self, session: Key) {
+    pub(super) fn fill_get_streams(&mut self, session: SessionKey) {
+        let Some(resuming) = Resuming::get() else { return };
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
         self.engine.exchanges().rearm(channel);
         let is_closed = self.engine.exchange_status(ChannelId(channel)).is_closed;
@@ -197,10 +220,11 @@ impl Server {
                 stream.last_event = event;
             }
             let entry = ReplayEntry { stream: number, event, is_last: false, message };
-            if self.config.replay_bytes > 0 {
-                record.replay_log.get_or_insert_default().push(entry.clone(), self.config.replay_bytes);
+            if self.config.replay_budget() > 0 {
+                record.replay_log(resuming).push(entry.clone(), self.config.replay_budget());
             }
-            self.exchanges.write_get_event(self.now, key, entry, self.config.replay_bytes > 0);
+            let has_id = self.config.replay_budget() > 0;
+            self.exchanges.write_get_event(self.now, key, entry, has_id, resuming);
         }
         if is_closed {
             let open: Vec<Key> =
@@ -214,7 +238,7 @@ impl Server {
     /// Ends a GET stream whose client is gone; what was not written goes to another stream of the session.
     pub(super) fn close_broken_get_stream(&mut self, key: Key) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let mut unwritten: Box<UnwrittenEvents> = x.unwritten.take().unwrap_or_default();
+        let Some(mut unwritten) = x.unwritten.take() else { return };
         unwritten.discard_written(x.out.consumed());
         x.out.clear();
         let (session, number) = (x.session(), x.place().number);
@@ -223,7 +247,7 @@ impl Server {
         let Some((session, record)) = session.and_then(|s| Some((s, self.sessions.get_mut(s)?))) else {
             return;
         };
-        for event in unwritten.0 {
+        for event in core::mem::take(&mut unwritten.0) {
             if let Some(log) = &mut record.replay_log {
                 // Resuming the broken stream must not send it a second time (HTTP-055).
                 log.withdraw(number, event.number);

@@ -8,12 +8,13 @@ use core::time::Duration;
 
 use subtle::{Choice, ConstantTimeEq};
 
-use super::exchange::ResponseForm;
+use super::exchange::{ResponseForm, SessionKey};
 use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
 use super::get_streams::GetStreams;
-use super::principals::{SessionsByPrincipal, SessionsOfPrincipal};
+use super::principals::{SessionsByPrincipal, SessionsOfPrincipal, queue_uninitialized};
 use super::replay::{ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};
+use crate::built::{Part, Resuming, Sessions};
 use crate::entropy::Entropy;
 use crate::head::Fields;
 use crate::http::fields;
@@ -37,6 +38,7 @@ const _: () = assert!(SECRET_TEXT_LEN % 8 == 0, "it is compared in words");
 /// The session of a legacy client.
 #[derive(Debug)]
 pub(super) struct HttpSession {
+    _built: Sessions,
     secret: SessionSecret,
     /// The engine's channel: its ids, its peer, and its messages outside of calls.
     pub(super) channel: Key,
@@ -48,7 +50,7 @@ pub(super) struct HttpSession {
     /// The token of its stream has expired: running calls are answered, and there are no others.
     pub(super) is_ending: bool,
     /// The GET streams, from the first one on.
-    pub(super) get_streams: Option<Box<GetStreams>>,
+    pub(super) get_streams: Option<Part<Resuming, GetStreams>>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
     exchanges: Tree,
     /// Number of open calls.
@@ -56,7 +58,7 @@ pub(super) struct HttpSession {
     /// The highest stream number in use.
     pub(super) last_stream_number: u32,
     /// Sent events, for resumption.
-    pub(super) replay_log: Option<Box<ReplayLog>>,
+    pub(super) replay_log: Option<Part<Resuming, ReplayLog>>,
 }
 
 impl HttpSession {
@@ -93,35 +95,23 @@ impl core::fmt::Debug for SessionSecret {
 
 /// The outcome of a session lookup.
 pub(super) enum SessionLookup {
-    Session(Key),
+    Session(SessionKey),
     Missing,
     /// Unknown, or a session of another principal; a client cannot tell the difference.
     Unknown,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SessionTable {
     /// The index of this shard, and the number of shards.
     shard: Option<(u8, u8)>,
     table: Slab<HttpSession>,
     /// Sessions whose handshake may be unfinished, oldest first; may contain stale keys.
-    uninitialized: VecDeque<Key>,
+    uninitialized: VecDeque<SessionKey>,
     /// Those of each principal, if requests have principals.
     principals: Option<Box<dyn SessionsByPrincipal>>,
     /// Time at which expired sessions are looked for; `None` while there are no sessions.
     check_at: Option<Instant>,
-}
-
-impl Default for SessionTable {
-    fn default() -> Self {
-        Self {
-            shard: None,
-            table: Slab::new(),
-            uninitialized: VecDeque::new(),
-            principals: None,
-            check_at: None,
-        }
-    }
 }
 
 impl SessionTable {
@@ -134,20 +124,21 @@ impl SessionTable {
         self.table.len()
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&HttpSession> {
-        self.table.get(key)
+    pub(super) fn get(&self, session: SessionKey) -> Option<&HttpSession> {
+        self.table.get(session.key)
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut HttpSession> {
-        self.table.get_mut(key)
+    pub(super) fn get_mut(&mut self, session: SessionKey) -> Option<&mut HttpSession> {
+        self.table.get_mut(session.key)
     }
 
     /// Returns the session with an id; the comparison of the secret takes constant time.
-    pub(super) fn find(&self, id: impl AsRef<[u8]>) -> Option<Key> {
+    pub(super) fn find(&self, id: impl AsRef<[u8]>) -> Option<SessionKey> {
+        let built = Sessions::get()?;
         let (slot, secret) = id.as_ref().split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [a, b, c] = URL_SAFE.decode(*slot)?;
         let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
-        self.table.get(key)?.secret.is(secret).then_some(key)
+        self.table.get(key)?.secret.is(secret).then(|| SessionKey::new(key, built))
     }
 
     /// Returns the shard that an id names, if it is another one.
@@ -172,20 +163,22 @@ impl SessionTable {
     }
 
     /// Returns the id of a session (HTTP-066).
-    pub(super) fn id(&self, key: Key) -> String {
-        let [_, a, b, c] = key.slot.to_be_bytes();
-        let secret = self.table.get(key).map(|session| session.secret.0.iter());
+    pub(super) fn id(&self, session: SessionKey) -> String {
+        let [_, a, b, c] = session.key.slot.to_be_bytes();
+        let secret = self.get(session).map(|session| session.secret.0.iter());
         let text = URL_SAFE.encode([a, b, c]).into_iter().chain(secret.into_iter().flatten().copied());
         text.map(char::from).collect()
     }
 
+    #[allow(unused_variables, reason = "unreachable without the feature `sessions`")]
     fn insert(
         &mut self,
         now: Instant,
         channel: Key,
         principal: Option<Box<str>>,
         entropy: &mut Entropy,
-    ) -> Key {
+        built: Sessions,
+    ) -> SessionKey {
         let mut secret = [0; SECRET_LEN];
         entropy.fill(&mut secret);
         if let (Some((own, _)), Some(shard_byte)) = (self.shard, secret.first_mut()) {
@@ -199,6 +192,7 @@ impl SessionTable {
             }
         }
         let key = self.table.insert(HttpSession {
+            _built: built,
             secret: SessionSecret(text),
             channel,
             principal,
@@ -211,20 +205,23 @@ impl SessionTable {
             last_stream_number: 0,
             replay_log: None,
         });
-        let principal = self.table.get(key).and_then(|session| session.principal.as_deref());
-        if let (Some(principal), Some(principals)) = (principal, &mut self.principals) {
-            principals.add(principal, key, &self.table);
+        let session = SessionKey::new(key, built);
+        let Self { table, principals, uninitialized, .. } = self;
+        let is_known = |session: SessionKey| table.get(session.key).is_some();
+        let principal = table.get(key).and_then(|session| session.principal.as_deref());
+        if let (Some(principal), Some(principals)) = (principal, principals) {
+            principals.add(principal, session, &is_known);
         }
-        queue_uninitialized(&mut self.uninitialized, key, self.table.len(), &self.table);
-        key
+        queue_uninitialized(uninitialized, session, table.len(), &is_known);
+        session
     }
 
     fn principal_sessions(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
         self.principals.as_mut()?.of(principal)
     }
 
-    fn remove(&mut self, key: Key) -> Option<HttpSession> {
-        let session = self.table.remove(key)?;
+    fn remove(&mut self, session: SessionKey) -> Option<HttpSession> {
+        let session = self.table.remove(session.key)?;
         if let (Some(principal), Some(principals)) = (&session.principal, &mut self.principals) {
             principals.remove(principal);
         }
@@ -253,16 +250,16 @@ impl SessionTable {
     }
 
     /// Returns the sessions that have been idle for `idle_timeout`, if it is time to look for them.
-    pub(super) fn take_expired(&mut self, now: Instant, idle_timeout: Duration) -> Vec<Key> {
-        if self.check_at.is_none_or(|at| at > now) {
+    pub(super) fn take_expired(&mut self, now: Instant, idle_timeout: Duration) -> Vec<SessionKey> {
+        let Some(built) = Sessions::get().filter(|_| self.check_at.is_some_and(|at| at <= now)) else {
             return Vec::new();
-        }
+        };
         self.check_at = None;
         let is_expired = |s: &HttpSession| {
             !s.has_open_get_stream() && s.call_count == 0 && s.last_seen + idle_timeout <= now
         };
-        let expired: Vec<Key> =
-            self.table.iter().filter(|(_, s)| is_expired(s)).map(|(key, _)| key).collect();
+        let expired = self.table.iter().filter(|(_, s)| is_expired(s));
+        let expired: Vec<SessionKey> = expired.map(|(key, _)| SessionKey::new(key, built)).collect();
         if expired.len() < self.table.len() {
             self.schedule_check(now, idle_timeout);
         }
@@ -272,13 +269,13 @@ impl SessionTable {
     // ---- what the engine knows ---------------------------------------------------------------------------------
 
     /// Returns the revision of a session.
-    pub(super) fn version(&self, engine: &Engine, key: Key) -> Option<Version> {
-        let channel = self.table.get(key)?.channel;
+    pub(super) fn version(&self, engine: &Engine, session: SessionKey) -> Option<Version> {
+        let channel = self.get(session)?.channel;
         engine.session_status(ChannelId(channel)).map(|status| status.version)
     }
 
-    fn is_uninitialized(&self, engine: &Engine, key: Key) -> bool {
-        let channel = self.table.get(key).map(|s| s.channel);
+    fn is_uninitialized(&self, engine: &Engine, session: SessionKey) -> bool {
+        let channel = self.get(session).map(|s| s.channel);
         channel.and_then(|c| engine.session_status(ChannelId(c))).is_some_and(|status| !status.is_initialized)
     }
 
@@ -293,7 +290,7 @@ impl SessionTable {
     }
 
     fn session_of(&mut self, exchanges: &ExchangeTable, key: Key) -> Option<&mut HttpSession> {
-        self.table.get_mut(exchanges.get(key)?.session()?)
+        self.get_mut(exchanges.get(key)?.session()?)
     }
 
     /// Counts an exchange as an open call of its session, if it has one.
@@ -317,7 +314,7 @@ impl SessionTable {
     pub(super) fn set_place(&mut self, exchanges: &mut ExchangeTable, key: Key, place: SessionPlace) {
         self.remove_exchange(exchanges, key);
         exchanges.set_place(key, place);
-        if let Some(session) = place.session.and_then(|s| self.table.get_mut(s)) {
+        if let Some(session) = place.session.and_then(|s| self.get_mut(s)) {
             exchanges.index(&mut session.exchanges, key);
         }
     }
@@ -334,21 +331,21 @@ impl SessionTable {
     pub(super) fn find_call(
         &mut self,
         exchanges: &mut ExchangeTable,
-        session: Key,
+        session: SessionKey,
         number: u32,
     ) -> Option<Key> {
-        exchanges.find_call(&mut self.table.get_mut(session)?.exchanges, number)
+        exchanges.find_call(&mut self.get_mut(session)?.exchanges, number)
     }
 
     /// Returns the events after `event` of a stream, or `None` if some were evicted.
     pub(super) fn missed_events(
         &mut self,
         exchanges: &mut ExchangeTable,
-        session: Key,
+        session: SessionKey,
         number: u32,
         event: u32,
     ) -> Option<Vec<ReplayEntry>> {
-        let record = self.table.get_mut(session)?;
+        let record = self.get_mut(session)?;
         let newest = record.get_stream(number).map(|stream| stream.last_event);
         let newest = match newest {
             None => self
@@ -357,7 +354,7 @@ impl SessionTable {
                 .map(|x| x.last_event),
             newest => newest,
         };
-        match &self.table.get(session)?.replay_log {
+        match &self.get(session)?.replay_log {
             Some(log) => log.events_after(number, event, newest),
             // Only the priming event was sent.
             None => (newest == Some(event)).then(Vec::new),
@@ -367,12 +364,12 @@ impl SessionTable {
     /// Drops the unsent output of a stream that is resumed.
     ///
     /// The output is in the replay log and goes to the new connection only (HTTP-055).
-    pub(super) fn discard_unsent(&mut self, exchanges: &mut ExchangeTable, session: Key, number: u32) {
+    pub(super) fn discard_unsent(&mut self, exchanges: &mut ExchangeTable, session: SessionKey, number: u32) {
         if number == 0 {
             return; // not an event stream yet
         }
         let mut found = Vec::new();
-        while let Some(session) = self.table.get_mut(session) {
+        while let Some(session) = self.get_mut(session) {
             let Some(key) = exchanges.find_stream(&mut session.exchanges, number) else { break };
             exchanges.unindex(Some(&mut session.exchanges), key);
             found.push(key);
@@ -393,22 +390,6 @@ impl SessionTable {
             }
         }
     }
-}
-
-/// Queues a new session.
-///
-/// Removes stale keys when the queue exceeds about twice the `count` of sessions. So the queue stays bounded even if an
-/// unfinished session stays at its front.
-pub(super) fn queue_uninitialized(
-    queue: &mut VecDeque<Key>,
-    key: Key,
-    count: usize,
-    table: &Slab<HttpSession>,
-) {
-    if queue.len() >= 2 * count + 16 {
-        queue.retain(|key| table.get(*key).is_some());
-    }
-    queue.push_back(key);
 }
 
 impl Server {
@@ -469,16 +450,22 @@ impl Server {
         true
     }
 
-    pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
+    #[allow(unused_variables, reason = "unreachable without the feature `sessions`")]
+    pub(super) fn begin_session(
+        &mut self,
+        channel: Key,
+        principal: Option<Box<str>>,
+        built: Sessions,
+    ) -> SessionKey {
         self.sessions.schedule_check(self.now, self.config.session_idle_timeout);
-        let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy);
-        self.engine.exchanges().mark_session(channel, session);
+        let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy, built);
+        self.engine.exchanges().mark_session(channel, session.key);
         session
     }
 
     /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
-    pub(super) fn end_session(&mut self, key: Key) {
-        let Some(session) = self.sessions.remove(key) else { return };
+    pub(super) fn end_session(&mut self, session: SessionKey) {
+        let Some(session) = self.sessions.remove(session) else { return };
         let calls: Vec<Key> = match session.call_count {
             0 => Vec::new(),
             _ => self.exchanges.indexed(&session.exchanges),
@@ -523,8 +510,8 @@ mod tests {
         let mut entropy = Entropy::new([7; 32], 0);
         let mut sessions = SessionTable::default();
         let channel = Key { slot: 0, generation: 0 };
-        let keys: Vec<Key> =
-            (0..300).map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy)).collect();
+        let keys: Vec<SessionKey> =
+            (0..300).map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions)).collect();
         for key in &keys {
             let id = sessions.id(*key);
             assert!(id.len() == 28 && id.bytes().all(|b| (0x21..=0x7e).contains(&b)));
@@ -540,7 +527,7 @@ mod tests {
         let id = sessions.id(keys[5]);
         assert!(sessions.remove(keys[5]).is_some());
         assert_eq!(sessions.find(&id), None);
-        sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+        sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions);
         assert_eq!(sessions.find(&id), None, "its slot now holds another session");
         assert_eq!(sessions.find(""), None);
     }
@@ -552,7 +539,7 @@ mod tests {
             let mut sessions = SessionTable::default();
             sessions.set_shard(own, 3);
             let mut entropy = Entropy::new([7; 32], own.into());
-            let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+            let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions);
             (own, sessions.id(key), sessions, key)
         });
         for (own, id, sessions, key) in &shards {
@@ -580,7 +567,7 @@ mod tests {
         let now = Instant::from_micros(1);
         let (mut first, mut second) = (server(0), server(1));
         let channel = second.engine.open_channel(now);
-        let session = second.begin_session(channel.0, None);
+        let session = second.begin_session(channel.0, None, Sessions);
         let id = second.sessions.id(session);
 
         let mut connection = Connection::new(now, HttpLimits::default());
@@ -608,7 +595,7 @@ mod tests {
         sessions.count_principals(Box::<PrincipalSessions>::default());
         let channel = Key { slot: 0, generation: 0 };
         let mut insert = |sessions: &mut SessionTable| {
-            sessions.insert(Instant::ZERO, channel, Some("alice".into()), &mut entropy)
+            sessions.insert(Instant::ZERO, channel, Some("alice".into()), &mut entropy, Sessions)
         };
         let stays = insert(&mut sessions);
         for _ in 0..10_000 {
@@ -623,7 +610,7 @@ mod tests {
         assert_eq!(sessions.uninitialized.capacity(), 0);
         assert!(sessions.principal_sessions("alice").is_none());
         // The table is freed as well, and a stale key does not match a new session.
-        let stale: Vec<Key> = (0..100).map(|_| insert(&mut sessions)).collect();
+        let stale: Vec<SessionKey> = (0..100).map(|_| insert(&mut sessions)).collect();
         stale.iter().for_each(|key| _ = sessions.remove(*key));
         sessions.table.trim();
         assert_eq!(sessions.table.capacity(), 0);
@@ -642,7 +629,7 @@ mod tests {
             let head = RequestHead { method: "GET", target: "/mcp", fields: &[("Host", b"localhost")] };
             server.open(now, &head, None);
             let channel = server.engine.open_channel(now);
-            server.begin_session(channel.0, None);
+            server.begin_session(channel.0, None, Sessions);
         }
         while let Some(exchange) = server.poll_ready(now) {
             server.release(now, exchange);
@@ -661,7 +648,7 @@ mod tests {
         let mut entropy = Entropy::new([7; 32], 0);
         let mut sessions = SessionTable::default();
         let channel = Key { slot: 0, generation: 0 };
-        let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+        let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions);
         let secret = format!("{:?}", sessions.get(key).expect("there").secret.0);
         assert!(!format!("{sessions:?}").contains(&secret));
     }
@@ -672,7 +659,8 @@ mod tests {
         let (mut sessions, mut exchanges) = (SessionTable::default(), ExchangeTable::new(1));
         let (mut entropy, idle) = (Entropy::new([7; 32], 0), Duration::from_secs(16));
         let channel = Key { slot: 0, generation: 0 };
-        let [busy, quiet] = [0; 2].map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy));
+        let [busy, quiet] =
+            [0; 2].map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions));
         sessions.schedule_check(Instant::ZERO, idle);
         let call = exchanges.open(Kind::Post, Instant::ZERO);
         if let Some(x) = exchanges.get_mut(call) {

@@ -8,11 +8,10 @@ use core::fmt;
 
 use subtle::ConstantTimeEq as _;
 
-use super::admission::SingleValue;
+use super::credentials::{Credentials, SingleValue};
 use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
 use super::protected::{Dpop, Protected, Scheme};
-use super::protection::Credentials;
 use super::recent_token::{MAX_KEPT, RecentToken};
 use super::refusal::{Refusal, overloaded};
 use super::{Event, Server};

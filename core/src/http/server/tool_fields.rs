@@ -9,10 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::request_headers::header_mismatch;
 use crate::head::FieldLine;
 use crate::http::params::HeaderParams;
-use crate::rpc::RpcError;
+use crate::rpc::{RpcError, code};
 
 /// The repeated arguments of the tools of a server.
 pub(super) trait ToolFields: fmt::Debug + Send + Sync {
@@ -72,7 +71,7 @@ impl ToolFields for ToolTable {
         } else {
             wanted.check_present(arguments, &fields)
         };
-        checked.map_err(|reason| header_mismatch(format!("{reason}")))
+        checked.map_err(|reason| RpcError::new(code::HEADER_MISMATCH, format!("{reason}")))
     }
 
     fn append_names(&self, list: &mut String) {

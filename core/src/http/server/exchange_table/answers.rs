@@ -69,15 +69,15 @@ impl ExchangeTable {
 
     /// Refuses a request with these fields in the response.
     pub(in crate::http::server) fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
-        if refusal.status == 503 {
+        if refusal.status() == 503 {
             fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
         }
         // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
         fields.push(fields::CACHE_CONTROL, b"no-store");
         let mut body = Vec::new();
-        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
+        encode::error(&mut body, None, refusal.error()); // HTTP-005, HTTP-020
         body.pop();
-        self.answer_with_body(key, refusal.status, &body, fields);
+        self.answer_with_body(key, refusal.status(), &body, fields);
     }
 
     /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).

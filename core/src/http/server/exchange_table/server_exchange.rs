@@ -1,12 +1,14 @@
 //! One exchange: its request, its response, its place in a session, and the memory that it leaves to the next one.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::built::{Part, Resuming};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::http::server::cors::Cors;
-use crate::http::server::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm};
+use crate::http::server::exchange::{
+    HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm, SessionKey,
+};
 use crate::http::server::get_streams::UnwrittenEvents;
 use crate::http::server::protected::Scheme;
 use crate::http::server::request_headers::RequestHeaders;
@@ -51,7 +53,7 @@ pub(in crate::http::server) struct ServerExchange {
     /// The client disconnected.
     pub(in crate::http::server) client_gone: bool,
     /// Events of a GET stream that may not have been written yet.
-    pub(in crate::http::server) unwritten: Option<Box<UnwrittenEvents>>,
+    pub(in crate::http::server) unwritten: Option<Part<Resuming, UnwrittenEvents>>,
     /// Time at which output was sent last, or at which the request was complete.
     pub(in crate::http::server) idle_since: Instant,
     /// The scheme in which the token was presented.
@@ -76,7 +78,7 @@ pub(in crate::http::server) struct ServerExchange {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::http::server) struct SessionPlace {
     /// The session of the request.
-    pub(in crate::http::server) session: Option<Key>,
+    pub(in crate::http::server) session: Option<SessionKey>,
     /// The number of the stream within the session, for event ids; 0 while it has none.
     pub(in crate::http::server) number: u32,
     /// Counted as an open call of the session.
@@ -167,12 +169,12 @@ impl ServerExchange {
         self.place
     }
 
-    pub(in crate::http::server) const fn session(&self) -> Option<Key> {
+    pub(in crate::http::server) const fn session(&self) -> Option<SessionKey> {
         self.place.session
     }
 
     /// Sets the session of a request that has neither a number nor an open call there.
-    pub(in crate::http::server) const fn set_session(&mut self, session: Option<Key>) {
+    pub(in crate::http::server) const fn set_session(&mut self, session: Option<SessionKey>) {
         if !self.is_indexed {
             self.place.session = session;
         }
