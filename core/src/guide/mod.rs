@@ -95,7 +95,7 @@ pub mod from_typescript {}
 pub mod faq {}
 
 #[doc = include_str!("security.md")]
-#[doc(alias("security", "advisories", "dns rebinding", "injection", "vulnerability"))]
+#[doc(alias("advisories", "attacks", "dns rebinding", "injection", "vulnerability"))]
 pub mod security {}
 
 #[doc = include_str!("security_deployment.md")]
