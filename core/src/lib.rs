@@ -173,6 +173,8 @@
 //! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
 //! | `tap` | yes | records of messages ([`tap`]); without it, `Limits::tap_records` has no effect |
 //! | `portable-atomic` | no | targets without compare-and-swap (Cortex-M0, RISC-V without A): see [`sync`] |
+//! | `resumption` | yes | GET streams of sessions over HTTP, resumption of event streams, and HTTP+SSE; without it, changes have no way to a legacy client over HTTP, so leave out `subscriptions` too |
+//! | `sessions` | yes | sessions of legacy clients over HTTP; without it, each request is independent |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
 //!

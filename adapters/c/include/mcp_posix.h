@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,7 +59,7 @@ static inline bool mcp_posix_failed(ssize_t moved) {
 /* Runs one turn of the loop of a server: waits for `in`, `out`, the next deadline or `until` (UINT64_MAX for none), reads and
  * writes once, and processes deadlines. Returns false when the connection is finished, or `out` fails.
  *
- * Call it when `mcp_server_poll_event` has returned MCP_DONE. It may return early, after 60 s at the latest. It does not block on
+ * Call it when `mcp_server_poll_event` has returned MCP_DONE. It may return early. It does not block on
  * descriptors that block, except that a file or a terminal may. */
 static inline bool mcp_posix_server_turn(mcp_server *server, int in, int out, uint64_t until) {
   uint8_t input[4096];
@@ -127,6 +128,7 @@ static inline pid_t mcp_posix_spawn(char *const *arguments, int *from, int *to) 
     if (dup2(input, 0) == 0 && dup2(output, 1) == 1 && close(input) == 0 && close(output) == 0) {
       if (in[0] > 2) close(in[0]);
       if (out[1] > 2) close(out[1]);
+      signal(SIGPIPE, SIG_DFL); /* The program may ignore it, and a server would inherit that. */
       execvp(arguments[0], arguments);
     }
     _exit(127);

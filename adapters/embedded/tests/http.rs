@@ -97,6 +97,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(|settings| settings)
+    }
+
+    fn with(change: impl FnOnce(Settings) -> Settings) -> Self {
         let mut card = Card { inner: Loopback::new(Medium::Ethernet), is_cut: false };
         let config = InterfaceConfig::new(EthernetAddress([2, 0, 0, 0, 0, 1]).into());
         let mut iface = Interface::new(config, &mut card, smoltcp::time::Instant::ZERO);
@@ -107,7 +111,7 @@ impl World {
         let handles = core::array::from_fn(|_| sockets.add(socket(1_024)));
         let capabilities = Capabilities::new().with(Capability::Tools);
         let config = Arc::new(Config::new("d", "1").capabilities(capabilities).limits(Limits::tiny()));
-        let server = HttpServer::new(config, Settings::tiny(PORT, SOCKETS), handles, counting())
+        let server = HttpServer::new(config, change(Settings::tiny(PORT, SOCKETS)), handles, counting())
             .expect("a source of entropy");
         let mut world = Self {
             card,
@@ -361,6 +365,21 @@ fn client_that_resets_cancels_its_call_and_its_socket_serves_again() {
         world.run(Duration::from_millis(200));
         assert_eq!((world.app.open.len(), world.app.cancelled), (0, round));
     }
+}
+
+#[test]
+fn call_keeps_its_connection_while_neither_side_sends() {
+    let mut world = World::with(|mut settings| {
+        settings.http = settings.http.event_stream_delay(Duration::from_secs(60));
+        settings
+    });
+    let mut client = world.connect();
+    world.send(&client, &call(1, "slow"));
+    // More than the time after which a client is gone that acknowledges nothing.
+    world.run(Duration::from_secs(30));
+    assert_eq!((world.app.open.len(), world.app.cancelled), (1, 0));
+    assert_eq!(world.receive(&mut client), "");
+    assert_eq!(world.state(&client), State::Established);
 }
 
 #[test]

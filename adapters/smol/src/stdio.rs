@@ -12,8 +12,8 @@ use crate::reactor_watch::ReactorWatch;
 
 /// Stdin and stdout of this process, as one byte stream.
 ///
-/// The reactor watches pipes, sockets and terminals. On Linux it refuses only files and devices that make no reader wait for a
-/// peer: these are read and written at once. Elsewhere, handles that it refuses are read and written on threads of the
+/// The reactor watches pipes, sockets and terminals. On Linux it refuses only files, and devices that make no reader wait for a
+/// peer: these are read and written at once. A file of a slow network share delays the executor's thread. Elsewhere, handles that it refuses are read and written on threads of the
 /// package `blocking`, with up to 64 KiB in between. Neither handle is set to non-blocking, so processes that share them are
 /// not affected. See [`mcp_std::io::Stdio`].
 // Threads for files would add 40 KB to each program.

@@ -8,6 +8,8 @@ use crate::memory;
 
 /// Size from which a string is usually larger than the rest of its message.
 const LARGE_STRING: usize = 16 << 10;
+/// Least number of bytes by which a text grows, if there is memory for them.
+const LEAST_STEP: usize = 64;
 
 /// Makes room for `more` bytes.
 #[inline]
@@ -61,7 +63,9 @@ impl<'a> Text<'a> {
 
     /// Makes room for `more` bytes. Returns whether there is room.
     fn reserve(&mut self, more: usize) -> bool {
-        let has_room = memory::reserve(self.buffer, more);
+        // Where doubling fails, steps of single bytes would copy the text for each of them.
+        let has_room =
+            memory::reserve(self.buffer, more.max(LEAST_STEP)) || memory::reserve(self.buffer, more);
         self.is_out_of_memory |= !has_room;
         has_room
     }

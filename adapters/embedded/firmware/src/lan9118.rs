@@ -11,6 +11,8 @@ const FRAME_BYTES: usize = 1_514;
 const BUFFER_BYTES: usize = (FRAME_BYTES + 4).next_multiple_of(4);
 /// Reads of a register after which the card is taken for broken.
 const MAX_WAIT: u32 = 1_000_000;
+/// Entries of a queue of the card. A card that shows more is broken.
+const FIFO_ENTRIES: usize = 128;
 
 /// Registers of the bus, by their offsets.
 mod register {
@@ -155,7 +157,10 @@ impl Lan9118 {
 
     /// Takes the next frame without an error from the card into the buffer. Returns its length without the checksum.
     fn take_frame(&mut self) -> Option<usize> {
-        while self.registers.read(register::RX_FIFO_INF) >> 16 & 0xFF != 0 {
+        for _ in 0..FIFO_ENTRIES {
+            if self.registers.read(register::RX_FIFO_INF) >> 16 & 0xFF == 0 {
+                break;
+            }
             let status = self.registers.read(register::RX_STATUS);
             let length = (status >> 16 & 0x3FFF) as usize;
             let is_sound = status & RX_ERROR == 0 && (4..=BUFFER_BYTES).contains(&length);
@@ -176,8 +181,11 @@ impl Lan9118 {
 
     /// Returns whether the card has room for a frame of any length.
     fn has_room(&self) -> bool {
-        // The status of frames that were sent says nothing that could be done about it.
-        while self.registers.read(register::TX_FIFO_INF) >> 16 & 0xFF != 0 {
+        // The status of frames that were sent is discarded: TCP repeats a frame that was lost.
+        for _ in 0..FIFO_ENTRIES {
+            if self.registers.read(register::TX_FIFO_INF) >> 16 & 0xFF == 0 {
+                break;
+            }
             self.registers.read(register::TX_STATUS);
         }
         self.registers.read(register::TX_FIFO_INF) & 0xFFFF >= (BUFFER_BYTES + 8) as u32

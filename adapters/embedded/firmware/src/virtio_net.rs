@@ -2,7 +2,7 @@
 //!
 //! Frames are copied between the buffers that the card uses and two buffers of this driver.
 
-use core::sync::atomic::{Ordering, fence};
+use core::arch::asm;
 
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
@@ -16,6 +16,12 @@ const BUFFER_BYTES: usize = HEADER_BYTES + FRAME_BYTES;
 const QUEUE_SIZE: usize = 4;
 /// Reads after which the card is taken for broken.
 const MAX_WAIT: u32 = 1_000_000;
+
+/// Orders all accesses before it, also those to registers, before all accesses after it. A `fence` of `core` orders memory alone.
+fn barrier() {
+    // SAFETY: the instruction changes no register and no memory.
+    unsafe { asm!("fence iorw, iorw", options(nostack, preserves_flags)) }
+}
 
 /// Registers, by their offsets.
 mod register {
@@ -129,7 +135,7 @@ impl Registers {
     }
 
     fn write(self, register: usize, value: u32) {
-        // SAFETY: as in `read`. The card gets addresses of queues alone, which the driver accesses as it accesses them.
+        // SAFETY: as in `read`. The card gets only addresses of queues, which the driver reads and writes as volatile or while it owns them.
         unsafe { ((self.0 + register) as *mut u32).write_volatile(value) }
     }
 
@@ -140,7 +146,7 @@ impl Registers {
 }
 
 /// The driver's side of a queue.
-struct Half {
+struct Virtqueue {
     registers: Registers,
     number: u32,
     /// The card accesses it at any time, so there are no references to it.
@@ -149,7 +155,7 @@ struct Half {
     used: u16,
 }
 
-impl Half {
+impl Virtqueue {
     /// Gives a queue to the card. Returns `None` if the card does not take one of this size.
     fn new(registers: Registers, number: u32, queue: &'static mut Queue) -> Option<Self> {
         let queue = core::ptr::from_mut(queue);
@@ -182,10 +188,10 @@ impl Half {
         }
         self.available = self.available.wrapping_add(1);
         // The card reads the entry only after the index says that it is there.
-        fence(Ordering::SeqCst);
+        barrier();
         // SAFETY: as above.
         unsafe { (&raw mut (*self.queue).available.index).write_volatile(self.available) };
-        fence(Ordering::SeqCst);
+        barrier();
         self.registers.write(register::QUEUE_NOTIFY, self.number);
     }
 
@@ -196,7 +202,7 @@ impl Half {
         if index == self.used {
             return None;
         }
-        fence(Ordering::SeqCst);
+        barrier();
         let place = usize::from(self.used) % QUEUE_SIZE;
         // SAFETY: the card has written this element before the index.
         let element = unsafe { (&raw const (*self.queue).used.ring[place]).read_volatile() };
@@ -213,8 +219,10 @@ impl Half {
 
 /// A network card of virtio.
 pub struct VirtioNet {
-    receive: Half,
-    send: Half,
+    receive: Virtqueue,
+    send: Virtqueue,
+    /// True while the card keeps the buffer of a frame that is sent.
+    is_sending: bool,
     received: &'static mut [u8; FRAME_BYTES],
     unsent: &'static mut [u8; FRAME_BYTES],
 }
@@ -244,13 +252,19 @@ impl VirtioNet {
             return None;
         }
         let Frames { receive, send, received, unsent } = frames;
-        let mut receive = Half::new(registers, RECEIVE, receive)?;
-        let send = Half::new(registers, SEND, send)?;
+        let mut receive = Virtqueue::new(registers, RECEIVE, receive)?;
+        let send = Virtqueue::new(registers, SEND, send)?;
         registers.write(register::STATUS, STATUS_DRIVER | STATUS_FEATURES | STATUS_READY);
         for id in 0..QUEUE_SIZE {
             receive.offer(id, BUFFER_BYTES, DESCRIPTOR_WRITE);
         }
-        Some(Self { receive, send, received, unsent })
+        Some(Self { receive, send, is_sending: false, received, unsent })
+    }
+
+    /// Returns whether the card has given back the buffer of the last frame that was sent.
+    fn can_send(&mut self) -> bool {
+        self.is_sending = self.is_sending && self.send.take().is_none();
+        !self.is_sending
     }
 }
 
@@ -259,17 +273,23 @@ impl Device for VirtioNet {
     type TxToken<'a> = Unsent<'a>;
 
     fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Unsent<'_>)> {
+        if !self.can_send() {
+            return None;
+        }
         let (id, length) = self.receive.take()?;
         let frame = self.receive.buffer(id).get(HEADER_BYTES..length).unwrap_or_default();
         let length = frame.len();
         self.received[..length].copy_from_slice(frame);
         self.receive.offer(id, BUFFER_BYTES, DESCRIPTOR_WRITE);
         let received = Received(&self.received[..length]);
-        Some((received, Unsent { send: &mut self.send, buffer: self.unsent }))
+        let Self { send, is_sending, unsent, .. } = self;
+        Some((received, Unsent { send, is_sending, buffer: unsent }))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Unsent<'_>> {
-        Some(Unsent { send: &mut self.send, buffer: self.unsent })
+        let can_send = self.can_send();
+        let Self { send, is_sending, unsent, .. } = self;
+        can_send.then_some(Unsent { send, is_sending, buffer: unsent })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -292,7 +312,8 @@ impl phy::RxToken for Received<'_> {
 
 /// Room for a frame to send.
 pub struct Unsent<'a> {
-    send: &'a mut Half,
+    send: &'a mut Virtqueue,
+    is_sending: &'a mut bool,
     buffer: &'a mut [u8; FRAME_BYTES],
 }
 
@@ -306,8 +327,8 @@ impl phy::TxToken for Unsent<'_> {
         buffer[..HEADER_BYTES].fill(0);
         buffer[HEADER_BYTES..length].copy_from_slice(frame);
         self.send.offer(0, length, 0);
-        // One frame at a time. A card that keeps it for too long loses the next one, which TCP sends again.
-        let _ = (0..MAX_WAIT).any(|_| self.send.take().is_some());
+        // One frame at a time: while the card keeps it, there are no tokens.
+        *self.is_sending = !(0..MAX_WAIT).any(|_| self.send.take().is_some());
         result
     }
 }

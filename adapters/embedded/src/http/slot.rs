@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const TIME_WAIT: Duration = Duration::from_millis(10);
 /// Time for the handshake of TCP, so that packets that begin connections from false addresses do not hold the sockets for long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time without an acknowledgement after which the client is gone.
+/// Time without an acknowledgement of output after which the client is gone.
 const PEER_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(20);
 
 /// One socket of the server.
@@ -132,7 +132,6 @@ impl Slot {
         if let Phase::Listening { since } = &mut self.phase {
             match socket.state() {
                 State::Closed | State::TimeWait => {
-                    socket.set_timeout(Some(PEER_TIMEOUT));
                     // Responses are written whole.
                     socket.set_nagle_enabled(false);
                     // Fails for port 0 alone.
@@ -203,6 +202,8 @@ impl Slot {
             return true;
         }
         is_busy |= write(now, connection, server, socket);
+        // `smoltcp` measures it from the last segment of the client, so that it would end connections that are merely quiet.
+        socket.set_timeout((socket.send_queue() > 0).then_some(PEER_TIMEOUT));
         if connection.wants_write_shutdown() && socket.may_send() {
             socket.close();
             is_busy = true;

@@ -84,10 +84,10 @@ impl SerialPort {
 }
 
 impl Drop for SerialPort {
-    /// Restores the settings of the device, after it has sent what was written.
+    /// Restores the settings of the device. Output that the device has not sent by then may be damaged.
     fn drop(&mut self) {
-        // Closing the device waits as well. It fails if the device was unplugged.
-        let _ = rustix::termios::tcsetattr(&self.device, OptionalActions::Drain, &self.before);
+        // Not `Drain`: a device that takes no more bytes would block this thread for ever. It fails if the device was unplugged.
+        let _ = rustix::termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
     }
 }
 

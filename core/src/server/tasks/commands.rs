@@ -29,7 +29,7 @@ impl Engine {
     /// A `tools/call` that may become a task says so ([`Call::task_offer`]); [`Tasks::begin`] makes it one.
     pub fn set_tasks(&mut self, now: Instant, table: TaskTable) {
         self.endpoint.tick(now);
-        let capabilities = (*self.config.settings.capabilities).clone();
+        let capabilities = (*self.config.settings.capabilities).clone().without(Capability::TaskList);
         let list = table.has_list.then_some(Capability::TaskList);
         let capabilities = [Capability::TaskCancellation, Capability::ToolTasks, Capability::TasksExtension]
             .into_iter()

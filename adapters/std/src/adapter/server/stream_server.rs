@@ -61,6 +61,8 @@ impl StreamServer {
 
     /// Sets the maximum number of open connections (default 64, at least 1). A connection beyond it takes the place of a silent or
     /// idle one, or is closed at once.
+    ///
+    /// A handler that blocks runs on after its connection was closed, so up to twice as many threads may exist.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.bounds.max_connections = connections.max(1);
@@ -198,7 +200,7 @@ impl StreamServerHandle {
         self.0.notifier.notify();
     }
 
-    /// Returns the number of open connections.
+    /// Returns the number of connections whose handlers run, including closed ones that have not noticed it yet.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.0.lock().open
@@ -314,14 +316,16 @@ impl Shared {
 }
 
 impl State {
-    /// Closes the connection that loses least. Returns false if there is none that may be closed.
+    /// Closes the connection that was silent for longest, or else the one idle for longest. Returns false if there is none that may
+    /// be closed.
     fn evict_one(&mut self, bounds: Bounds) -> bool {
         let silent = |socket: &SocketControl| socket.silence().filter(|time| *time >= SILENT_GRACE);
         let idle =
             |socket: &SocketControl| Some(socket.idle_time()).filter(|time| *time >= bounds.max_idle_time);
-        let Some(victim) = self.longest(silent).or_else(|| self.longest(idle)) else { return false };
-        self.close(victim);
-        true
+        // While a connection is silent, newcomers take no more places of idle ones: who connects need not be a client.
+        let is_one_silent = self.sockets.values().any(|socket| socket.silence().is_some());
+        let victim = self.longest(silent).or_else(|| if is_one_silent { None } else { self.longest(idle) });
+        victim.inspect(|victim| self.close(*victim)).is_some()
     }
 
     /// Returns the connection with the longest time.
