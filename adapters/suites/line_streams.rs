@@ -270,6 +270,32 @@ fn longest_idle_session_makes_room_when_all_places_are_taken() {
     });
 }
 
+// covers: SEC-018
+#[test]
+fn burst_of_silent_newcomers_takes_the_place_of_one_idle_session() {
+    with_timeout(|| {
+        let address = unix("burst");
+        let server =
+            Running::with(&address, |server| server.max_connections(3).max_idle_time(Duration::from_secs(1)));
+        let mut sessions = [(); 3].map(|()| open_raw(&server.address));
+        server.await_connections(3);
+        thread::sleep(Duration::from_millis(1_100));
+        let mut newcomers =
+            [(); 3].map(|()| server.address.connect(DEADLINE).expect("the system accepts it"));
+        for refused in &mut newcomers[1..] {
+            assert_eq!(read_some(&mut **refused), "", "the end of the stream");
+        }
+        let is_open = |session: &mut Box<dyn Duplex + Send>| {
+            // Fails if the connection has ended.
+            let _ = session.write(call_line(1, "echo").as_bytes());
+            read_some(&mut **session).contains("\"id\":1")
+        };
+        assert_eq!(sessions.iter_mut().map(is_open).filter(|is_open| *is_open).count(), 2);
+        server.stop();
+        remove_folder(&address);
+    });
+}
+
 #[test]
 fn shutdown_ends_open_connections() {
     with_timeout(|| {
