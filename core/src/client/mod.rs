@@ -6,7 +6,6 @@
 //! [`RequestParams`](crate::model::RequestParams) relates each request to the type of its result.
 
 mod app_tools;
-mod by_slot;
 mod cache;
 mod calls;
 mod commands;
@@ -31,6 +30,7 @@ mod receive;
 mod request_info;
 mod rounds;
 mod schemas;
+mod secondary_map;
 mod subscription_filter;
 mod subscription_table;
 mod subscriptions;

@@ -14,12 +14,12 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::by_slot::BySlot;
 use super::common::{CommonState, request_meta};
 use super::config::NamedInput;
 use super::deprecated_inputs;
 use super::event::Event;
 use super::input::{Input, InputId, InputSource, check_input_response};
+use super::secondary_map::SecondaryMap;
 use crate::built::Conversing;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::CallKey;
@@ -37,7 +37,7 @@ use crate::version::Version;
 /// Deadlines are those of the calls, in the shared heap: a call has one whether it is in a round or not.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    rounds: BySlot<InputRound>,
+    rounds: SecondaryMap<InputRound>,
 }
 
 /// Meaning of a deadline of a call that is in a round.

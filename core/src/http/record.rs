@@ -81,8 +81,8 @@ impl HeadRecord {
 
 /// The records of heads that wait to be polled.
 ///
-/// The sender and the receiver of heads meet them as a table of functions that [`head_tap`] makes, so a program that does
-/// not ask for records links none of this.
+/// Heads are recorded through a trait object that [`head_tap`] makes, so a program that asks for no records links none of
+/// this.
 pub(crate) trait HeadTap: fmt::Debug + Send + Sync {
     /// Records the head of a request, unless [`MAX_RECORDS`] wait to be polled.
     fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>);

@@ -15,10 +15,10 @@ mod heap;
 mod lan9118;
 #[cfg(feature = "http")]
 mod network;
-#[cfg(feature = "http")]
-mod once;
 mod ring;
 mod stack;
+#[cfg(feature = "http")]
+mod static_cell;
 mod uart;
 #[cfg(not(feature = "http"))]
 mod uart_server;

@@ -15,8 +15,8 @@ use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 
 use crate::board::{self, CONSOLE, Card, Frames};
 use crate::device::Device;
-use crate::once::Once;
 use crate::reset_marks;
+use crate::static_cell::StaticCell;
 
 /// TCP sockets: four connections at once, and two that wait.
 const SOCKETS: usize = 6;
@@ -34,7 +34,7 @@ struct Memory {
     network: Option<Network>,
 }
 
-static MEMORY: Once<Memory> = Once::new(Memory {
+static MEMORY: StaticCell<Memory> = StaticCell::new(Memory {
     frames: Frames::new(),
     buffers: [[[0; BUFFER_BYTES]; 2]; SOCKETS],
     storage: [SocketStorage::EMPTY; SOCKETS],
@@ -50,8 +50,9 @@ const SEED_BYTES: usize = 72;
 /// and is advanced in flash at each start, before it is used. Anyone who knows the bytes can guess all session ids.
 struct Seed {
     bytes: [u8; SEED_BYTES],
-    /// Bytes that have arrived, and those of them that were given out.
+    /// Bytes received.
     len: usize,
+    /// Bytes given out.
     used: usize,
     /// First digit of the byte that arrives.
     digit: Option<u8>,

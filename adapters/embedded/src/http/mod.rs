@@ -70,8 +70,8 @@ impl Settings {
     /// three sockets one, with six sockets three.
     ///
     /// A request has a head and a body of at most 2 KiB. Four sessions may exist, each until it was not used for two minutes.
-    /// What they miss while a stream is not open is not repeated. A connection without a request ends after 15 s, and a request that is not complete
-    /// after 10 s. `Host` must be a loopback name until [`Config::allow_host`] names the device.
+    /// Messages sent while no stream is open are not replayed. A connection without a request ends after 15 s, and a request that
+    /// is not complete after 10 s. `Host` must be a loopback name until [`Config::allow_host`] names the device.
     #[must_use]
     pub fn tiny(port: u16, sockets: usize) -> Self {
         let mut limits = HttpLimits::small();

@@ -1,7 +1,7 @@
 //! Pages of other origins (CORS): preflight requests, and the fields of responses.
 //!
-//! A server meets it as functions in [`Cors`], which [`Config::cors`](super::Config::cors) makes, so a program without it
-//! links none of them.
+//! The server calls them through the function pointers of [`Cors`], which [`Config::cors`](super::Config::cors) installs, so a
+//! program without it links none of the functions.
 
 use alloc::string::String;
 

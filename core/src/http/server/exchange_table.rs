@@ -44,7 +44,7 @@ pub(super) struct ExchangeTable {
     max_open_ended: usize,
     /// Those that may end for another one, the quietest one first.
     quietest: List,
-    /// The number of those of each principal, if requests have principals.
+    /// Number of open exchanges of each principal; `None` without tokens.
     principals: Option<Box<dyn ExchangeCounts>>,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.

@@ -1,6 +1,6 @@
 //! The functions of a server that requires tokens.
 //!
-//! A server meets them as a table of functions that [`Config::protected`](super::Config::protected) makes, so a program
+//! The server calls them through a trait object that [`Config::protected`](super::Config::protected) installs, so a program
 //! without tokens links none of them.
 
 use alloc::boxed::Box;

@@ -108,7 +108,7 @@ pub(super) struct SessionTable {
     table: Slab<HttpSession>,
     /// Sessions whose handshake may be unfinished, oldest first; may contain stale keys.
     uninitialized: VecDeque<SessionKey>,
-    /// Those of each principal, if requests have principals.
+    /// Sessions of each principal; `None` without tokens.
     principals: Option<Box<dyn SessionsByPrincipal>>,
     /// Time at which expired sessions are looked for; `None` while there are no sessions.
     check_at: Option<Instant>,

@@ -1,6 +1,6 @@
 //! The request fields that repeat arguments of tools (`x-mcp-header`; XHDR-021 to XHDR-027).
 //!
-//! A server meets them as a table of functions that [`Server::set_tool_schema`](super::Server::set_tool_schema) makes, so a
+//! The server calls them through a trait object that [`Server::set_tool_schema`](super::Server::set_tool_schema) installs, so a
 //! program without such schemas links no comparison.
 
 use alloc::boxed::Box;
@@ -15,10 +15,10 @@ use crate::rpc::{RpcError, code};
 
 /// The repeated arguments of the tools of a server.
 pub(super) trait ToolFields: fmt::Debug + Send + Sync {
-    /// Sets those of a tool.
+    /// Sets the repeated arguments of a tool.
     fn set(&mut self, tool: &str, params: HeaderParams);
 
-    /// Removes those of a tool.
+    /// Removes the repeated arguments of a tool.
     fn remove(&mut self, tool: &str);
 
     /// Compares the fields of a call with its arguments; an absent field is an error if it is `required`.

@@ -8,7 +8,7 @@ use mcp_proto::Instant;
 #[cfg(feature = "http")]
 use crate::lan9118::Lan9118;
 #[cfg(feature = "http")]
-use crate::once::Once;
+use crate::static_cell::StaticCell;
 use crate::uart::{Registers, Uart};
 
 /// Clock of the processor and of its timer.
@@ -142,7 +142,7 @@ pub use crate::lan9118::Frames;
 /// Enables the network card with these buffers, at most once. Returns `None` if it does not answer.
 #[cfg(feature = "http")]
 pub fn card(address: [u8; 6], frames: &'static mut Frames) -> Option<Card> {
-    static REGISTERS: Once<usize> = Once::new(0x4020_0000);
+    static REGISTERS: StaticCell<usize> = StaticCell::new(0x4020_0000);
     let base = REGISTERS.take()?;
     // SAFETY: the card of this machine is at this address, and taking it makes this its only driver.
     unsafe { Lan9118::new(*base, address, frames) }

@@ -6,7 +6,7 @@
 use mcp_proto::Instant;
 
 #[cfg(feature = "http")]
-use crate::once::Once;
+use crate::static_cell::StaticCell;
 use crate::uart::{Registers, Uart};
 #[cfg(feature = "http")]
 use crate::virtio_net::VirtioNet;
@@ -141,7 +141,7 @@ pub use crate::virtio_net::Frames;
 /// says in each frame which one it uses.
 #[cfg(feature = "http")]
 pub fn card(_: [u8; 6], frames: &'static mut Frames) -> Option<Card> {
-    static REGISTERS: Once<usize> = Once::new(0x1000_8000);
+    static REGISTERS: StaticCell<usize> = StaticCell::new(0x1000_8000);
     let base = REGISTERS.take()?;
     // SAFETY: the machine has registers of virtio at this address, and taking them makes this their only driver.
     unsafe { VirtioNet::new(*base, frames) }

@@ -21,7 +21,7 @@ use crate::{Error, catch};
 
 /// State of a server, without the stream and the handlers.
 ///
-/// What depends on the runtime is here, and everything else in the core, which is compiled once (see `core/docs/size.md`).
+/// Holds what depends on the runtime. [`StreamCore`] holds the rest and is compiled once (see `core/docs/size.md`).
 #[derive(Debug)]
 pub(super) struct State<R: Runtime, S> {
     pub(super) core: ErasedBox<StreamCore>,

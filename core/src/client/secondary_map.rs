@@ -1,4 +1,4 @@
-//! Values beside those of a slab: a list by slot, a tenth of the code of a map.
+//! A map by the keys of a slab, with a tenth of the code of a `BTreeMap`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,18 +9,18 @@ use crate::slab::Key;
 ///
 /// Invariant: `len` is the number of values. A key finds its own value only, and none of an earlier one in its slot.
 #[derive(Debug)]
-pub(super) struct BySlot<T> {
+pub(super) struct SecondaryMap<T> {
     slots: Vec<Option<Box<(Key, T)>>>,
     len: usize,
 }
 
-impl<T> Default for BySlot<T> {
+impl<T> Default for SecondaryMap<T> {
     fn default() -> Self {
         Self { slots: Vec::new(), len: 0 }
     }
 }
 
-impl<T> BySlot<T> {
+impl<T> SecondaryMap<T> {
     pub(super) const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn value_is_found_by_its_key_until_it_is_removed() {
-        let mut values = BySlot::default();
+        let mut values = SecondaryMap::default();
         assert_eq!(values.remove(key(4, 0)), None);
         values.insert(key(4, 0), "a");
         values.insert(key(1, 7), "b");

@@ -4,16 +4,16 @@ use core::cell::{Cell, UnsafeCell};
 
 use critical_section::Mutex;
 
-/// A static value that is taken once. It never is on the stack, as a value would be that is made at run time.
-pub struct Once<T> {
+/// A static value that one owner takes. A large value is never built on the stack.
+pub struct StaticCell<T> {
     value: UnsafeCell<T>,
     is_taken: Mutex<Cell<bool>>,
 }
 
 // SAFETY: the flag, which critical sections protect, gives the value to one owner.
-unsafe impl<T: Send> Sync for Once<T> {}
+unsafe impl<T: Send> Sync for StaticCell<T> {}
 
-impl<T> Once<T> {
+impl<T> StaticCell<T> {
     /// Creates a value that is not taken.
     pub const fn new(value: T) -> Self {
         Self { value: UnsafeCell::new(value), is_taken: Mutex::new(Cell::new(false)) }
