@@ -73,6 +73,7 @@ const NO_PROSE: &[&str] = &[
     "DPoP-Nonce, ",
     "GET, HEAD",
     "HTTP/1.1 ",
+    "POST, DELETE",
     "POST, GET",
     "Transfer-Encoding: ",
     "application/json, ",
