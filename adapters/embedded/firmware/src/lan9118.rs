@@ -2,11 +2,11 @@
 //!
 //! A frame is copied between the FIFOs of the card and two buffers of this driver.
 
-use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
+use smoltcp::phy::{self, Device, DeviceCapabilities};
 use smoltcp::time::Instant;
 
-/// Largest frame, without the checksum that the card appends.
-const FRAME_BYTES: usize = 1_514;
+use crate::ethernet::{self, FRAME_BYTES, Received};
+
 /// Bytes of a buffer: a whole frame with its checksum, in words.
 const BUFFER_BYTES: usize = (FRAME_BYTES + 4).next_multiple_of(4);
 /// Reads of a register after which the card is taken for broken.
@@ -209,20 +209,7 @@ impl Device for Lan9118 {
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = FRAME_BYTES;
-        capabilities.max_burst_size = Some(1);
-        capabilities
-    }
-}
-
-/// A frame that was received.
-pub struct Received<'a>(&'a [u8]);
-
-impl phy::RxToken for Received<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(self.0)
+        ethernet::capabilities()
     }
 }
 

@@ -10,6 +10,8 @@ extern crate alloc;
 
 mod board;
 mod device;
+#[cfg(feature = "http")]
+mod ethernet;
 mod heap;
 #[cfg(all(feature = "http", target_arch = "arm"))]
 mod lan9118;

@@ -4,11 +4,11 @@
 
 use core::arch::asm;
 
-use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
+use smoltcp::phy::{self, Device, DeviceCapabilities};
 use smoltcp::time::Instant;
 
-/// Largest frame.
-const FRAME_BYTES: usize = 1_514;
+use crate::ethernet::{self, FRAME_BYTES, Received};
+
 /// Bytes before a frame, which say nothing without the features that are not negotiated.
 const HEADER_BYTES: usize = 12;
 const BUFFER_BYTES: usize = HEADER_BYTES + FRAME_BYTES;
@@ -293,20 +293,7 @@ impl Device for VirtioNet {
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = FRAME_BYTES;
-        capabilities.max_burst_size = Some(1);
-        capabilities
-    }
-}
-
-/// A frame that was received.
-pub struct Received<'a>(&'a [u8]);
-
-impl phy::RxToken for Received<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(self.0)
+        ethernet::capabilities()
     }
 }
 
