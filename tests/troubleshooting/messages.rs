@@ -44,7 +44,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("core/src/testing.rs", "tests"),
 ];
 
-/// What stands before a literal that only a defect of this library shows, or that is no message.
+/// Prefixes of literals that are no message, or that only a defect of this library shows.
 const NO_MESSAGE: &[&str] = &[
     ".expect(",
     ".strip_prefix(",

@@ -1,5 +1,5 @@
 //! `mcp-proto` built without an era, and without batches, requests of a server, log messages and change notifications.
-//! What a feature leaves out is refused, and the rest is served. The tests share these helpers.
+//! Helpers of the tests of builds without some features.
 
 use std::sync::Arc;
 

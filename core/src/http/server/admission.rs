@@ -150,7 +150,7 @@ impl Server {
                 check(self, key, &credentials, recent)
             }
             None if self.validator.is_none() => Ok(()),
-            // A server that validates tokens means to be protected; nobody is let in by mistake.
+            // A validator without a protected resource is a mistake of the program: every request is refused.
             None => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
         }
     }
