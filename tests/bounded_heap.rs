@@ -37,7 +37,8 @@ thread_local! {
 /// Counts a change of the live bytes. Returns whether it is within the budget.
 fn count(change: isize) -> bool {
     let live = LIVE.get() + change;
-    if change > 0 && live > BUDGET.get() {
+    // The report of a failed assertion needs memory.
+    if change > 0 && live > BUDGET.get() && !std::thread::panicking() {
         REFUSED.set(REFUSED.get() + 1);
         return false;
     }
@@ -100,6 +101,13 @@ fn server(limits: Limits) -> Server {
 /// Returns the limits of a small device, for pointers that are twice as wide as there.
 fn small() -> Limits {
     let mut limits = Limits::small();
+    limits.memory_reserve *= 2;
+    limits
+}
+
+/// Returns the limits of a tiny device, as [`small`].
+fn tiny() -> Limits {
+    let mut limits = Limits::tiny();
     limits.memory_reserve *= 2;
     limits
 }
@@ -234,9 +242,168 @@ fn flood_without_memory_loses_no_request() {
     }
 }
 
+/// Messages of a client that may do harm where memory is short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attack {
+    Calls,
+    Noise,
+    UnknownMethods,
+    Pings,
+    /// Names with escapes, which are copied.
+    Escapes,
+    Mixed,
+    /// Arrays of a call and a request of an unknown method, in a revision that has them.
+    Batches,
+}
+
+impl Attack {
+    const ALL: [Self; 7] = [
+        Self::Calls,
+        Self::Noise,
+        Self::UnknownMethods,
+        Self::Pings,
+        Self::Escapes,
+        Self::Mixed,
+        Self::Batches,
+    ];
+
+    /// Returns a message of `length` bytes, more or less, and whether it gets an answer with its id.
+    fn message(self, id: usize, length: usize) -> (Vec<u8>, bool) {
+        let request = |method: &str| {
+            line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "_meta": meta() } }))
+        };
+        match self {
+            Self::Calls => (call(id, "echo", length), true),
+            Self::Noise => (line(&json!("x".repeat(length))), false),
+            Self::UnknownMethods => (request(&"m".repeat(length)), true),
+            Self::Pings => (request("ping"), true),
+            Self::Escapes => {
+                let text = String::from_utf8(request(&"m".repeat(length / 6))).expect("text");
+                (text.replace('m', "\\u006d").into_bytes(), false)
+            }
+            Self::Mixed => Self::ALL[id % 5].message(id, length),
+            Self::Batches => {
+                let params = json!({ "name": "echo", "arguments": { "text": "x".repeat(length) } });
+                let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+                let other = json!({ "jsonrpc": "2.0", "id": format!("o{id}"), "method": "m".repeat(100) });
+                (line(&json!([call, other])), true)
+            }
+        }
+    }
+}
+
+/// How a handler answers: at once, or once nothing else happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Handler {
+    Prompt,
+    Slow,
+}
+
+/// Sends messages to a server within `budget` bytes, and reads nothing until the server takes no more. Returns its output.
+fn attack(limits: &Limits, budget: isize, kind: Attack, handler: Handler, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut server = server(limits.clone());
+    let mut output = Vec::with_capacity(1 << 20);
+    let mut held: Vec<Call> = Vec::with_capacity(64);
+    if kind == Attack::Batches {
+        let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
+        let first = json!({ "jsonrpc": "2.0", "id": "i", "method": "initialize", "params": params });
+        feed(&mut server, &line(&first), &mut confirm);
+        feed(
+            &mut server,
+            &line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })),
+            &mut confirm,
+        );
+        server.consume(usize::MAX);
+    }
+    let mut input = messages.iter().flat_map(|message| message.chunks(64)).peekable();
+    let ((), _) = within(budget, || {
+        let mut rng = 1_u32;
+        let mut turns = 0;
+        loop {
+            while let Some(event) = server.poll_event(NOW) {
+                match event {
+                    Event::Call(call) if handler == Handler::Prompt => echo(&mut server, call),
+                    Event::Call(call) => held.push(call),
+                    _ => {}
+                }
+            }
+            if let Some(piece) = input.next_if(|_| server.wants_input()) {
+                server.handle_input(NOW, piece);
+            } else if let Some(call) = held.pop() {
+                echo(&mut server, call);
+            } else if !server.transmit().is_empty() {
+                rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let n = server.transmit().len().min(1 + (rng >> 24) as usize);
+                output.extend_from_slice(&server.transmit()[..n]);
+                server.consume(n);
+            } else if input.peek().is_none() && server.poll_event(NOW).is_none() {
+                break;
+            }
+            turns += 1;
+            assert!(turns < 1_000_000, "{kind:?} {handler:?} {budget}: the server is silent");
+        }
+    });
+    output
+}
+
+#[test]
+fn client_that_reads_no_answers_ends_nothing_and_loses_none() {
+    for (name, limits, budgets) in [
+        ("tiny", tiny(), (6_000..24_000).step_by(1_000)),
+        ("small", small(), (10_000..64_000).step_by(4_000)),
+    ] {
+        let mut refusals = 0;
+        for kind in Attack::ALL {
+            let length = limits.max_frame - 400;
+            let all: Vec<_> = (0..60).map(|id| kind.message(id, [length, 10, length / 3][id % 3])).collect();
+            let messages: Vec<Vec<u8>> = all.iter().map(|(message, _)| message.clone()).collect();
+            for budget in budgets.clone() {
+                for handler in [Handler::Prompt, Handler::Slow] {
+                    let output = attack(&limits, budget, kind, handler, &messages);
+                    let replies: Vec<Value> = output
+                        .split(|byte| *byte == b'\n')
+                        .filter(|line| !line.is_empty())
+                        .map(|line| serde_json::from_slice(line).expect("JSON"))
+                        .flat_map(|reply| match reply {
+                            Value::Array(replies) => replies,
+                            reply => vec![reply],
+                        })
+                        .collect();
+                    let answers = |id: Value| replies.iter().filter(|reply| reply["id"] == id).count();
+                    let ids =
+                        all.iter().enumerate().filter(|(_, (_, is_answered))| *is_answered).map(|(id, _)| id);
+                    // A batch that there is no memory for is refused as a whole, without an id.
+                    let of_batches = kind == Attack::Batches;
+                    for id in ids {
+                        let count = answers(json!(id));
+                        assert!(
+                            count == 1 || (of_batches && count == 0),
+                            "{name} {kind:?} {handler:?} {budget}: {id}: {count}"
+                        );
+                        if of_batches {
+                            assert_eq!(
+                                answers(json!(format!("o{id}"))),
+                                count,
+                                "{name} {handler:?} {budget}: {id}"
+                            );
+                        }
+                    }
+                    refusals += usize::from(REFUSED.get() > 0);
+                }
+            }
+        }
+        assert!(refusals > 50, "{name}: memory was short in {refusals} runs only");
+    }
+}
+
 /// Makes a call on a connection of its own, within `budget` bytes once its head has arrived. Returns the status and the body
 /// of the response.
-fn post(server: &mut http::server::Server, budget: isize, length: usize) -> (u16, String) {
+fn post(
+    server: &mut http::server::Server,
+    budget: isize,
+    length: usize,
+    answer: fn(&mut http::server::Server, &Call),
+) -> (u16, String) {
     let mut connection = http::server::Connection::new(NOW, HttpLimits::small());
     let body = call(1, "echo", length);
     let fields = "Host: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
@@ -250,8 +417,7 @@ fn post(server: &mut http::server::Server, budget: isize, length: usize) -> (u16
             connection.drive(NOW, server);
             while let Some(event) = server.poll_event(NOW) {
                 if let http::server::Event::Server(Event::Call(call)) = event {
-                    let result = CallToolResult::text("ok");
-                    server.engine().complete(NOW, call.id(), &result).expect("an open call");
+                    answer(server, &call);
                 }
             }
             while server.poll_ready(NOW).is_some() {}
@@ -262,8 +428,55 @@ fn post(server: &mut http::server::Server, budget: isize, length: usize) -> (u16
     connection.segments().for_each(|segment| response.extend_from_slice(segment));
     let response = String::from_utf8(response).expect("text");
     connection.abandon(NOW, server);
-    let status = response.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
+    let status = response
+        .get(9..12)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("{budget}: {response}"));
     (status, response)
+}
+
+fn confirm_over_http(server: &mut http::server::Server, call: &Call) {
+    answer_over_http(server, call, "ok");
+}
+
+/// Answers with a text, or with an error if there is no memory for it.
+fn answer_over_http(server: &mut http::server::Server, call: &Call, text: &str) {
+    match server.engine().complete(NOW, call.id(), &CallToolResult::text(text)) {
+        Ok(()) => {}
+        Err(UseError::Encode(EncodeError::OutOfMemory)) => {
+            server.engine().fail(NOW, call.id(), &RpcError::internal("no memory")).expect("an open call");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn answer_at_length(server: &mut http::server::Server, call: &Call) {
+    static TEXT: [u8; 3_000] = [b'z'; 3_000];
+    answer_over_http(server, call, core::str::from_utf8(&TEXT).expect("text"));
+}
+
+#[test]
+fn http_result_without_memory_becomes_an_error_and_later_ones_are_sent() {
+    let capabilities = Capabilities::new().with(Capability::Tools);
+    let config = Arc::new(Config::new("device", "1").capabilities(capabilities).limits(small()));
+    let (mut refused, mut failed, mut answered) = (0, 0, 0);
+    for budget in (4_000..16_000).step_by(50) {
+        let http = Arc::new(http::server::Config::new());
+        let mut server = http::server::Server::new(Arc::clone(&config), http, Entropy::new([7; 32], 0));
+        let (status, response) = post(&mut server, budget, 100, answer_at_length);
+        match status {
+            200 if response.contains("zzz") => answered += 1,
+            200 => {
+                assert!(response.contains("no memory"), "{budget}: {response}");
+                failed += 1;
+            }
+            503 => refused += 1,
+            other => panic!("{other} with {budget} bytes: {response}"),
+        }
+        let (status, response) = post(&mut server, isize::MAX / 2, 100, answer_at_length);
+        assert!(status == 200 && response.contains("zzz"), "after {budget} bytes: {response}");
+    }
+    assert!(failed > 3 && answered > 3, "{refused} refused, {failed} without a result, {answered} answered");
 }
 
 #[test]
@@ -279,9 +492,13 @@ fn http_request_without_memory_gets_503_and_later_ones_are_served() {
         let (mut refused, mut answered) = (0, 0);
         for budget in (least..20_000).step_by(100) {
             let mut server = new();
-            let (status, response) = post(&mut server, budget, length);
+            let (status, response) = post(&mut server, budget, length, confirm_over_http);
             match status {
-                200 => answered += 1,
+                // A result that is short is not refused, because a request is taken with room for one.
+                200 => {
+                    assert!(response.contains("ok"), "{budget}: {response}");
+                    answered += 1;
+                }
                 503 => {
                     refused += 1;
                     assert!(response.contains("not enough memory for the request"), "{response}");
@@ -290,7 +507,7 @@ fn http_request_without_memory_gets_503_and_later_ones_are_served() {
                 other => panic!("{other} with {budget} bytes"),
             }
             assert_eq!(
-                post(&mut server, isize::MAX / 2, length).0,
+                post(&mut server, isize::MAX / 2, length, confirm_over_http).0,
                 200,
                 "after {status} with {budget} bytes"
             );

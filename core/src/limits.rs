@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::memory;
+use crate::memory::{self, Held};
 
 /// The bounds that an engine and its bindings keep, whatever the peer and the application do.
 ///
@@ -147,8 +147,10 @@ pub struct Limits {
     /// the message if it has no memory. Small tables cannot, and the program ends if they get none: the reserve is for
     /// them, and for what handlers allocate. With a reserve the allocator is also asked before a line or a body is stored.
     ///
-    /// Stops: input that takes the last memory. Reached: a request is answered with -32603, over HTTP with 503; an outbound
-    /// call whose answer cannot be stored ends with [`CallError::Malformed`](crate::CallError). The connection continues.
+    /// Stops: input that takes the last memory. Reached: a request is answered with -32603, over HTTP with 503. A result is
+    /// refused ([`EncodeError::OutOfMemory`](crate::EncodeError)); an error that has no room is sent later. Input of a peer
+    /// that does not read its answers waits. An outbound call whose answer cannot be stored ends with
+    /// [`CallError::Malformed`](crate::CallError). The connection continues.
     pub memory_reserve: usize,
 
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).
@@ -313,6 +315,22 @@ impl Limits {
     /// Returns whether a request has to be refused because `bytes` and the reserve are not free.
     pub(crate) fn is_out_of_memory(&self, bytes: usize) -> bool {
         self.memory_reserve > 0 && !memory::is_available(self.memory_reserve.saturating_add(bytes))
+    }
+
+    /// Returns the room in bytes that the shortest error response needs, or 0 if the heap is not bounded.
+    pub(crate) const fn error_room(&self) -> usize {
+        if self.memory_reserve > 0 { self.max_id.saturating_add(128) } else { 0 }
+    }
+
+    /// Returns the room in bytes that a message of the engine needs, without texts of the application or of a store.
+    pub(crate) const fn message_room(&self) -> usize {
+        self.error_room().saturating_add(self.max_uri).saturating_add(256)
+    }
+
+    /// Keeps the reserve free while something grows. Returns `None` if it is not free.
+    #[inline]
+    pub(crate) fn hold_reserve(&self) -> Option<Held> {
+        if self.memory_reserve == 0 { Some(Held::NONE) } else { memory::hold(self.memory_reserve) }
     }
 
     /// Returns `max_frame`, capped at what a span within a frame can express.

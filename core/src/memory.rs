@@ -11,11 +11,26 @@ use core::hint::black_box;
 /// Nothing else may allocate between this and the use of the memory, which holds on a device with one thread.
 #[cold]
 pub(crate) fn is_available(bytes: usize) -> bool {
-    let mut probe = Vec::<u8>::new();
-    let is_available = probe.try_reserve_exact(bytes).is_ok();
+    hold(bytes).is_some()
+}
+
+/// Memory that is kept from other uses.
+pub(crate) struct Held {
+    _block: Vec<u8>,
+}
+
+impl Held {
+    pub(crate) const NONE: Self = Self { _block: Vec::new() };
+}
+
+/// Takes `bytes` in one piece, so that what grows meanwhile leaves them free. Returns `None` if they are not free.
+#[cold]
+pub(crate) fn hold(bytes: usize) -> Option<Held> {
+    let mut block = Vec::new();
+    block.try_reserve_exact(bytes).ok()?;
     // The compiler may remove an allocation that nothing uses, and assume that it succeeds.
-    black_box(&mut probe);
-    is_available
+    black_box(&mut block);
+    Some(Held { _block: block })
 }
 
 /// Makes room for `more` bytes at the end of a buffer, in exactly their size if it cannot have twice that. Returns

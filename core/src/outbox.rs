@@ -12,6 +12,8 @@ use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::memory;
+
 /// Size in bytes from which a payload is not copied into the tail.
 const MIN_SEGMENT_LEN: usize = 16 << 10;
 /// Consumed bytes that may stay in front of the tail.
@@ -158,8 +160,15 @@ impl Outbox {
                 None => {
                     let text = self.transmit();
                     let text = text.get(..left).unwrap_or(text);
-                    to.push(text);
-                    text.len()
+                    // Without memory for a copy, the text becomes a segment.
+                    if memory::reserve(&mut to.tail, text.len()) || !self.seal_tail(0) {
+                        let text = self.transmit();
+                        let text = text.get(..left).unwrap_or(text);
+                        to.push(text);
+                        text.len()
+                    } else {
+                        0
+                    }
                 }
             };
             self.consume(n);
@@ -216,10 +225,66 @@ impl Outbox {
     /// Appends an existing payload; a large one is not copied.
     pub(crate) fn push_bytes(&mut self, payload: &Bytes) {
         self.len += payload.len();
-        if payload.len() < MIN_SEGMENT_LEN {
+        if payload.len() < MIN_SEGMENT_LEN && memory::reserve(&mut self.tail, payload.len()) {
             self.tail.extend_from_slice(payload);
             return;
         }
+        self.push_tail();
+        self.segments.push_back(payload.clone());
+    }
+
+    /// Appends a complete text without a copy. Returns false, and appends nothing, if there is no memory for its entry.
+    pub(crate) fn push_text(&mut self, text: &mut Vec<u8>) -> bool {
+        if !self.seal_tail(0) || !is_entry_available(&mut self.segments) {
+            return false;
+        }
+        self.len += text.len();
+        self.segments.push_back(core::mem::take(text).into());
+        true
+    }
+
+    /// Makes room for `more` bytes in the tail. Returns false if there is no memory for them.
+    ///
+    /// A tail that cannot grow becomes a segment, so that only the new bytes need memory in one piece.
+    #[inline]
+    pub(crate) fn reserve(&mut self, more: usize) -> bool {
+        self.has_room(more) || self.grow(more)
+    }
+
+    /// Returns whether `more` bytes fit into the tail as it is.
+    #[inline]
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.tail.capacity() - self.tail.len() >= more
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        if self.tail_offset > 0 {
+            self.tail.drain(..self.tail_offset);
+            self.tail_offset = 0;
+        }
+        // Exactly, because the rest of a small heap is needed elsewhere.
+        self.tail.try_reserve_exact(more).is_ok() || (!self.tail.is_empty() && self.seal_tail(more))
+    }
+
+    /// Makes the tail a segment, and `room` bytes the capacity of the next one. Returns whether there is memory for that.
+    fn seal_tail(&mut self, room: usize) -> bool {
+        let mut next = Vec::new();
+        if next.try_reserve_exact(room).is_err() {
+            return false;
+        }
+        if !self.tail.is_empty() {
+            if !is_entry_available(&mut self.segments) {
+                return false;
+            }
+            self.push_tail();
+            self.tail = next;
+        }
+        true
+    }
+
+    /// Makes the tail a segment, if there is something in it.
+    fn push_tail(&mut self) {
         if !self.tail.is_empty() {
             let mut pending = Bytes::from(core::mem::take(&mut self.tail));
             // With segments in front, the cursor belongs to them and the whole tail is pending.
@@ -229,7 +294,12 @@ impl Outbox {
             self.segments.push_back(pending);
         }
         self.tail_offset = 0;
-        self.segments.push_back(payload.clone());
+    }
+
+    /// Makes all pending bytes segments, which can be sent without a copy. Returns false without memory for the entry.
+    #[cfg(feature = "http")]
+    pub(crate) fn seal(&mut self) -> bool {
+        self.seal_tail(0)
     }
 
     /// Drops all bytes.
@@ -251,12 +321,20 @@ impl Outbox {
         self.consumed = 0;
     }
 
-    /// Releases spare capacity if nothing is pending.
-    pub(crate) fn trim(&mut self) {
-        if self.is_empty() {
+    /// Releases the capacity beyond `room` bytes if nothing is pending.
+    pub(crate) fn trim(&mut self, room: usize) {
+        let mut tail = Vec::new();
+        if self.is_empty() && tail.try_reserve_exact(room).is_ok() {
             self.clear();
+            self.tail = tail;
         }
     }
+}
+
+/// Returns whether there is memory for one more segment.
+fn is_entry_available(segments: &mut VecDeque<Bytes>) -> bool {
+    // Beside its place a segment has a small block that counts who shares it.
+    segments.try_reserve(1).is_ok() && memory::is_available(4 * size_of::<usize>())
 }
 
 #[cfg(test)]

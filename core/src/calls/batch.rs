@@ -8,22 +8,37 @@ use super::batch_key::BatchKey;
 use super::endpoint::Endpoint;
 use super::inbound::InboundCall;
 use super::role::Role;
+use super::room::NO_MEMORY_FOR_ANSWER;
 use crate::built::Batching;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
+use crate::memory;
 use crate::rpc::envelope::MalformedMessage;
-use crate::rpc::{RpcError, encode};
+use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
 
 /// The response to a batch, while it is incomplete.
 #[derive(Debug)]
 pub(crate) struct Batch {
     channel: Key,
-    /// Responses, separated by commas.
+    /// The opening bracket, and responses, separated by commas.
     out: Vec<u8>,
     /// Number of missing responses, plus one while the batch is being read.
     pending: usize,
+    /// Number of members that may still be answered. With a bounded heap, `out` has room for an error of each.
+    unanswered: usize,
 }
+
+impl Batch {
+    /// Makes room for a response, without taking that of other members. Returns whether there is.
+    fn reserve(&mut self, limits: &Limits, bytes: usize) -> bool {
+        let others = limits.error_room().saturating_mul(self.unanswered.saturating_sub(1));
+        let more = bytes.saturating_add(others).saturating_add(END.len() + 1);
+        limits.hold_reserve().is_some_and(|_reserve| memory::reserve(&mut self.out, more))
+    }
+}
+
+const END: &[u8] = b"]\n";
 
 /// Splits an array into its members, within the limits. An empty array is refused (BATCH-006).
 ///
@@ -98,13 +113,19 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
 impl<R: Role> Endpoint<R> {
     /// Starts the response to a batch.
     ///
-    /// [`close_batch`](Self::close_batch) must follow when all members have been received.
-    pub(crate) fn open_batch(&mut self, marker: Batching, channel: Key) -> BatchKey {
+    /// [`close_batch`](Self::close_batch) must follow when all members have been received. Returns `None` without memory
+    /// for an error of each member.
+    pub(crate) fn open_batch(&mut self, marker: Batching, channel: Key, members: usize) -> Option<BatchKey> {
+        let mut batch = Batch { channel, out: Vec::new(), pending: 1, unanswered: members + 1 };
+        if !batch.reserve(&self.limits, 1) {
+            return None;
+        }
+        batch.unanswered = members;
+        batch.out.push(b'[');
         if let Some(c) = self.channels.get_mut(channel) {
             c.role.request_started();
         }
-        let key = self.batches.insert(Batch { channel, out: Vec::new(), pending: 1 });
-        BatchKey::new(marker, key)
+        Some(BatchKey::new(marker, self.batches.insert(batch)))
     }
 
     /// Records that all members have been received. The array is sent when the last response is there.
@@ -119,21 +140,46 @@ impl<R: Role> Endpoint<R> {
         }
     }
 
-    /// Adds a response. If it would exceed `max_batch_bytes`, an error takes its place.
-    pub(super) fn add_to_batch(&mut self, key: BatchKey, id: Option<&crate::RequestId>, message: &[u8]) {
+    /// Makes room for a response of `bytes` bytes. Returns whether there is.
+    pub(super) fn make_room_in_batch(&mut self, key: BatchKey, bytes: usize) -> bool {
+        self.limits.memory_reserve == 0
+            || self.batches.get_mut(key.key()).is_none_or(|batch| batch.reserve(&self.limits, bytes))
+    }
+
+    /// Adds the response that `write` appends; `extra` is as for [`send`](Self::send).
+    ///
+    /// If it would exceed `max_batch_bytes`, or without memory for it, an error takes its place.
+    pub(super) fn add_to_batch(
+        &mut self,
+        key: BatchKey,
+        id: Option<&RequestId>,
+        extra: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let limit = self.limits.max_batch_bytes;
+        let has_memory = self.make_room_in_batch(key, self.limits.message_room().saturating_add(extra));
         let Some(batch) = self.batches.get_mut(key.key()) else { return };
-        let message = message.strip_suffix(b"\n").unwrap_or(message);
-        if !batch.out.is_empty() {
+        batch.unanswered = batch.unanswered.saturating_sub(1);
+        if batch.out.len() > 1 {
             batch.out.push(b',');
         }
-        if batch.out.len() + message.len() <= limit {
-            batch.out.extend_from_slice(message);
+        let mark = batch.out.len();
+        let refusal = if has_memory {
+            write(&mut batch.out);
+            // The newline and the bracket do not count.
+            let is_too_long = batch.out.len() - 2 > limit;
+            is_too_long.then_some("the answer to the batch would be too long")
         } else {
-            let error = RpcError::internal("the answer to the batch would be too long");
-            encode::error(&mut batch.out, id, &error);
-            batch.out.pop();
+            Some(NO_MEMORY_FOR_ANSWER)
+        };
+        if let Some(refusal) = refusal {
+            batch.out.truncate(mark);
+            encode::error(&mut batch.out, id, &RpcError::internal(refusal));
         }
+        if let Some(observing) = &mut self.observing {
+            observing.record_sent(batch.out.get(mark..).unwrap_or_default());
+        }
+        batch.out.pop();
     }
 
     /// Records that a call of a batch was answered or dropped.
@@ -143,23 +189,48 @@ impl<R: Role> Endpoint<R> {
         }
     }
 
-    /// Sends the array when no response is missing; sends nothing if it is empty (BATCH-007).
+    /// Sends the array when no response is missing.
     fn release_batch(&mut self, key: BatchKey) {
         let Some(batch) = self.batches.get_mut(key.key()) else { return };
         batch.pending = batch.pending.saturating_sub(1);
-        if batch.pending > 0 {
-            return;
+        if batch.pending == 0 && self.send_batch(key.key()).is_none() {
+            self.owed += 1;
         }
-        let Some(batch) = self.batches.remove(key.key()) else { return };
-        if let Some(c) = self.channels.get_mut(batch.channel) {
+    }
+
+    /// Sends a complete array, or nothing if it is empty (BATCH-007). Returns its channel, or `None` without memory for it.
+    fn send_batch(&mut self, key: Key) -> Option<Key> {
+        let batch = self.batches.get_mut(key)?;
+        let (channel, is_empty) = (batch.channel, batch.out.len() <= 1);
+        let mut text = core::mem::take(&mut batch.out);
+        text.extend_from_slice(END);
+        let is_sent = is_empty
+            || self.send(channel, text.len(), |out| out.extend_from_slice(&text))
+            || self.send_text(channel, &mut text);
+        if !is_sent {
+            text.truncate(text.len() - END.len());
+            self.batches.get_mut(key)?.out = text;
+            return None;
+        }
+        self.batches.remove(key);
+        if let Some(c) = self.channels.get_mut(channel) {
             c.role.request_finished(&mut self.shared);
         }
-        if !batch.out.is_empty() {
-            self.send(batch.channel, |out| {
-                out.push(b'[');
-                out.extend_from_slice(&batch.out);
-                out.extend_from_slice(b"]\n");
-            });
-        }
+        Some(channel)
+    }
+
+    /// Sends a complete array that there was no memory for before, if there is now. Returns its channel.
+    pub(super) fn send_owed_batch(&mut self) -> Option<Key> {
+        let Self { batches, channels, limits, .. } = self;
+        let mut may_be_sent = |batch: &Batch| {
+            channels
+                .get_mut(batch.channel)
+                .is_none_or(|c| c.closed || c.outbox.is_empty() || c.reserve(limits, batch.out.len()))
+        };
+        let owed = batches.iter().find(|(_, batch)| batch.pending == 0 && may_be_sent(batch));
+        let key = owed.map(|(key, _)| key)?;
+        let channel = self.send_batch(key)?;
+        self.owed -= 1;
+        Some(channel)
     }
 }

@@ -18,6 +18,7 @@ use super::keep_alive::{KeepAlive, KeepAlivePings};
 use super::observing::{ObserverSetting, ObserverState};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
+use super::room::{ErrorForm, NO_MEMORY_FOR_ANSWER};
 use super::settings::Settings;
 use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
@@ -109,6 +110,8 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) inbound: InboundCalls,
     pub(crate) outbound: OutboundCalls,
     pub(super) batches: Slab<Batch>,
+    /// Number of answers that wait for memory: errors of inbound calls, and complete batches.
+    pub(crate) owed: usize,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Option<Part<Legacy, KeepAlivePings>>,
     tap: Option<Part<Tapping, Tap>>,
@@ -138,6 +141,7 @@ impl<R: Role> Endpoint<R> {
             inbound: InboundCalls::new(),
             outbound: OutboundCalls::new(),
             batches: Slab::new(),
+            owed: 0,
             deadlines: Deadlines::new(),
             keep_alive,
             tap,
@@ -239,7 +243,7 @@ impl<R: Role> Endpoint<R> {
         self.sweep_all();
         for key in self.open_channels() {
             if let Some(c) = self.channels.get_mut(key) {
-                c.outbox.trim();
+                c.outbox.trim(self.limits.error_room());
             }
         }
         true
@@ -248,8 +252,11 @@ impl<R: Role> Endpoint<R> {
     // ---- channels ---------------------------------------------------------------------------------------------------
 
     pub(crate) fn open_channel(&mut self, allows_idless_errors: bool, role: R) -> Key {
+        let mut outbox = Outbox::default();
+        // While the outbox is empty, an error response has room in it.
+        outbox.reserve(self.limits.error_room());
         self.channels.insert(Channel {
-            outbox: Outbox::default(),
+            outbox,
             live_calls: InboundIndex::new(),
             requests: List::new(),
             request_count: 0,
@@ -298,8 +305,20 @@ impl<R: Role> Endpoint<R> {
 
     // ---- sending ----------------------------------------------------------------------------------------------------
 
-    /// Appends a message to the outbox of a channel.
-    pub(crate) fn send(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a message to the outbox of a channel; `extra` is the number of bytes by which it may exceed
+    /// [`Limits::message_room`].
+    ///
+    /// Returns false, and sends nothing, if there is no memory for it.
+    pub(crate) fn send(&mut self, channel: Key, extra: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if !self.make_room(channel, extra) {
+            return false;
+        }
+        self.append(channel, write);
+        true
+    }
+
+    /// Appends a message for which there is room.
+    fn append(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return };
         let mark = c.outbox.mark();
         write(c.outbox.tail());
@@ -318,6 +337,23 @@ impl<R: Role> Endpoint<R> {
         if let Some(observing) = &mut self.observing {
             observing.record_sent(c.outbox.tail().get(mark..).unwrap_or_default());
         }
+    }
+
+    /// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
+    pub(super) fn send_text(&mut self, channel: Key, text: &mut Vec<u8>) -> bool {
+        let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
+        if !c.outbox.push_text(text) {
+            return false;
+        }
+        c.role.message_sent(&mut self.shared);
+        let message = c.outbox.segments().last().unwrap_or_default();
+        if let Some(tap) = &mut self.tap {
+            tap.record(self.now, Direction::Out, ChannelId(channel), message);
+        }
+        if let Some(observing) = &mut self.observing {
+            observing.record_sent(message);
+        }
+        true
     }
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
@@ -343,6 +379,9 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Sends an error response, or adds it to the batch of its request.
+    ///
+    /// Without memory for it, a short one takes its place, and without memory for that nothing is sent. Both cannot be
+    /// while a message is handled that was taken after [`can_answer`](Self::can_answer).
     pub(crate) fn send_error(
         &mut self,
         channel: Key,
@@ -350,32 +389,41 @@ impl<R: Role> Endpoint<R> {
         id: Option<&RequestId>,
         error: &RpcError,
     ) {
+        let short = RpcError::internal(NO_MEMORY_FOR_ANSWER);
+        let error = match self.error_form(channel, batch, error) {
+            Some(ErrorForm::Whole) => error,
+            Some(ErrorForm::Short) => &short,
+            None => return,
+        };
         if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
             c.role.error_sent(error.code);
         }
         if let Some(observing) = &mut self.observing {
             observing.record_error(error);
         }
-        self.send_or_batch(channel, batch, id, |out| encode::error(out, id, error));
+        match batch {
+            None => self.append(channel, |out| encode::error(out, id, error)),
+            Some(batch) => self.add_to_batch(batch, id, error.len(), |out| encode::error(out, id, error)),
+        }
     }
 
-    /// Sends a response, or adds it to the batch of its request.
+    /// Sends a response, or adds it to the batch of its request; `extra` is as for [`send`](Self::send).
+    ///
+    /// Without memory for it, an error takes its place.
     pub(crate) fn send_or_batch(
         &mut self,
         channel: Key,
         batch: Option<BatchKey>,
-        id: Option<&RequestId>,
+        id: &RequestId,
+        extra: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         match batch {
-            None => self.send(channel, write),
-            Some(batch) => {
-                let mut message = Vec::new();
-                write(&mut message);
-                if let Some(observing) = &mut self.observing {
-                    observing.record_sent(&message);
+            Some(batch) => self.add_to_batch(batch, Some(id), extra, write),
+            None => {
+                if !self.send(channel, extra, write) {
+                    self.send_error(channel, None, Some(id), &RpcError::internal(NO_MEMORY_FOR_ANSWER));
                 }
-                self.add_to_batch(batch, id, &message);
             }
         }
     }
@@ -385,7 +433,7 @@ impl<R: Role> Endpoint<R> {
     /// # Errors
     ///
     /// [`UseError::ReservedMethod`], [`UseError::Stale`], [`UseError::Closed`], [`UseError::Full`] if the outbox is
-    /// full, or an encoding error.
+    /// full or there is no memory for its growth, or an encoding error.
     pub(crate) fn notify<T: serde::Serialize + ?Sized>(
         &mut self,
         channel: Key,
@@ -396,14 +444,13 @@ impl<R: Role> Endpoint<R> {
         if methods::is_spec_notification(method) || methods::request_rule(method).is_some() {
             return Err(UseError::ReservedMethod(method.into()));
         }
-        let limit = self.limits.outbox_high_water;
-        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
-        if c.closed {
+        if self.channels.get(channel).ok_or(UseError::Stale)?.closed {
             return Err(UseError::Closed);
         }
-        if c.outbox.len() >= limit {
+        if !self.has_outbox_room(channel, 0) {
             return Err(UseError::Full(Limit::OutboxHighWater));
         }
+        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
         encode::notification_head(out, method);

@@ -86,6 +86,8 @@ pub(crate) struct InboundCall {
     pub(crate) batch: Option<BatchKey>,
     /// Least severe level of log messages that the call asked for, as a number (modern).
     pub(crate) log_threshold: u8,
+    /// The call has ended with an error that waits for memory. Nothing else knows its key.
+    pub(crate) is_owed: bool,
     /// Links of the index of the channel.
     pub(crate) links: TreeLinks,
 }
@@ -122,6 +124,12 @@ impl NotificationThrottle {
             deferred_log: None,
             due_at: None,
         }
+    }
+
+    /// Returns the length of the longest message that is held back.
+    pub(super) fn deferred_len(&self) -> usize {
+        let progress = self.deferred_progress.as_ref().map_or(0, |(_, message)| message.len());
+        self.deferred_log.as_ref().map_or(0, |message| message.len()).max(progress)
     }
 }
 
@@ -211,6 +219,7 @@ mod tests {
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: 0,
+            is_owed: false,
             links: TreeLinks::default(),
         }
     }

@@ -11,7 +11,7 @@ use super::inbound::{InboundCall, NotificationThrottle, Progress, SendStatus};
 use super::observed_requests;
 use super::role::Role;
 use crate::error::UseError;
-use crate::json::{Serializer, object_members, string, write_str};
+use crate::json::{EncodeError, Serializer, object_members, string, write_str};
 use crate::methods;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
@@ -72,6 +72,9 @@ impl<R: Role> Endpoint<R> {
         if let Some(c) = self.channels.get_mut(stream) {
             c.role.request_finished(&mut self.shared);
         }
+        if record.as_ref().is_some_and(|call| call.is_owed) {
+            self.owed = self.owed.saturating_sub(1);
+        }
         self.sweep();
         record
     }
@@ -89,31 +92,60 @@ impl<R: Role> Endpoint<R> {
         Some(key)
     }
 
-    /// Ends a call with an error.
-    pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InboundCall> {
+    /// Ends a call with an error. Returns the channel of the call.
+    ///
+    /// Without memory for an error, it is sent later ([`send_owed`](Self::send_owed)). The key is stale in any case.
+    pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<Key> {
+        let call = self.inbound.calls.get(key)?;
+        let (channel, batch) = (call.channel, call.batch);
         let observed = self.inbound.take_observed(key);
-        let record = self.end_call(key)?;
-        self.send_error(record.channel, record.batch, Some(&record.id), error);
+        if self.error_form(channel, batch, error).is_none() {
+            self.owe_error(key);
+        } else {
+            let record = self.end_call(key)?;
+            self.send_error(channel, batch, Some(&record.id), error);
+            self.finish_batch_member(&record);
+        }
         if let Some(open) = observed {
             observed_requests::observe_failure(self, open, error);
         }
-        self.finish_batch_member(&record);
-        Some(record)
+        Some(channel)
     }
 
     /// Ends a call with the response that starts at `mark` in the outbox.
-    pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) {
-        observed_requests::observe_answer(self, key, mark);
-        let Some(record) = self.end_call(key) else { return };
-        match record.batch {
-            None => self.commit_message(record.channel, mark),
-            Some(batch) => {
-                let Some(c) = self.channels.get_mut(record.channel) else { return };
-                let message = c.outbox.tail().split_off(mark);
-                self.add_to_batch(batch, Some(&record.id), &message);
-                self.finish_batch_member(&record);
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::OutOfMemory`] if the batch of the call has no memory for it. The response is removed.
+    pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) -> Result<(), EncodeError> {
+        let Some(call) = self.inbound.calls.get(key) else { return Ok(()) };
+        let (channel, batch) = (call.channel, call.batch);
+        let Some(batch) = batch else {
+            observed_requests::observe_answer(self, key, mark);
+            self.end_call(key);
+            self.commit_message(channel, mark);
+            return Ok(());
+        };
+        let length = self.channels.get_mut(channel).map_or(0, |c| c.outbox.tail().len().saturating_sub(mark));
+        if !self.make_room_in_batch(batch, length.saturating_add(self.limits.message_room())) {
+            if let Some(c) = self.channels.get_mut(channel) {
+                c.outbox.rollback(mark);
             }
+            return Err(EncodeError::OutOfMemory);
         }
+        observed_requests::observe_answer(self, key, mark);
+        let Some(record) = self.end_call(key) else { return Ok(()) };
+        let Some(c) = self.channels.get_mut(channel) else { return Ok(()) };
+        let mut tail = core::mem::take(c.outbox.tail());
+        self.add_to_batch(batch, Some(&record.id), length, |out| {
+            out.extend_from_slice(tail.get(mark..).unwrap_or_default());
+        });
+        tail.truncate(mark);
+        if let Some(c) = self.channels.get_mut(channel) {
+            *c.outbox.tail() = tail;
+        }
+        self.finish_batch_member(&record);
+        Ok(())
     }
 
     /// Ends a call without a response (CANC-020).
@@ -143,7 +175,10 @@ impl<R: Role> Endpoint<R> {
         let (mut id, mut reason) = (None, None);
         object_members(params, |name, value| match name {
             b"requestId" => id = RequestId::from_json(value, self.limits.max_id),
-            b"reason" => reason = string(value).map(Cow::into_owned),
+            // Without memory for it, the cancellation counts all the same.
+            b"reason" if !self.limits.is_out_of_memory(value.len()) => {
+                reason = string(value).map(Cow::into_owned);
+            }
             _ => {}
         });
         Some((id?, reason))
@@ -155,11 +190,13 @@ impl<R: Role> Endpoint<R> {
     ///
     /// [`UseError::Stale`] if the call has ended.
     pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
+        let channel = self.inbound.calls.get(key).ok_or(UseError::Stale)?.channel;
+        // An escaped character takes six bytes.
+        let extra = progress.message.as_ref().map_or(0, |message| message.len().saturating_mul(6));
+        let full = !self.has_outbox_room(channel, extra);
         let (now, limits) = (self.now, &*self.limits);
         let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
         let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
-        let full =
-            self.channels.get(record.channel).is_none_or(|c| c.outbox.len() >= limits.outbox_high_water);
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
         let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |(value, _)| *value);
@@ -168,7 +205,6 @@ impl<R: Role> Endpoint<R> {
         }
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
             throttle.last_progress = progress.progress;
-            let channel = record.channel;
             let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
             let mark = c.outbox.mark();
             write_progress(c.outbox.tail(), record.version, token, progress);
@@ -187,14 +223,16 @@ impl<R: Role> Endpoint<R> {
 
     /// Sends a log message of a call, or defers it.
     pub(crate) fn send_log(&mut self, key: Key, message: Vec<u8>) -> SendStatus {
+        let Some(channel) = self.inbound.calls.get(key).map(|call| call.channel) else {
+            return SendStatus::Dropped;
+        };
+        let full = !self.has_outbox_room(channel, message.len());
         let (now, limits) = (self.now, &*self.limits);
         let Some(record) = self.inbound.calls.get_mut(key) else { return SendStatus::Dropped };
-        let channel = record.channel;
-        let full = self.channels.get(channel).is_none_or(|c| c.outbox.len() >= limits.outbox_high_water);
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
-            self.send(channel, |out| out.extend_from_slice(&message));
+            self.send(channel, message.len(), |out| out.extend_from_slice(&message));
             return SendStatus::Queued;
         }
         throttle.deferred_log = Some(message.into());
@@ -218,9 +256,11 @@ impl<R: Role> Endpoint<R> {
 
     /// Sends the deferred notifications of a call, if that is possible now.
     pub(crate) fn send_deferred(&mut self, key: Key) {
-        let (now, high_water) = (self.now, self.limits.outbox_high_water);
+        let Some(call) = self.inbound.calls.get(key) else { return };
+        let extra = call.throttle.as_ref().map_or(0, |throttle| throttle.deferred_len());
+        let full = !self.has_outbox_room(call.channel, extra);
+        let now = self.now;
         let Some(call) = self.inbound.calls.get_mut(key) else { return };
-        let full = self.channels.get(call.channel).is_none_or(|c| c.outbox.len() >= high_water);
         let Some(throttle) = call.throttle.as_mut() else { return };
         throttle.due_at = None;
         if full || !throttle.bucket.take(now) {
@@ -234,7 +274,7 @@ impl<R: Role> Endpoint<R> {
         });
         let (channel, has_more) = (call.channel, throttle.deferred_progress.is_some());
         if let Some(message) = message {
-            self.send(channel, |out| out.extend_from_slice(&message));
+            self.send(channel, message.len(), |out| out.extend_from_slice(&message));
         }
         if has_more {
             self.defer(key);

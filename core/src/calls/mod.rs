@@ -12,6 +12,7 @@ pub(crate) mod outbound;
 pub(crate) mod outbound_requests;
 mod pings;
 pub(crate) mod role;
+mod room;
 pub(crate) mod settings;
 pub(crate) mod task_request;
 pub(crate) mod token_bucket;

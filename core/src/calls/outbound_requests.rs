@@ -14,13 +14,16 @@ use super::outbound::{
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, string, write_int};
+use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, room, string, write_int};
 use crate::meta;
 use crate::methods;
 use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
+
+/// Room for the members of `_meta` that the engine adds to each request.
+const META_ROOM: usize = 128;
 
 /// An outbound request without its parameters.
 pub(crate) struct OutboundRequest<'a> {
@@ -34,6 +37,13 @@ pub(crate) struct OutboundRequest<'a> {
 }
 
 impl OutboundRequest<'_> {
+    /// Returns an upper bound of the number of bytes that method and metadata take.
+    fn len(&self) -> usize {
+        let meta = self.meta.map_or(0, |meta| meta.as_bytes().len());
+        // An escaped character takes six bytes.
+        self.method.len().saturating_mul(6) + self.base_meta.map_or(0, <[u8]>::len) + meta
+    }
+
     /// Appends the members of `_meta` to an open object. Trace context of an observer replaces that of the application.
     fn write_meta(&self, out: &mut Vec<u8>, id: i64, trace: Option<&TraceContext>) {
         out.extend_from_slice(self.base_meta.unwrap_or_default());
@@ -190,6 +200,12 @@ impl<R: Role> Endpoint<R> {
         let (deadline, channel, purpose) = (call.deadline(), call.channel, call.purpose);
         let id = OutboundCalls::wire_id(key);
         let version = self.observing.as_ref().and_then(|it| it.version(self.root_channel(channel)));
+        let room_behind = self.limits.error_room();
+        let extra = request.len();
+        if !self.make_room(channel, extra) {
+            return Err(EncodeError::OutOfMemory.into());
+        }
+        let reserve = self.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
@@ -197,7 +213,13 @@ impl<R: Role> Endpoint<R> {
         let before = out.len();
         out.extend_from_slice(PARAMS_MEMBER);
         let start = out.len();
-        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
+        let written = params(out).map_err(UseError::from).and_then(check_reserved);
+        // Behind it stays room for an error response, as a request must not keep messages of the peer from being answered.
+        let written = match room_behind {
+            0 => written,
+            _ => written.and_then(|()| Ok(room(out, META_ROOM + extra + room_behind)?)),
+        };
+        if let Err(e) = written {
             c.outbox.rollback(mark);
             return Err(e);
         }
@@ -236,6 +258,7 @@ impl<R: Role> Endpoint<R> {
             out.push(b'}');
         }
         encode::end(out);
+        drop(reserve);
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
         if let (Some(mut open), Some(observing)) = (observed, &self.observing) {
@@ -301,7 +324,9 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn send_cancellation_on(&mut self, channel: Key, key: Key, reason: Option<&str>) {
         // A queued call was never sent.
         if self.outbound.calls.get(key).is_some_and(|c| c.queued.is_none()) {
-            self.send(channel, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
+            // An escaped character takes six bytes.
+            let extra = reason.map_or(0, |reason| reason.len().saturating_mul(6));
+            self.send(channel, extra, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
         }
     }
 

@@ -127,7 +127,7 @@ impl Engine {
             && self.common.config.settings.capabilities.has(Capability::RootsListChanged)
         {
             self.common.check_capacity(1)?;
-            self.common.endpoint.send(main, |out| {
+            self.common.endpoint.send(main, 0, |out| {
                 encode::notification_head(out, methods::ROOTS_CHANGED);
                 encode::end(out);
             });

@@ -16,7 +16,7 @@ use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{Serializer, ShapeTable, TopLevelMembers, object_members};
+use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, object_members, room};
 use crate::limits::Limit;
 use crate::meta;
 use crate::methods::{self, Capability};
@@ -108,7 +108,7 @@ impl CommonState {
 
     /// Answers a `ping` of the server (PING-002).
     pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<BatchKey>, id: &RequestId) {
-        self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
+        self.endpoint.send_or_batch(channel, batch, id, 0, |out| {
             encode::result_head(out, id);
             out.extend_from_slice(b"{}"); // PING-002
             encode::end(out);
@@ -304,6 +304,7 @@ impl CommonState {
         check: impl FnOnce(TopLevelMembers, &[u8]) -> Result<(), UseError>,
     ) -> Result<(), UseError> {
         let before = self.outbox_len();
+        let reserve = self.endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
         let record = self.endpoint.inbound.calls.get(request).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
@@ -313,6 +314,7 @@ impl CommonState {
         let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
         let checked = written.and_then(|members| {
             check(members, out.get(start..).unwrap_or_default())?;
+            room(out, MEMBERS_ROOM)?;
             Ok(members)
         });
         match (checked, related_task) {
@@ -324,7 +326,8 @@ impl CommonState {
             (Ok(_), None) => {}
         }
         encode::end(out);
-        self.endpoint.commit_answer(request, mark);
+        drop(reserve);
+        self.endpoint.commit_answer(request, mark)?;
         self.count_answer(before);
         Ok(())
     }
@@ -337,6 +340,9 @@ impl CommonState {
         Ok(())
     }
 }
+
+/// Room for the id of a task, and for the end of a message.
+const MEMBERS_ROOM: usize = 128;
 
 /// Returns the members of `_meta` that every modern request carries, at a log level.
 pub(super) fn request_meta<'c>(

@@ -155,7 +155,20 @@ impl Engine {
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.common.endpoint.tick(now);
+        if self.common.endpoint.owed > 0 {
+            let before = self.common.outbox_len();
+            while self.common.endpoint.send_owed().is_some() {}
+            self.common.count_answer(before);
+        }
         self.common.events.pop_front()
+    }
+
+    /// Returns whether a message can be taken: an answer to it has memory, or the server is still to read earlier ones.
+    ///
+    /// Requests alone never pause reading, because their answers free memory (DESIGN-12).
+    #[inline]
+    pub(crate) fn can_answer(&mut self, channel: ChannelId) -> bool {
+        self.common.endpoint.can_answer(channel.0) || self.common.unread_answer_bytes() == 0
     }
 
     /// Returns whether decoding should pause.

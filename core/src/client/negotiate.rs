@@ -525,7 +525,7 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
         &options,
         &common.endpoint.limits,
     ));
-    common.endpoint.send(main, |out| {
+    common.endpoint.send(main, 0, |out| {
         encode::request_head(out, OutboundCalls::wire_id(key), method);
         out.extend_from_slice(b",\"params\":");
         params(out);
@@ -558,7 +558,7 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
     };
     if let Some(main) = common.main_channel {
         // Sent before anything else (LIFE-004).
-        common.endpoint.send(main, |out| {
+        common.endpoint.send(main, 0, |out| {
             encode::notification_head(out, methods::INITIALIZED);
             encode::end(out);
         });

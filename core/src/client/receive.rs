@@ -92,7 +92,10 @@ impl Engine {
             }
         };
         let before = self.common.outbox_len();
-        let batch = self.common.endpoint.open_batch(marker, channel);
+        let Some(batch) = self.common.endpoint.open_batch(marker, channel, members.len()) else {
+            let rejected = RejectedMessage::unreadable(MalformedMessage::OutOfMemory);
+            return self.reject(channel, None, rejected, frame, own);
+        };
         for member in members {
             resume_message(&mut self.common.endpoint, &member);
             // An earlier member may have been one fault too many.
@@ -377,6 +380,7 @@ impl Engine {
             expires_at: expires,
             batch,
             log_threshold: 0,
+            is_owed: false,
             links: TreeLinks::default(),
         };
         match self.common.endpoint.begin_call(call) {

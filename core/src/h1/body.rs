@@ -12,6 +12,9 @@ use super::read_buffer::ReadBuffer;
 use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
 
+/// Most bytes that the coding adds to a piece: a chunk size of 16 digits, and two line ends.
+pub(super) const MAX_CODING: usize = 20;
+
 /// The outcome of one read.
 #[derive(Debug)]
 pub(super) enum BodyRead {

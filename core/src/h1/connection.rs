@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::body::{BodyRead, BodyReader, BodyWriter, append_output};
+use super::body::{BodyRead, BodyReader, BodyWriter, MAX_CODING, append_output};
 use super::error::{ConnectionFault, WriteError};
 use super::framing::Framing;
 use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use super::table::{RecvState, Refusal, State, Table, Trigger};
 use super::trim::TrimState;
+use crate::memory;
 use crate::outbox::Outbox;
 use crate::time::Instant;
 
@@ -177,6 +178,11 @@ impl<R: Role> Connection<R> {
         self.writer.write(&mut self.out, data)
     }
 
+    /// Makes room for a piece of `bytes` bytes. Returns false without memory for a copy of it.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
+        memory::reserve(self.out.tail(), bytes.saturating_add(MAX_CODING))
+    }
+
     /// Appends to the body of our message; a large piece is sent without a copy.
     ///
     /// # Errors
@@ -228,7 +234,7 @@ impl<R: Role> Connection<R> {
     /// Frees the memory of empty buffers.
     pub fn trim(&mut self) {
         self.inbox.trim();
-        self.out.trim();
+        self.out.trim(0);
         if self.inbox.is_empty() && self.out.is_empty() {
             self.trim_state = TrimState::Trimmed;
         }

@@ -140,7 +140,7 @@ const fn room_behind(bytes: &[u8]) -> usize {
 
 /// Returns an upper bound of the length of a string with its escapes.
 #[cold]
-fn escaped_len(bytes: &[u8]) -> usize {
+pub(crate) fn escaped_len(bytes: &[u8]) -> usize {
     let escapes = bytes.iter().filter(|byte| matches!(byte, 0..32 | b'"' | b'\\')).count();
     bytes.len().saturating_add(escapes.saturating_mul(5))
 }

@@ -84,7 +84,8 @@ impl Pipe for Client {
                 return event;
             }
             // After the end of the input, back-pressure has no purpose: the rest is decoded immediately.
-            if self.engine.is_closed() || (self.engine.is_stalled() && !self.eof) {
+            let can_read = self.engine.can_answer(self.channel) && !self.engine.is_stalled();
+            if self.engine.is_closed() || !(can_read || self.eof) {
                 return None;
             }
             match self.decoder.next_line() {

@@ -34,6 +34,8 @@ pub struct Server {
     channel: ChannelId,
     decoder: LineDecoder,
     eof: bool,
+    /// Input waits until output is written, because an answer to it might have no memory.
+    is_starved: bool,
 }
 
 impl Server {
@@ -44,7 +46,7 @@ impl Server {
         let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
-        Self { engine, channel, decoder, eof: false }
+        Self { engine, channel, decoder, eof: false, is_starved: false }
     }
 
     /// Returns the engine, for answers and other commands.
@@ -64,7 +66,8 @@ impl Server {
     /// false once the engine has seen the end of the input; the grace period for open calls runs then.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.engine.is_stalled(self.channel) && !self.engine.has_input_ended(self.channel)
+        let is_stalled = self.is_starved || self.engine.is_stalled(self.channel);
+        is_stalled && !self.engine.has_input_ended(self.channel)
     }
 
     /// Takes bytes that were read. Messages that lie completely in them are not copied.
@@ -119,7 +122,8 @@ impl Pipe for Server {
             if event.is_some() {
                 return event;
             }
-            if self.engine.is_stalled(self.channel) {
+            self.is_starved = !self.engine.can_answer(self.channel);
+            if self.is_starved || self.engine.is_stalled(self.channel) {
                 return None;
             }
             match self.decoder.next_line() {
@@ -141,7 +145,7 @@ impl Pipe for Server {
     fn wants_input(&self) -> bool {
         // Input that was not polled yet is bounded as well.
         let room = self.decoder.buffered() <= self.decoder.max().saturating_mul(2);
-        !self.eof && room && !self.engine.is_stalled(self.channel)
+        !self.eof && room && !self.is_starved && !self.engine.is_stalled(self.channel)
     }
 
     fn transmit(&self) -> &[u8] {
@@ -149,6 +153,7 @@ impl Pipe for Server {
     }
 
     fn consume(&mut self, n: usize) {
+        self.is_starved = false;
         if let Some(outbox) = self.engine.outbox(self.channel) {
             outbox.consume(n);
         }

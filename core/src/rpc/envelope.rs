@@ -207,6 +207,12 @@ impl RejectedMessage {
     pub(crate) const fn unreadable(reason: MalformedMessage) -> Self {
         Self { reason, id: None, has_method: false, is_response: false, is_notification: false }
     }
+
+    /// Creates a rejection of a notification that there is no memory for.
+    pub(crate) const fn notification_without_memory() -> Self {
+        let reason = MalformedMessage::OutOfMemory;
+        Self { reason, id: None, has_method: true, is_response: false, is_notification: true }
+    }
 }
 
 /// The envelope while it is being read.
@@ -239,6 +245,10 @@ pub(crate) fn parse<'a>(
 ) -> Result<Envelope<'a>, RejectedMessage> {
     if let Err(at) = check_utf8(frame) {
         return Err(reject_unreadable(frame, limits, MalformedMessage::Utf8 { at }));
+    }
+    // Names with escapes are copied.
+    if limits.memory_reserve > 0 && frame.contains(&b'\\') && limits.is_out_of_memory(frame.len()) {
+        return Err(reject_unreadable(frame, limits, MalformedMessage::OutOfMemory));
     }
     let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
     if s.peek() != b'{' {

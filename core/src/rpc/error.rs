@@ -106,6 +106,13 @@ impl RpcError {
         Self::new(code::INTERNAL_ERROR, message)
     }
 
+    /// Returns an upper bound of the number of bytes by which message and data make a response longer.
+    pub(crate) fn len(&self) -> usize {
+        let data = self.data.as_ref().map_or(0, |data| data.as_bytes().len().saturating_add(8));
+        // An escaped character takes six bytes.
+        self.message.len().saturating_mul(6).saturating_add(data)
+    }
+
     /// Appends the error object.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"code\":");

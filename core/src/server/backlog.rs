@@ -143,13 +143,16 @@ impl Backlog {
         queue.requests.push(&mut self.requests, request);
     }
 
-    /// Takes the oldest request of the channel whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<(Key, Bytes)> {
+    /// Takes the oldest request of the channel whose turn it is, if `may_take` allows it for the channel.
+    pub(super) fn pop(&mut self, may_take: impl FnOnce(Key) -> bool) -> Option<(Key, Bytes)> {
         let key = self.turns.first(&self.queues)?;
-        let queue = self.queues.get(key)?;
-        let (channel, oldest) = (queue.channel, queue.requests.first(&self.requests)?);
         self.turns.remove(&mut self.queues, key);
         self.turns.push(&mut self.queues, key);
+        let queue = self.queues.get(key)?;
+        let (channel, oldest) = (queue.channel, queue.requests.first(&self.requests)?);
+        if !may_take(channel) {
+            return None;
+        }
         let request = self.take(key, oldest)?;
         Some((channel, request.frame))
     }
@@ -215,7 +218,8 @@ mod tests {
             backlog.push(&mut a, channel(0), RequestId::int(id), frame(id), &limits);
         }
         backlog.push(&mut b, channel(1), RequestId::int(5), frame(5), &limits);
-        let order: Vec<_> = core::iter::from_fn(|| backlog.pop()).map(|(c, f)| (c.slot, f.len())).collect();
+        let order: Vec<_> =
+            core::iter::from_fn(|| backlog.pop(|_| true)).map(|(c, f)| (c.slot, f.len())).collect();
         assert_eq!(order, [(0, 5), (1, 5), (0, 1), (0, 3)]);
         assert!(backlog.is_empty(a) && backlog.is_empty(b) && backlog.turns.is_empty());
     }
@@ -267,7 +271,7 @@ mod tests {
                             }
                             (u32::try_from(on).unwrap_or(0), frame(id))
                         });
-                        assert_eq!(backlog.pop().map(|(c, f)| (c.slot, f)), expected);
+                        assert_eq!(backlog.pop(|_| true).map(|(c, f)| (c.slot, f)), expected);
                     }
                     4 if rng.percent(80) => {
                         let known = at.and_then(|at| turns[at].1.iter().position(|other| *other == id));

@@ -149,7 +149,8 @@ impl Changes {
                 table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
             );
         }
-        endpoint.send(channel, |out| {
+        let extra = filter.resources.iter().flatten().map(|uri| uri.len().saturating_mul(6)).sum();
+        endpoint.send(channel, extra, |out| {
             encode::notification_head(out, methods::ACKNOWLEDGED);
             out.extend_from_slice(b",\"params\":{\"notifications\":");
             filter.write(out);
@@ -292,6 +293,7 @@ fn notify(
     message: &mut ChangeMessage,
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
+    let is_full = !endpoint.has_outbox_room(channel, 0);
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
     let new = || Part::new(marker, Box::default());
@@ -304,7 +306,7 @@ fn notify(
         return;
     }
     // A notification that was written in part may have been read already. The new one is sent after the rest.
-    if was_notified || c.outbox.len() >= endpoint.limits.outbox_high_water {
+    if was_notified || is_full {
         if table.defer(interest) {
             // Interests that have ended leave their entries.
             let live = c.role.listeners.len() * 3 + c.role.listeners.resource_count();
@@ -329,7 +331,7 @@ fn notify(
 
 /// Sends the result, and on byte streams the notification that the cancellation page requires (DEC-002, SUB-021).
 fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) {
-    endpoint.send(channel, |out| {
+    endpoint.send(channel, 0, |out| {
         encode::result_head(out, id);
         out.extend_from_slice(b"{\"resultType\":\"complete\",\"_meta\":");
         write_subscription_meta(out, id);
@@ -340,7 +342,7 @@ fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) 
         // The end of the exchange means the same (SUB-021 is about streams that continue).
         return mark_stream_finished(endpoint, channel);
     }
-    endpoint.send(channel, |out| {
+    endpoint.send(channel, 0, |out| {
         encode::notification_head(out, methods::CANCELLED);
         out.extend_from_slice(b",\"params\":{\"requestId\":");
         id.write(out);

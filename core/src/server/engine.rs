@@ -229,6 +229,9 @@ impl Engine {
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.endpoint.tick(now);
+        while let Some(channel) = self.endpoint.send_owed() {
+            self.close_if_finished(channel);
+        }
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
@@ -258,6 +261,12 @@ impl Engine {
                 || (c.outbox.len() >= limits.outbox_high_water && !c.role.stream.has_no_get_stream())
                 || self.has_unread_input(channel.0)
         })
+    }
+
+    /// Returns whether the next message of a channel can be taken; see `Endpoint::can_answer`.
+    #[inline]
+    pub(crate) fn can_answer(&mut self, channel: ChannelId) -> bool {
+        self.endpoint.can_answer(channel.0)
     }
 
     /// Returns whether the input of a channel has ended.
@@ -371,7 +380,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::Stale`] if the call has ended.
+    /// [`UseError::Stale`] if the call has ended. Without memory for the error, a short one is sent in its place, and later
+    /// if there is no memory for that either; the call has ended in any case.
     pub fn fail(&mut self, now: Instant, call: CallId, error: &RpcError) -> Result<(), UseError> {
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
@@ -386,9 +396,9 @@ impl Engine {
                 c.role.stream.set_required_scopes(scopes);
             }
         }
-        let record =
+        let channel =
             self.endpoint.fail(call.0, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
-        self.close_if_finished(record.channel);
+        self.close_if_finished(channel);
         Ok(())
     }
 
@@ -423,7 +433,7 @@ impl Engine {
         if !session.initialized && method != methods::PING {
             return Err(UseError::NotReady);
         }
-        if c.outbox.len() >= limits.outbox_high_water {
+        if !self.endpoint.has_outbox_room(channel.0, 0) {
             return Err(UseError::Full(Limit::OutboxHighWater));
         }
         if method != methods::PING && methods::request_rule(method).is_some() {
@@ -512,11 +522,11 @@ impl Engine {
     fn expire_call(&mut self, key: Key, reason: CancelReason, message: &'static str) {
         // A parked call has no running handler to notify.
         let was_parked = self.unpark(key, message);
-        if let Some(record) = self.endpoint.fail(key, &RpcError::internal(message)) {
+        if let Some(channel) = self.endpoint.fail(key, &RpcError::internal(message)) {
             if !was_parked {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason });
             }
-            self.close_if_finished(record.channel);
+            self.close_if_finished(channel);
         }
     }
 
@@ -532,7 +542,9 @@ impl Engine {
             }
         }
         for key in live {
-            if self.unpark(key, "the call is over") {
+            if self.endpoint.is_owed(key) {
+                self.endpoint.drop_call(key);
+            } else if self.unpark(key, "the call is over") {
                 if *reason == CancelReason::Shutdown {
                     self.endpoint.fail(key, &RpcError::internal(SHUTTING_DOWN));
                 } else {
@@ -570,8 +582,11 @@ impl Engine {
         if self.is_full() {
             return false;
         }
-        let next = self.backlog.as_mut().and_then(|backlog| backlog.pop());
-        let Some((channel, frame)) = next else { return false };
+        let Some(backlog) = &mut self.backlog else { return false };
+        let endpoint = &mut self.endpoint;
+        let Some((channel, frame)) = backlog.pop(|channel| endpoint.can_answer(channel)) else {
+            return false;
+        };
         if self.endpoint.channels.get(channel).is_some() {
             resume_message(&mut self.endpoint, &frame);
             self.receive(channel, frame, true);

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use super::channel::{LegacySession, ServerEndpoint, session};
 use super::config::Config;
 use super::deprecations::report_deprecated;
-use super::engine::Engine;
+use super::engine::{Engine, OUT_OF_MEMORY};
 use super::log;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
 use crate::built::{Legacy, Logging, Modern, Subscribing, Tasking};
 use crate::calls::observed_requests::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
-use crate::json::{object_members, string, write_str};
+use crate::json::{escaped_len, object_members, string, write_str};
+use crate::memory;
 use crate::methods;
 use crate::model::TaskId;
 use crate::raw::RawJson;
@@ -23,6 +24,9 @@ use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RequestId, RpcError, code, encode};
 use crate::slab::Key;
 use crate::version::Version;
+
+/// Room for the members of the result of a handshake, without instructions and identity.
+const HANDSHAKE_ROOM: usize = 256;
 
 impl Engine {
     pub(super) fn answer_in_engine(
@@ -36,6 +40,11 @@ impl Engine {
         let (channel, root) = (source.channel, source.root);
         let text = params.whole.slice(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
+        let depends_on_config = matches!(method, methods::INITIALIZE | methods::DISCOVER);
+        if depends_on_config && !self.make_room_for_handshake(&mut body) {
+            let error = RpcError::internal(OUT_OF_MEMORY);
+            return self.endpoint.send_error(channel, source.batch, Some(id), &error);
+        }
         let outcome = match method {
             methods::INITIALIZE if Legacy::IS_BUILT => {
                 initialize(&mut self.endpoint, &self.config, source, text)
@@ -132,7 +141,16 @@ impl Engine {
             out.extend_from_slice(&body);
             encode::end(out);
         };
-        self.endpoint.send_or_batch(source.channel, source.batch, Some(id), write);
+        self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
+    }
+
+    /// Makes room for the result of a handshake, if the heap is bounded. Returns whether there is.
+    fn make_room_for_handshake(&self, body: &mut Vec<u8>) -> bool {
+        let texts = self.config.instructions.as_ref().map_or(0, |text| escaped_len(text.as_bytes()));
+        let limits = &self.endpoint.limits;
+        let bytes = limits.message_room() + HANDSHAKE_ROOM + self.config.result_suffix.len() + texts;
+        limits.memory_reserve == 0
+            || limits.hold_reserve().is_some_and(|_reserve| memory::reserve(body, bytes))
     }
 }
 

@@ -12,11 +12,12 @@ use super::engine::Engine;
 use super::event::Call;
 use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
+use super::reply::{MEMBERS_ROOM, RESULT_CAPACITY};
 use super::retry::{CarriedAnswer, carried_answers};
 use crate::built::{Conversing, Parking, Part};
 use crate::error::UseError;
 use crate::identity::Capabilities;
-use crate::json::{Serializer, write_str};
+use crate::json::{EncodeError, Serializer, room, write_str};
 use crate::limits::Limit;
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
@@ -115,10 +116,12 @@ fn answer_input_required(
     engine.sealing.init(&engine.config);
     let sealed = engine.sealing.seal(&engine.endpoint, &engine.config, call, requests, state, answers)?;
     let endpoint = &mut engine.endpoint;
+    let reserve = endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
     let record = endpoint.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
     let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
     let (channel, mark) = (record.channel, c.outbox.mark());
     let out = c.outbox.tail();
+    room(out, RESULT_CAPACITY)?;
     encode::result_head(out, &record.id);
     out.extend_from_slice(b"{\"resultType\":\"input_required\"");
     if !requests.is_empty() {
@@ -127,6 +130,11 @@ fn answer_input_required(
             c.outbox.rollback(mark);
             return Err(e.into());
         }
+    }
+    let sealed_bytes = sealed.as_ref().map_or(0, |sealed| sealed.len());
+    if let Err(e) = room(out, sealed_bytes + engine.config.result_meta.len() + MEMBERS_ROOM) {
+        c.outbox.rollback(mark);
+        return Err(e.into());
     }
     if let Some(sealed) = sealed {
         out.extend_from_slice(b",\"requestState\":");
@@ -139,7 +147,8 @@ fn answer_input_required(
     }
     out.push(b'}');
     encode::end(out);
-    endpoint.commit_answer(call.id.0, mark);
+    drop(reserve);
+    endpoint.commit_answer(call.id.0, mark)?;
     engine.close_if_finished(channel);
     Ok(())
 }

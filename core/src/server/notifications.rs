@@ -141,9 +141,11 @@ impl Engine {
         if !Logging::IS_BUILT {
             return SendStatus::Dropped;
         }
+        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(0, Vec::len));
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
-        let output = LogOutput { unsent: c.outbox.len(), has_no_reader: c.role.stream.has_no_get_stream() };
+        let unsent = if has_room { c.outbox.len() } else { limits.outbox_high_water };
+        let output = LogOutput { unsent, has_no_reader: c.role.stream.has_no_get_stream() };
         let Some(session) = c.role.session.as_mut() else { return SendStatus::Dropped };
         let outcome = match message {
             Some(message) => session.log.push(now, limits, output, message),
@@ -152,7 +154,7 @@ impl Engine {
         match outcome {
             LogOutcome::Dropped => SendStatus::Dropped,
             LogOutcome::Send(message) => {
-                self.endpoint.send(channel, |out| out.extend_from_slice(&message));
+                self.endpoint.send(channel, message.len(), |out| out.extend_from_slice(&message));
                 SendStatus::Queued
             }
             LogOutcome::Deferred(at) => {
@@ -231,11 +233,11 @@ impl Engine {
         if session(&self.endpoint, channel.0).is_none_or(|s| s.version != Version::V2025_11_25) {
             return false;
         }
-        let high_water = self.endpoint.limits.outbox_high_water;
-        if self.endpoint.channels.get(channel.0).is_none_or(|c| c.outbox.len() >= high_water) {
+        let extra = id.len().saturating_mul(6);
+        if !self.endpoint.has_outbox_room(channel.0, extra) {
             return false;
         }
-        self.endpoint.send(channel.0, |out| {
+        self.endpoint.send(channel.0, extra, |out| {
             encode::notification_head(out, methods::ELICITATION_COMPLETE);
             out.extend_from_slice(b",\"params\":{\"elicitationId\":");
             write_str(out, id);

@@ -14,6 +14,7 @@ use super::engine::{Engine, OUT_OF_MEMORY, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
 use super::question_calls::{cancel_late_question, receive_question_status};
+use super::reply::RESULT_CAPACITY;
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
@@ -100,7 +101,9 @@ impl Engine {
             Ok(_) => return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch)),
             Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason)),
         };
-        let batch = self.endpoint.open_batch(marker, channel);
+        let Some(batch) = self.endpoint.open_batch(marker, channel, members.len()) else {
+            return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::OutOfMemory));
+        };
         for member in members {
             resume_message(&mut self.endpoint, &member);
             // An earlier member may have been one fault too many.
@@ -142,6 +145,15 @@ impl Engine {
         self.reject(channel.0, None, rejected);
     }
 
+    /// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
+    #[inline]
+    pub(crate) fn is_out_of_memory(&self, more: usize) -> bool {
+        let result = RESULT_CAPACITY + self.config.result_suffix.len();
+        self.endpoint
+            .limits
+            .is_out_of_memory(next_growth(&self.events).saturating_add(result).saturating_add(more))
+    }
+
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
@@ -162,7 +174,7 @@ impl Engine {
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
         let checked = if self.shutting_down {
             Err(RpcError::internal(SHUTTING_DOWN))
-        } else if self.endpoint.limits.is_out_of_memory(next_growth(&self.events)) {
+        } else if self.is_out_of_memory(0) {
             Err(RpcError::internal(OUT_OF_MEMORY))
         } else {
             self.request_check.check(&mut self.endpoint, &self.config, &request)
@@ -223,6 +235,7 @@ impl Engine {
             expires_at: self.endpoint.now + self.endpoint.limits.max_call_age,
             batch: source.batch,
             log_threshold,
+            is_owed: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
@@ -281,6 +294,9 @@ impl Engine {
                 if method == methods::ROOTS_CHANGED {
                     report_deprecated(self, channel, DeprecatedFeature::Roots);
                 }
+                if self.endpoint.limits.is_out_of_memory(method.len()) {
+                    return self.reject(channel, None, RejectedMessage::notification_without_memory());
+                }
                 self.events.push_back(Event::Notification(Notification {
                     channel: ChannelId(channel),
                     method: method.into(),
@@ -299,7 +315,7 @@ impl Engine {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         if let Some(key) = call {
             // A parked call has no running handler to notify, as in the modern era.
-            let parked = self.unpark(key, "the call was cancelled");
+            let parked = self.unpark(key, "the call was cancelled") || self.endpoint.is_owed(key);
             self.endpoint.drop_call(key);
             if !parked {
                 self.events

@@ -22,10 +22,10 @@ use crate::version::Version;
 /// Minimum size of a result that is sent as a segment of its own.
 const MIN_SHARED_RESULT: usize = 16 << 10;
 /// Initial buffer size; most results need no second allocation.
-const RESULT_CAPACITY: usize = 256;
+pub(super) const RESULT_CAPACITY: usize = 256;
 
 /// Room for the members that every result has in addition to the suffix of the server.
-const MEMBERS_ROOM: usize = 128;
+pub(super) const MEMBERS_ROOM: usize = 128;
 
 /// Appends an object in the form of a revision and returns its top-level members of interest.
 type WriteResult<'a> = dyn FnMut(&mut Vec<u8>, Version) -> Result<TopLevelMembers, EncodeError> + 'a;
@@ -43,6 +43,7 @@ impl Engine {
         let endpoint = &mut self.endpoint;
         endpoint.tick(now);
         let run_channel = self.tasks.as_deref().map(|tasks| tasks.channel());
+        let reserve = endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
         let record = endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let (channel, mark) = (record.channel, c.outbox.mark());
@@ -55,8 +56,9 @@ impl Engine {
             if members.contains(TopLevelMembers::META) {
                 check_meta(out, members)?;
             }
+            // Behind the result come members, and the end of the message.
+            room(out, MEMBERS_ROOM + self.config.result_suffix.len())?;
             if record.version.is_modern() {
-                room(out, MEMBERS_ROOM + self.config.result_suffix.len())?;
                 let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
                 if run_channel != Some(record.channel) {
                     add_standard_members(out, members, record.cacheable && !needs_input, &self.config);
@@ -88,7 +90,8 @@ impl Engine {
             return Ok(());
         }
         encode::end(out);
-        endpoint.commit_answer(call.0, mark);
+        drop(reserve);
+        endpoint.commit_answer(call.0, mark)?;
         self.close_if_finished(channel);
         Ok(())
     }
@@ -102,7 +105,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`complete`](Self::complete), for `_meta` and `resultType` only.
+    /// As [`complete`](Self::complete), for `_meta`, `resultType` and memory only.
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
         self.complete_prepared(now, call, &PreparedResult::from_text(result.clone())?)
     }
@@ -113,7 +116,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`complete`](Self::complete), for `_meta` and `resultType` only.
+    /// As [`complete`](Self::complete), for `_meta`, `resultType` and memory only.
     pub fn complete_prepared(
         &mut self,
         now: Instant,
@@ -131,6 +134,7 @@ impl Engine {
         {
             return self.answer(now, call, &mut |out, _| {
                 let at = out.len();
+                room(out, text.as_bytes().len())?;
                 if *one_line {
                     out.extend_from_slice(text.as_bytes());
                 } else {
@@ -142,6 +146,10 @@ impl Engine {
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let needs_input = record.version.is_modern() && is_input_required(*members, text.as_bytes())?;
+        let channel = record.channel;
+        if !self.endpoint.make_room(channel, self.config.result_suffix.len()) {
+            return Err(UseError::Encode(EncodeError::OutOfMemory));
+        }
         let observed = self.endpoint.inbound.take_observed(call.0);
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
@@ -256,13 +264,17 @@ fn add_standard_members(out: &mut Vec<u8>, members: TopLevelMembers, cacheable: 
     let (suffix, suffix_meta) = (&config.result_suffix, &config.result_meta);
     if let Some(at) = members.meta.filter(|_| !suffix_meta.is_empty()) {
         // The application has `_meta` of its own: that of the engine is inserted before it.
-        let tail = out.split_off(at);
-        let empty = tail.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+        let end = out.len();
+        let own = out.get(at..).unwrap_or_default();
+        let is_empty = own.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
         out.extend_from_slice(suffix_meta);
-        if !empty {
+        if !is_empty {
             out.push(b',');
         }
-        out.extend_from_slice(&tail);
+        let inserted = out.len() - end;
+        if let Some(from) = out.get_mut(at..) {
+            from.rotate_right(inserted);
+        }
     }
     out.pop();
     let empty = out.last() == Some(&b'{');

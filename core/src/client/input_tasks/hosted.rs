@@ -213,7 +213,7 @@ impl HostedTasks {
         match &task.outcome {
             Some(Outcome::Answer(text)) => {
                 let Some(record) = common.endpoint.end_call(request) else { return };
-                common.endpoint.send(record.channel, |out| {
+                common.endpoint.send_or_batch(record.channel, None, &record.id, text.len(), |out| {
                     encode::result_head(out, &record.id);
                     write_with_related_task(out, text, ascii(&task.id.text()));
                     encode::end(out);
@@ -260,7 +260,7 @@ impl HostedTasks {
         if task.is_collected || common.is_congested() {
             return;
         }
-        common.endpoint.send(main, |out| {
+        common.endpoint.send(main, 0, |out| {
             encode::notification_head(out, methods::TASK_STATUS);
             out.extend_from_slice(b",\"params\":{");
             self.write_state(out, task);
@@ -311,7 +311,7 @@ impl InputTaskTable for HostedTasks {
             is_collected: false,
             waiting: Vec::new(),
         };
-        common.endpoint.send_or_batch(source.channel, source.batch, Some(source.id), |out| {
+        common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
             encode::result_head(out, source.id);
             out.extend_from_slice(b"{\"task\":{"); // TASK-009
             self.write_state(out, &task);

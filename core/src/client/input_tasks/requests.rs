@@ -50,7 +50,7 @@ impl HostedTasks {
             _ => {}
         }
         let Some(task) = self.tasks.get(&serial) else { return Ok(()) };
-        common.endpoint.send_or_batch(source.channel, source.batch, Some(source.id), |out| {
+        common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
             encode::result_head(out, source.id);
             out.push(b'{');
             self.write_state(out, task);
@@ -120,7 +120,7 @@ impl HostedTasks {
             }
         }
         let next = last.filter(|_| tasks.next().is_some());
-        common.endpoint.send_or_batch(source.channel, source.batch, Some(source.id), |out| {
+        common.endpoint.send_or_batch(source.channel, source.batch, source.id, page.len(), |out| {
             encode::result_head(out, source.id);
             out.extend_from_slice(b"{\"tasks\":[");
             out.extend_from_slice(&page);
@@ -148,6 +148,7 @@ fn begin_request(common: &mut CommonState, source: RequestSource<'_>) -> Option<
         expires_at: Instant::FAR_FUTURE,
         batch: source.batch,
         log_threshold: 0,
+        is_owed: false,
         links: TreeLinks::default(),
     })
 }

@@ -516,6 +516,12 @@ impl Connection {
                         }
                         return;
                     }
+                    if !self.h1.make_room(length) {
+                        if server.seal_output(open.id) {
+                            continue;
+                        }
+                        return;
+                    }
                     let taken = self.h1.write_body(bytes);
                     server.consume(open.id, length);
                     taken

@@ -351,7 +351,8 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
             return Err(overloaded("too many calls of this session are under way"));
         }
     }
-    if server.engine.config().effective_limits().is_out_of_memory(0) {
+    // The tables of an exchange take as much again, and then the reserve is still free.
+    if server.engine.is_out_of_memory(server.engine.config().effective_limits().memory_reserve) {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {

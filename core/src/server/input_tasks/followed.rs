@@ -296,7 +296,8 @@ impl FollowedQuestionTable for FollowedQuestions {
         if let Some((request, _)) = followed.in_flight {
             let route = request_route(endpoint, (followed.stream, followed.root));
             if let Some(channel) = route.filter(|_| !is_closed) {
-                endpoint.send(channel, |out| encode::cancelled(out, OutboundCalls::wire_id(request), None));
+                endpoint
+                    .send(channel, 0, |out| encode::cancelled(out, OutboundCalls::wire_id(request), None));
             }
             endpoint.end_request(request);
         }
@@ -383,7 +384,7 @@ fn send(
     let call = OutboundCall::new(now, target.1, purpose, &CallOptions::new(), &endpoint.limits);
     let deadline = call.deadline();
     let key = endpoint.begin_request(call)?;
-    endpoint.send(channel, |out| {
+    endpoint.send(channel, 0, |out| {
         encode::request_head(out, OutboundCalls::wire_id(key), request.method());
         out.extend_from_slice(b",\"params\":{\"taskId\":");
         write_str(out, id.as_str());

@@ -144,7 +144,7 @@ impl ServerTasks {
         let Some(key) = cx.endpoint.begin_request(call) else { return };
         let Some(entry) = self.table.get(task) else { return };
         let Some(question) = entry.questions().get(at) else { return };
-        cx.endpoint.send(stream, |out| {
+        cx.endpoint.send(stream, question.params.len(), |out| {
             encode::request_head(out, OutboundCalls::wire_id(key), question.method);
             out.extend_from_slice(b",\"params\":");
             write_with_related_task(out, &question.params, entry); // TASK-023
@@ -218,7 +218,7 @@ impl ServerTasks {
         let (Some(channel), Some(entry)) = (channel, self.table.get(task)) else { return };
         let mut params = Vec::new();
         encode::cancelled_params(&mut params, OutboundCalls::wire_id(request), Some(reason));
-        cx.endpoint.send(channel, |out| {
+        cx.endpoint.send(channel, 0, |out| {
             encode::notification_head(out, methods::CANCELLED);
             out.extend_from_slice(b",\"params\":");
             write_with_related_task(out, &params, entry); // TASK-023

@@ -127,11 +127,16 @@ impl ServerTasks {
         }
     }
 
-    /// Ends a call with the result object that `write` appends.
-    pub(super) fn respond(cx: &mut TaskContext<'_>, call: Key, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Ends a call with the result object that `write` appends; `extra` is as for `Endpoint::send`.
+    pub(super) fn respond(
+        cx: &mut TaskContext<'_>,
+        call: Key,
+        extra: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let observed = cx.endpoint.inbound.take_observed(call);
         let Some(record) = cx.endpoint.end_call(call) else { return };
-        cx.endpoint.send(record.channel, |out| {
+        cx.endpoint.send_or_batch(record.channel, None, &record.id, extra, |out| {
             encode::result_head(out, &record.id);
             write(out);
             encode::end(out);
@@ -142,16 +147,14 @@ impl ServerTasks {
 
     /// Ends a call with an error.
     pub(super) fn refuse(cx: &mut TaskContext<'_>, call: Key, error: &RpcError) {
-        if let Some(record) = cx.endpoint.fail(call, error) {
-            cx.ended.push(record.channel);
-        }
+        cx.ended.extend(cx.endpoint.fail(call, error));
     }
 
     /// Tells the requestor of a new task about it (TASK-009, TASK-108, TASK-109).
     pub(super) fn announce(&mut self, cx: &mut TaskContext<'_>, call: Key, task: Key) {
         let Some(task) = self.table.get(task) else { return };
         let result_meta = &cx.config.result_meta;
-        Self::respond(cx, call, |out| {
+        Self::respond(cx, call, task.len() + result_meta.len(), |out| {
             if task.version < Version::V2026_07_28 {
                 out.extend_from_slice(b"{\"task\":{");
                 write_members(out, task, Detail::Bare);

@@ -29,7 +29,7 @@ impl ServerTasks {
                 !c.role.stream.has_no_get_stream() && c.outbox.len() < high_water && c.input_end.is_none()
             });
         if can_receive {
-            cx.endpoint.send(channel, |out| {
+            cx.endpoint.send(channel, 0, |out| {
                 encode::notification_head(out, methods::TASK_STATUS);
                 out.extend_from_slice(b",\"params\":{");
                 write_members(out, entry, Detail::Bare);
@@ -57,8 +57,8 @@ impl ServerTasks {
         let high_water = cx.endpoint.limits.outbox_high_water;
         let Some(c) = cx.endpoint.channels.get(channel).filter(|c| !c.closed) else { return };
         let is_full = c.outbox.len() >= high_water;
-        if !is_full {
-            cx.endpoint.send(channel, |out| {
+        let is_sent = !is_full
+            && cx.endpoint.send(channel, entry.len(), |out| {
                 encode::notification_head(out, methods::TASK_CHANGED);
                 out.extend_from_slice(b",\"params\":{");
                 write_members(out, entry, Detail::Full);
@@ -69,7 +69,7 @@ impl ServerTasks {
                 out.extend_from_slice(b"}}");
                 encode::end(out);
             });
-        } else {
+        if !is_sent {
             self.retry_at.get_or_insert(cx.endpoint.now + RETRY_DELAY);
         }
         if let Some(waits) = self.listeners.by_task.get_mut(&(task, channel, id)) {

@@ -85,7 +85,8 @@ impl ServerTasks {
     ) {
         let Some(entry) = self.table.get(task) else { return };
         let suffix = &cx.config.result_suffix;
-        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
+        let (source, extra) = (request.source, entry.len() + suffix.len());
+        cx.endpoint.send_or_batch(source.channel, source.batch, request.id, extra, |out| {
             encode::result_head(out, request.id);
             out.push(b'{');
             write_members(out, entry, detail);
@@ -145,7 +146,8 @@ impl ServerTasks {
             last = Some((entry.number, key));
         }
         let next = last.filter(|_| tasks.next().is_some());
-        cx.endpoint.send_or_batch(request.source.channel, request.source.batch, Some(request.id), |out| {
+        let source = request.source;
+        cx.endpoint.send_or_batch(source.channel, source.batch, request.id, page.len(), |out| {
             encode::result_head(out, request.id);
             out.extend_from_slice(b"{\"tasks\":[");
             out.extend_from_slice(&page);
@@ -205,12 +207,12 @@ impl ServerTasks {
         let Some(entry) = self.table.get(task) else { return };
         match &entry.outcome {
             Some(TaskOutcome::Result(text, _)) => {
-                Self::respond(cx, call, |out| write_with_related_task(out, text, entry));
+                Self::respond(cx, call, text.len(), |out| write_with_related_task(out, text, entry));
             }
             Some(TaskOutcome::Error(text)) => {
                 let observed = cx.endpoint.inbound.take_observed(call);
                 let Some(record) = cx.endpoint.end_call(call) else { return };
-                cx.endpoint.send(record.channel, |out| {
+                cx.endpoint.send_or_batch(record.channel, None, &record.id, text.len(), |out| {
                     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
                     record.id.write(out);
                     out.extend_from_slice(b",\"error\":");

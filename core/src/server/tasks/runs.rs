@@ -175,6 +175,7 @@ impl ServerTasks {
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: log::NONE,
+            is_owed: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else {
@@ -331,7 +332,7 @@ impl ServerTasks {
             (has_room && entry.session == Some(cx.endpoint.root_channel(stream))).then_some(stream)
         });
         let Some(channel) = stream.or(channel) else { return SendStatus::Dropped };
-        cx.endpoint.send(channel, |out| {
+        cx.endpoint.send(channel, 0, |out| {
             encode::notification_head(out, methods::PROGRESS);
             out.extend_from_slice(b",\"params\":{\"progressToken\":");
             token.write(out);

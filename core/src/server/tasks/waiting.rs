@@ -60,6 +60,7 @@ impl ServerTasks {
             expires_at: Instant::FAR_FUTURE,
             batch: request.source.batch,
             log_threshold: log::NONE,
+            is_owed: false,
             links: TreeLinks::default(),
         });
         let key = begun.ok_or_else(|| RpcError::internal("the connection has ended"))?;
@@ -102,7 +103,7 @@ impl ServerTasks {
     /// The empty result is without `_meta`: clients of rmcp 3 take one with the identity of the server for the result
     /// of another method, and fail.
     fn acknowledge(cx: &mut TaskContext<'_>, call: Key, task: Option<&TaskEntry>) {
-        Self::respond(cx, call, |out| match task.filter(|task| task.version < Version::V2026_07_28) {
+        Self::respond(cx, call, 0, |out| match task.filter(|task| task.version < Version::V2026_07_28) {
             Some(task) => {
                 out.push(b'{');
                 write_members(out, task, Detail::Bare);
