@@ -5,6 +5,11 @@
 
 extern crate alloc;
 
+#[path = "guide/cargo_features.rs"]
+mod cargo_features;
+#[path = "guide/lines.rs"]
+mod lines;
+
 use alloc::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,9 +57,9 @@ impl Page {
         self.file().trim_end_matches(".md")
     }
 
-    /// True for reference pages: tables of messages, of attacks and of bounds.
+    /// True for reference pages: lists of messages, of attacks, of bounds and of features.
     fn is_reference(&self) -> bool {
-        self.module().starts_with("troubleshooting") || self.module().starts_with("security")
+        ["troubleshooting", "security", "cargo_features"].iter().any(|name| self.module().starts_with(name))
     }
 
     /// Returns the name of the library in whose documentation it is.

@@ -70,13 +70,19 @@ fn every_test_that_the_manual_names_exists() {
     for folder in ["core/src", "adapters", "tests"] {
         functions(&root().join(folder), &mut known);
     }
-    let rows = rows(&text, |heading| heading.last() == Some(&"test"));
-    assert!(rows.len() > 50, "the tables were not found");
+    let entries: Vec<&str> = text.lines().filter(|line| line.starts_with("- **")).collect();
+    assert!(entries.len() > 50, "the entries were not found");
     let mut wrong = Vec::new();
-    for row in &rows {
-        let tests: Vec<&str> = row[row.len() - 1].split('`').skip(1).step_by(2).collect();
-        if row.len() != 4 || row.iter().any(|cell| cell.is_empty()) || tests.is_empty() {
-            wrong.push(format!("not a class, its prevention, its default and a test: {row:?}"));
+    for entry in entries {
+        let parts: Vec<&str> = entry.split("<br>").collect();
+        let [_, _, default, tests] = parts[..] else {
+            wrong.push(format!("not a class, its prevention, its default and tests: {entry}"));
+            continue;
+        };
+        let names = tests.strip_prefix("Test: ").or_else(|| tests.strip_prefix("Tests: "));
+        let tests: Vec<&str> = names.unwrap_or_default().split('`').skip(1).step_by(2).collect();
+        if !default.starts_with("Default: ") || tests.is_empty() {
+            wrong.push(format!("no default or no test: {entry}"));
         }
         wrong.extend(
             tests.iter().filter(|test| !known.contains(**test)).map(|test| format!("no such test: {test}")),

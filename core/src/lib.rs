@@ -78,14 +78,18 @@
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Echo<'a> {
-//!     text: &'a str, // borrowed from the received message
+//!     // Borrowed from the
+//!     // received message.
+//!     text: &'a str,
 //! }
 //!
 //! let config = Config::new("echo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 //! let mut server = Server::new(Arc::new(config), Instant::ZERO);
-//! let now = Instant::from_micros(1); // by the clock of the caller
+//! // By the clock of the caller.
+//! let now = Instant::from_micros(1);
 //!
-//! // The bytes that a client wrote, in two pieces.
+//! // The bytes that a client
+//! // wrote, in two pieces.
 //! let request = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"},
 //!     "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
 //!     "io.modelcontextprotocol/clientCapabilities":{}}}}"#;

@@ -103,7 +103,9 @@
 //! }
 //! let result = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
 //! println!("{:?}", result.content[0].as_text());
-//! let report = client.close()?; // how the server process ended
+//! // How the server process
+//! // ended.
+//! let report = client.close()?;
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
@@ -152,7 +154,7 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! [The page of the options](mcp_std::adapter::client::Options#layers) says what passes through layers.
+//! [The page of the options](mcp_std::aliased::Options#layers) says what passes through layers.
 //!
 //! # HTTP
 //!
@@ -210,7 +212,9 @@
 //!
 //! let listener = StreamServer::bind(&"tcp://127.0.0.1:7000".parse()?)?.max_connections(8);
 //! listener.run(|socket, connection| {
-//!     let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!     // One for each connection,
+//!     // on its thread.
+//!     let router = Router::new("clock", "1.0.0");
 //!     let mut server = Server::new(router.config()?, socket, router);
 //!     connection.shut_down(server.handle()?);
 //!     server.run()
@@ -252,7 +256,8 @@
 //!         ElicitOutcome::Accepted(stay) => format!("{}: {} nights", stay.boat, stay.nights),
 //!         ElicitOutcome::Declined | ElicitOutcome::Cancelled => "not booked".to_owned(),
 //!     };
-//!     cx.publish(&Change::Resource("harbour://berths".into())); // notifies subscribers
+//!     // Notifies subscribers.
+//!     cx.publish(&Change::Resource("harbour://berths".into()));
 //!     Ok(answer)
 //! }
 //!
@@ -276,7 +281,8 @@
 //!
 //! impl ClientHandler for User {
 //!     fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
-//!         // Or `ElicitResult::decline()`, `ElicitResult::cancel()`.
+//!         // Or `decline()`,
+//!         // `cancel()`.
 //!         Ok(ElicitResult::accept([("boat", "Aline".into()), ("nights", 3.into())]))
 //!     }
 //!
@@ -319,7 +325,9 @@
 //! }).description("Makes tea");
 //! let client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
-//! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
+//! // The default timeout is
+//! // shorter.
+//! assert!(matches!(error, Error::Call(CallError::TimedOut)));
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!

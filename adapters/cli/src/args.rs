@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// era that the server speaks, with a new process where one is needed. Tools are never called, because they may
     /// have effects. The findings go to stdout.
     #[command(after_help = CHECK_HELP, after_long_help = CHECK_HELP)]
-    #[command(override_usage = concat!(usage!("mcp-probe check [OPTIONS]"), "\n       mcp-probe check --rules [--json]"))]
+    #[command(override_usage = concat!("mcp-probe check --rules [--json]\n       ", usage!("mcp-probe check [OPTIONS]")))]
     Check(CheckArgs),
     /// Reads a resource and prints its contents.
     ///

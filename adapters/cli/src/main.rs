@@ -2,6 +2,12 @@
 //!
 //! An application on top of `mcp-blocking`, `mcp-threads`, `mcp-smol` and `mcp-tokio`. It may use protocol terms that the adapters
 //! do not know.
+//!
+//! # Features
+//!
+//! | feature | default | effect |
+//! |---|---|---|
+//! | `tls` | no | `https` URLs, and `--tls-cert` of `serve` and `bridge` |
 
 #![forbid(unsafe_code)]
 

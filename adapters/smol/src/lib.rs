@@ -108,7 +108,9 @@
 //! )
 //! .await;
 //! println!("{} {:?}", tools?.len(), result?.content[0].as_text());
-//! client.close().await?; // returns how the server process ended
+//! // Returns how the server
+//! // process ended.
+//! client.close().await?;
 //! # Ok::<(), mcp_smol::Error>(())
 //! # })?;
 //! # Ok::<(), mcp_smol::Error>(())
@@ -163,7 +165,7 @@
 //! # Ok::<(), mcp_smol::Error>(())
 //! ```
 //!
-//! [The page of the options](mcp_std::adapter::client::Options#layers) says what passes through layers.
+//! [The page of the options](mcp_std::aliased::Options#layers) says what passes through layers.
 //!
 //! # HTTP
 //!
@@ -181,7 +183,9 @@
 //! router.tool("time", async |_: &mut Cx, (): ()| "noon").description("Returns the time of day");
 //! let server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?;
 //! let handle = server.handle();
-//! // With the feature `signals`: mcp_smol::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! // A callback of `on_terminate`
+//! // (feature `signals`) calls
+//! // `handle.shutdown`.
 //! # let _ = (handle, Duration::ZERO);
 //! mcp_smol::block_on(server.run())?;
 //! # Ok::<(), mcp_smol::Error>(())
@@ -202,7 +206,10 @@
 //! let listener = StreamServer::bind(&"tcp://127.0.0.1:7000".parse()?)?.max_connections(8);
 //! listener.run(|socket, connection| {
 //!     block_on(async {
-//!         let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!         // One for each
+//!         // connection, on its
+//!         // thread.
+//!         let router = Router::new("clock", "1.0.0");
 //!         let server = Server::new(router.config()?, ByteStream::new(socket)?, router);
 //!         connection.shut_down(server.handle());
 //!         server.run().await
@@ -287,7 +294,9 @@
 //!         name: std::borrow::Cow<'a, str>,
 //!     }
 //!     let greet: Greet<'_> = call.tool_call()?.parse()?;
-//!     cx.sleep(Duration::from_millis(100)).await?; // other calls are answered meanwhile
+//!     // Other calls are answered
+//!     // meanwhile.
+//!     cx.sleep(Duration::from_millis(100)).await?;
 //!     cx.complete(&CallToolResult::text(format!("Hello, {}!", greet.name)))
 //! }
 //! ```

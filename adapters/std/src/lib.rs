@@ -27,6 +27,7 @@
 //! | `http` | sockets of servers and clients over HTTP |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `auth` | I/O of the authorization of clients, with signatures by `ring` |
+//! | `auth-server` | validators of access tokens: JWTs and introspection; enables `auth` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `skills` | skills of a folder, and verified reads, with YAML by `saphyr-parser` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
@@ -94,6 +95,16 @@ pub mod task_store;
 pub mod tls;
 #[cfg(feature = "http")]
 pub mod token;
+
+/// Types that programs know by a name of their adapter, here with the documentation of their methods.
+///
+/// `mcp_tokio::Cx`, for example, is an alias of [`AsyncCx`](aliased::AsyncCx), and `mcp_tokio::Options` one of
+/// [`Options`](aliased::Options). Programs use the names of the adapter: these paths are outside of semantic versioning.
+// Without a path that is not hidden, rustdoc has neither pages for them nor links to them.
+pub mod aliased {
+    pub use crate::adapter::client::{AsyncCalls, BlockingCalls, ClientHandler, Options};
+    pub use crate::adapter::server::{AsyncCx, CallCx, Cx, Handle, Handler, ServerTasks, layers, router};
+}
 
 pub use adapter::client::{RateLimit, Retry, SharedCompleter};
 pub use cache::SharedCache;

@@ -20,7 +20,10 @@
 //!     let mut router = Router::new("counter", "1.0.0");
 //!     router.tool("count", |cx, Count { to }: Count| {
 //!         for n in 0..to {
-//!             cx.sleep(Duration::from_millis(100))?; // fails if the call was cancelled
+//!             // Fails if the
+//!             // call was
+//!             // cancelled.
+//!             cx.sleep(Duration::from_millis(100))?;
 //!             cx.progress(Progress::new(f64::from(n)))?;
 //!         }
 //!         Ok::<_, RpcError>(to)
@@ -129,7 +132,9 @@
 //! router.tool("time", |_, (): ()| "noon").description("Returns the time of day");
 //! let mut server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?.shards(2);
 //! let handle = server.handle()?;
-//! // With the feature `signals`: mcp_threads::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! // A callback of `on_terminate`
+//! // (feature `signals`) calls
+//! // `handle.shutdown`.
 //! # let _ = (handle, Duration::ZERO);
 //! server.run()?;
 //! # Ok::<(), mcp_threads::Error>(())
@@ -149,7 +154,9 @@
 //!
 //! let listener = StreamServer::bind(&"tcp://127.0.0.1:7000".parse()?)?.max_connections(8);
 //! listener.run(|socket, connection| {
-//!     let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!     // One for each connection,
+//!     // on its thread.
+//!     let router = Router::new("clock", "1.0.0");
 //!     let mut server = Server::new(router.config()?, socket, router);
 //!     connection.shut_down(server.handle()?);
 //!     server.run()
@@ -220,7 +227,10 @@
 //!     serve_stdio(config, move |cx: &mut Cx<'_>, call: &Call| match call.method() {
 //!         "tools/list" => cx.complete(&tools),
 //!         "tools/call" => {
-//!             // On a worker: other calls are answered meanwhile.
+//!             // On a worker:
+//!             // other calls are
+//!             // answered
+//!             // meanwhile.
 //!             for _ in 0..10 {
 //!                 cx.sleep(std::time::Duration::from_millis(100))?;
 //!             }
@@ -253,8 +263,8 @@
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `cards`, `schemars`, `signals`, `skills`, `tls`,
-//! `validate`.
+//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `anyhow`, `auth`, `auth-server`, `cards`,
+//! `schemars`, `signals`, `skills`, `tls`, `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -52,7 +52,9 @@
 //! let greeting = serde_json::json!({"name": "you"});
 //! let (tools, result) = tokio::join!(client.list_tools(), client.call_tool("greet", &greeting));
 //! println!("{} {:?}", tools?.len(), result?.content[0].as_text());
-//! client.close().await?; // returns how the server process ended
+//! // Returns how the server
+//! // process ended.
+//! client.close().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -106,7 +108,7 @@
 //! # }
 //! ```
 //!
-//! [The page of the options](mcp_std::adapter::client::Options#layers) says what passes through layers.
+//! [The page of the options](mcp_std::aliased::Options#layers) says what passes through layers.
 //!
 //! # HTTP
 //!
@@ -150,7 +152,10 @@
 //! listener.run(|socket, connection| {
 //!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //!     runtime.block_on(async {
-//!         let router = Router::new("clock", "1.0.0"); // one for each connection, on its thread
+//!         // One for each
+//!         // connection, on its
+//!         // thread.
+//!         let router = Router::new("clock", "1.0.0");
 //!         let server = Server::new(router.config()?, ByteStream::new(socket)?, router);
 //!         connection.shut_down(server.handle());
 //!         server.run().await

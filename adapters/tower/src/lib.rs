@@ -16,11 +16,15 @@
 //! router.tool_with(tool, async |_: &mut Cx, _: serde_json::Value| "hello");
 //! let service = McpService::new(router)?;
 //!
-//! // A web framework does the following. `axum::Router::new().route_service("/mcp", service)` mounts it there.
+//! // A web framework does the
+//! // following. In axum,
+//! // `route_service` mounts the
+//! // service at a path.
 //! # futures_lite::future::block_on(async {
 //! let request = http::Request::post("/mcp").header("host", "localhost").body(Full::<bytes::Bytes>::default())?;
 //! let response = service.handle(request).await?;
-//! assert_eq!(response.status(), 415); // neither JSON nor anything
+//! // Neither JSON nor anything.
+//! assert_eq!(response.status(), 415);
 //! let body = response.into_body().collect().await?.to_bytes();
 //! # assert!(!body.is_empty());
 //! # Ok(())
@@ -55,7 +59,9 @@
 //! ```
 //! # use mcp_tower::mcp_proto::{RawJson, model::Tool};
 //! # use mcp_tower::{Cx, McpService, Router};
-//! /// A layer that knows users puts it into `request.extensions_mut()`.
+//! /// A layer that knows users
+//! /// puts it into
+//! /// `request.extensions_mut()`.
 //! #[derive(Clone)]
 //! struct User(String);
 //!

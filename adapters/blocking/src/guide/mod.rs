@@ -162,3 +162,7 @@ pub mod middleware {}
 #[doc = include_str!("testing.md")]
 #[doc(alias("test", "unit test", "virtual time", "mock", "in-memory transport", "testing::pair"))]
 pub mod testing {}
+
+#[doc = include_str!("cargo_features.md")]
+#[doc(alias("Cargo.toml", "default features", "feature flags", "dependencies", "no default features"))]
+pub mod cargo_features {}

@@ -5,13 +5,10 @@ macro_rules! usage {
     ($head:literal) => {
         concat!(
             $head,
-            " <URL>\n       ",
-            $head,
-            " tcp://<HOST>:<PORT> | unix:<PATH> | --serial <DEVICE[:BAUD]>\n       ",
-            $head,
-            " -- <CMD>...\n       ",
-            $head,
-            " --config <FILE> --server <NAME>"
+            " <SERVER>\n       <SERVER>: <URL>\n                 ",
+            "tcp://<HOST>:<PORT> | unix:<PATH> | --serial <DEVICE[:BAUD]>\n                 ",
+            "-- <CMD>...\n                 ",
+            "--config <FILE> --server <NAME>"
         )
     };
 }

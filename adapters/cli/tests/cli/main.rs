@@ -29,6 +29,7 @@ mod hostile_servers;
 mod http;
 mod input;
 mod listen;
+mod pages;
 #[cfg(unix)]
 mod protected_server;
 #[cfg(unix)]

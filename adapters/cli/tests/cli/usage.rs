@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 #[cfg(unix)]
 use crate::support::PROBE;
-use crate::support::probe;
+use crate::support::{probe, run};
 
 /// Every command that connects to a server.
 const CLIENT_COMMANDS: [&str; 9] =
@@ -29,12 +29,34 @@ fn usage_lines_show_each_form_of_a_server() {
             let usage =
                 done.stdout.split("Usage: ").nth(1).expect("usage").split("\n\n").next().expect("lines");
             let lines: Vec<_> = usage.lines().map(str::trim).collect();
-            assert!(lines.iter().all(|line| line.starts_with(&format!("mcp-probe {command} "))), "{done}");
-            for ending in
-                [" <URL>", " | --serial <DEVICE[:BAUD]>", " -- <CMD>...", " --config <FILE> --server <NAME>"]
-            {
-                assert!(lines.iter().any(|line| line.ends_with(ending)), "no {ending:?}: {done}");
+            let start = format!("mcp-probe {command} [OPTIONS]");
+            assert!(
+                lines.iter().any(|line| line.starts_with(&start) && line.ends_with(" <SERVER>")),
+                "{done}"
+            );
+            for form in [
+                "<SERVER>: <URL>",
+                "tcp://<HOST>:<PORT> | unix:<PATH> | --serial <DEVICE[:BAUD]>",
+                "-- <CMD>...",
+                "--config <FILE> --server <NAME>",
+            ] {
+                assert!(lines.contains(&form), "no {form:?}: {done}");
             }
+        }
+    }
+}
+
+#[test]
+fn help_fits_into_80_columns() {
+    let others: [&[&str]; 7] =
+        [&[], &["serve"], &["demo"], &["completions"], &["login"], &["logout"], &["whoami"]];
+    let skills: [&[&str]; 4] = [&["skills"], &["skills", "list"], &["skills", "show"], &["skills", "verify"]];
+    let clients = CLIENT_COMMANDS.iter().map(core::slice::from_ref);
+    for command in others.into_iter().chain(skills).chain(clients) {
+        for help in ["-h", "--help"] {
+            let done = run(&[command, &[help]].concat(), &[("COLUMNS", "80")]).assert_ok();
+            let wide: Vec<_> = done.stdout.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "mcp-probe {command:?} {help}: {wide:#?}");
         }
     }
 }

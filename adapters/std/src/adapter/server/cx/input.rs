@@ -204,7 +204,7 @@ impl<B: RunningCall> CallCx<B> {
         state.input_required.once(call, key, run)
     }
 
-    /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`] returns it then.
+    /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`](mcp_proto::server::Call::state) returns it then.
     pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
         self.0.parts().state.input_required.set_state(state);
     }
