@@ -1,5 +1,7 @@
 //! The polled server over HTTP, with clients on the same interface of smoltcp.
 
+mod support;
+
 use core::convert::Infallible;
 use core::time::Duration;
 
@@ -7,7 +9,7 @@ use mcp_embedded::Application;
 use mcp_embedded::http::{EntropyError, HttpServer, Settings};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::sync::Arc;
-use mcp_proto::{CallId, Capabilities, Capability, Instant, Limits, RawJson};
+use mcp_proto::{CallId, Instant, RawJson};
 use serde_json::json;
 use smoltcp::iface::{Config as InterfaceConfig, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Loopback, Medium};
@@ -109,10 +111,9 @@ impl World {
         });
         let mut sockets = SocketSet::new(Vec::new());
         let handles = core::array::from_fn(|_| sockets.add(socket(1_024)));
-        let capabilities = Capabilities::new().with(Capability::Tools);
-        let config = Arc::new(Config::new("d", "1").capabilities(capabilities).limits(Limits::tiny()));
-        let server = HttpServer::new(config, change(Settings::tiny(PORT, SOCKETS)), handles, counting())
-            .expect("a source of entropy");
+        let server =
+            HttpServer::new(support::config(), change(Settings::tiny(PORT, SOCKETS)), handles, counting())
+                .expect("a source of entropy");
         let mut world = Self {
             card,
             iface,
@@ -211,12 +212,7 @@ fn post(fields: &str, body: &str) -> Vec<u8> {
 
 /// A call of a tool, of a client without a session.
 fn call_with(id: u32, tool: &str, note: usize) -> Vec<u8> {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let params = json!({ "name": tool, "arguments": { "note": "x".repeat(note) }, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    let body = support::tool_call(id, tool, &json!({ "note": "x".repeat(note) }));
     let fields =
         format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
     post(&fields, &body.to_string())
@@ -335,6 +331,25 @@ fn half_a_request_and_silence_ends_in_a_timeout_and_the_socket_serves_again() {
     let mut next: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
     for client in &mut next {
         assert!(world.exchange(client, &call(1, "now")).starts_with("HTTP/1.1 200 "));
+    }
+}
+
+#[test]
+fn half_a_request_without_a_free_place_gives_its_own_to_a_whole_one_and_gets_408() {
+    for (name, kept) in [("head", 20), ("body", call(1, "now").len() - 5)] {
+        let mut world = World::new();
+        let mut clients: Vec<Client> = (0..PLACES).map(|_| world.connect()).collect();
+        let (idle, half) = clients.split_at_mut(1);
+        assert!(world.exchange(&mut idle[0], &call(1, "now")).starts_with("HTTP/1.1 200 "));
+        world.send(&half[0], &call(1, "now")[..kept]);
+        // Until the body is slower than the least rate, and the idle connection could be ended as well.
+        world.run(Duration::from_secs(3));
+        assert_eq!(world.receive(&mut half[0]), "", "{name}");
+        let mut whole = world.connect();
+        assert!(world.exchange(&mut whole, &call(2, "now")).starts_with("HTTP/1.1 200 "), "{name}");
+        let response = world.receive(&mut half[0]);
+        assert!(response.starts_with("HTTP/1.1 408 "), "{name}: {response}");
+        assert!(world.exchange(&mut idle[0], &call(3, "now")).starts_with("HTTP/1.1 200 "), "{name}");
     }
 }
 

@@ -59,10 +59,11 @@ const open = async () => {
     return raw;
 };
 
-/** Waits until a condition holds. */
-const until = async (what, condition, ms = 10_000) => {
-    for (let waited = 0; !condition(); waited += 10) {
-        if (waited > ms) throw new Error(`${what}: not within ${ms} ms`);
+/** Waits until a condition holds. `shown` says in the error what there was instead. */
+const until = async (what, condition, ms = 10_000, shown = () => '') => {
+    const begun = Date.now();
+    while (!condition()) {
+        if (Date.now() - begun > ms) throw new Error(`${what}: not within ${ms} ms${shown()}`);
         await delay(10);
     }
 };
@@ -238,17 +239,27 @@ await step('idle clients give their sockets to an official one', async () => {
 });
 
 await step('half a request and silence: a timeout, while others are served', async () => {
+    // The connections that the client above leaves idle have places: with them, one half would give its place to a whole
+    // request, and get 408 at once.
+    await restart();
     const text = bytesOf('register', { address: 0 });
     const halves = [];
     for (const kept of [40, text.length - 10]) {
         const half = await open();
         half.socket.write(text.slice(0, kept));
+        const begun = Date.now();
+        half.socket.once('data', () => (half.waited = Date.now() - begun));
         halves.push(half);
     }
+    const shown = () =>
+        halves.map(({ received, ended, waited }) => `; ${JSON.stringify(received.split('\r\n')[0])} after ${waited} ms, end ${ended}`).join('');
     await assertServes();
-    await until('both timeouts', () => halves.every(({ received }) => received.startsWith('HTTP/1.1 408 ')), 15_000);
+    const isOver = ({ received, ended }) => received.startsWith('HTTP/1.1 408 ') || ended !== undefined;
+    await until('both timeouts', () => halves.every(isOver), 15_000, shown);
+    assert.ok(halves.every(({ received, waited }) => received.startsWith('HTTP/1.1 408 ') && waited > 9_000), shown());
     halves.forEach(({ socket }) => socket.destroy());
     await assertServes();
+    return `after ${halves.map(({ waited }) => waited).join(' and ')} ms`;
 });
 
 await step('requests larger than the limit and than all memory: 413, and others go on', async () => {

@@ -1,14 +1,16 @@
 //! The polled server on a line that is full, broken, or handed to another client.
 
+#[path = "support/lines.rs"]
+mod lines;
+mod support;
+
 use embedded_io::{ErrorKind, ErrorType, Read, ReadReady, Write, WriteReady};
 use mcp_embedded::serial::SerialServer;
 use mcp_embedded::{Application, Turn};
-use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::sync::Arc;
-use mcp_proto::{CallId, Capabilities, Capability, Instant, Limits, RawJson};
-use serde_json::{Value, json};
+use mcp_proto::server::{Engine, Event};
+use mcp_proto::{CallId, Instant, RawJson};
 
-const NOW: Instant = Instant::from_micros(1);
+use crate::lines::{START as NOW, call, messages, server};
 
 /// A line that takes `room` bytes, and whose reader may fail once.
 #[derive(Default)]
@@ -80,29 +82,9 @@ impl Application for Calls {
     }
 }
 
-fn server() -> SerialServer {
-    let capabilities = Capabilities::new().with(Capability::Tools);
-    SerialServer::new(Arc::new(Config::new("d", "1").capabilities(capabilities).limits(Limits::tiny())), NOW)
-}
-
-fn call(id: u32) -> Vec<u8> {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let params = json!({ "name": "t", "arguments": {}, "_meta": meta });
-    format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
-        .into_bytes()
-}
-
 /// Polls until nothing is left to do.
 fn settle(server: &mut SerialServer, line: &mut Line, app: &mut Calls) {
     while server.poll(NOW, line, app).expect("a sound line") == Turn::Busy {}
-}
-
-fn messages(output: &[u8]) -> Vec<Value> {
-    let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
 }
 
 #[test]

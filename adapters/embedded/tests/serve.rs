@@ -2,6 +2,10 @@
 
 extern crate alloc;
 
+#[path = "support/lines.rs"]
+mod lines;
+mod support;
+
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::task::Wake;
@@ -14,11 +18,13 @@ use core::time::Duration;
 
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use mcp_embedded::Application;
-use mcp_embedded::serial::{SerialServer, Timer};
-use mcp_proto::server::{Config, Engine, Event};
+use mcp_embedded::serial::Timer;
+use mcp_proto::server::{Engine, Event};
 use mcp_proto::sync::Arc;
-use mcp_proto::{CallId, Capabilities, Capability, Instant, Limits, RawJson};
-use serde_json::{Value, json};
+use mcp_proto::{CallId, Instant, RawJson};
+use serde_json::Value;
+
+use crate::lines::{START, call, messages, server};
 
 /// One direction of a stream. Its futures are free of side effects when they are dropped.
 #[derive(Default)]
@@ -48,8 +54,7 @@ impl End {
 
     fn messages(&self) -> Vec<Value> {
         let bytes: Vec<u8> = self.0.borrow().bytes.iter().copied().collect();
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(|line| serde_json::from_slice(line).expect("a whole message")).collect()
+        messages(&bytes)
     }
 }
 
@@ -109,7 +114,7 @@ type State = (Instant, Vec<(Instant, Waker)>);
 
 impl Clock {
     fn new() -> Self {
-        Self(Rc::new(RefCell::new((Instant::from_micros(1), Vec::new()))))
+        Self(Rc::new(RefCell::new((START, Vec::new()))))
     }
 
     fn pass(&self, time: Duration) {
@@ -170,22 +175,6 @@ impl Application for Calls {
         });
         self.open.iter().map(|(_, at)| *at).min()
     }
-}
-
-fn server() -> SerialServer {
-    let capabilities = Capabilities::new().with(Capability::Tools);
-    let config = Config::new("d", "1").capabilities(capabilities).limits(Limits::tiny());
-    SerialServer::new(Arc::new(config), Instant::from_micros(1))
-}
-
-fn call(id: u32) -> Vec<u8> {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let params = json!({ "name": "t", "arguments": {}, "_meta": meta });
-    format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
-        .into_bytes()
 }
 
 /// Wakes by a flag.

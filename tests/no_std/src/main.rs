@@ -129,6 +129,22 @@ fn receive() -> &'static [u8] {
     black_box(b"")
 }
 
+/// Writes what there is to send, and processes what is due: the end of a turn on a byte stream.
+#[cfg(any(
+    feature = "server",
+    feature = "router",
+    feature = "router-tools",
+    feature = "client",
+    feature = "two-tools"
+))]
+#[inline(always)]
+fn end_turn(pipe: &mut impl mcp_proto::pipe::Pipe, now: mcp_proto::Instant) {
+    let sent = black_box(pipe.transmit()).len();
+    pipe.consume(sent);
+    pipe.handle_timeout(now);
+    black_box(pipe.poll_timeout());
+}
+
 /// A server with two tools, of a register and of a sensor, whose results are JSON text.
 #[cfg(any(feature = "two-tools", feature = "two-tools-http"))]
 mod two_tools {
@@ -189,10 +205,7 @@ mod two_tools {
         while let Some(event) = server.poll_event(now) {
             handle(server.engine(), now, &event);
         }
-        let sent = black_box(server.transmit()).len();
-        server.consume(sent);
-        server.handle_timeout(now);
-        black_box(server.poll_timeout());
+        super::end_turn(&mut server, now);
         server.handle_eof(now);
     }
 
@@ -302,10 +315,7 @@ fn server() {
         };
         black_box(done.is_ok());
     }
-    let sent = black_box(server.transmit()).len();
-    server.consume(sent);
-    server.handle_timeout(now);
-    black_box(server.poll_timeout());
+    end_turn(&mut server, now);
 }
 
 /// Offers tasks, which a store keeps.
@@ -431,10 +441,7 @@ fn router_tools() {
         };
         black_box(done.is_ok());
     }
-    let sent = black_box(server.transmit()).len();
-    server.consume(sent);
-    server.handle_timeout(now);
-    black_box(server.poll_timeout());
+    end_turn(&mut server, now);
 }
 
 /// Registers one entry of every kind.
@@ -531,10 +538,7 @@ fn router() {
         };
         black_box(done.is_ok());
     }
-    let sent = black_box(server.transmit()).len();
-    server.consume(sent);
-    server.handle_timeout(now);
-    black_box(server.poll_timeout());
+    end_turn(&mut server, now);
 }
 
 #[cfg(feature = "client")]
@@ -576,10 +580,7 @@ fn client() {
             black_box(result.member("content"));
         }
     }
-    let sent = black_box(client.transmit()).len();
-    client.consume(sent);
-    client.handle_timeout(now);
-    black_box(client.poll_timeout());
+    end_turn(&mut client, now);
 }
 
 /// Runs a client over HTTP/1.1 on sockets whose bytes are opaque to the compiler.

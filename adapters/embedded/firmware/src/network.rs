@@ -139,6 +139,7 @@ pub fn run() -> ! {
     });
     let mut device = Device::new();
     let mut seed: Option<Seed> = None;
+    let mut outcome = None;
     let network = &mut memory.network;
     reset_marks();
     print_marks("ready");
@@ -149,11 +150,15 @@ pub fn run() -> ! {
             }
             None => Turn::Idle(None),
         };
+        // A turn later, because the sockets listen from the first turn on.
+        if let Some(outcome) = outcome.take() {
+            print_marks(outcome);
+        }
         while let Some(byte) = CONSOLE.pop() {
             if let Some(digits) = &mut seed {
                 if !digits.push(byte) {
                     let begun = begin(network, &mut card, &device, handles, digits);
-                    print_marks(if begun.is_ok() { "serving" } else { "noEntropy" });
+                    outcome = Some(if begun.is_ok() { "serving" } else { "noEntropy" });
                     seed = None;
                 }
                 continue;

@@ -11,10 +11,10 @@ use crate::lan9118::Lan9118;
 use crate::static_cell::StaticCell;
 use crate::uart::{Registers, Uart};
 
-/// Clock of the processor and of its timer.
+/// Clock of the processor and of its timers.
 const CLOCK_HZ: u32 = 25_000_000;
 /// Interval of the timer interrupt in microseconds.
-const TICK_MICROS: u64 = 1_000;
+const TICK_MICROS: u32 = 1_000;
 
 /// The line to the client.
 pub static LINE: Uart<CmsdkUart> = Uart::new(CmsdkUart(0x4000_4000));
@@ -24,7 +24,43 @@ pub static CONSOLE: Uart<CmsdkUart> = Uart::new(CmsdkUart(0x4000_6000));
 /// Numbers of the receive interrupts; each transmit interrupt is the next one.
 const UART_INTERRUPTS: [i16; 2] = [0, 4];
 
-static TICKS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));
+static CLOCK: Mutex<Cell<Clock>> = Mutex::new(Cell::new(Clock { last: u32::MAX, ticks: 0 }));
+
+/// The counter of a timer, extended to 64 bits.
+///
+/// Interrupts are not counted: one that waits while the next is due is lost, and the time with it.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Last value of the counter, which counts down and begins again at `u32::MAX`.
+    last: u32,
+    ticks: u64,
+}
+
+/// A timer of the Cortex-M system design kit, which counts the clock of the processor.
+struct CmsdkTimer;
+
+impl CmsdkTimer {
+    const BASE: usize = 0x4000_0000;
+    const CONTROL: usize = 0;
+    const VALUE: usize = 4;
+    const RELOAD: usize = 8;
+
+    fn write(register: usize, value: u32) {
+        // SAFETY: the addresses are those of a timer on this machine, whose registers have no effect on memory.
+        unsafe { ((Self::BASE + register) as *mut u32).write_volatile(value) }
+    }
+
+    /// Starts the counter at `u32::MAX`.
+    fn start() {
+        Self::write(Self::RELOAD, u32::MAX);
+        Self::write(Self::CONTROL, 1);
+    }
+
+    fn value() -> u32 {
+        // SAFETY: as in `write`.
+        unsafe { ((Self::BASE + Self::VALUE) as *const u32).read_volatile() }
+    }
+}
 
 /// A UART of the Cortex-M system design kit, by its address.
 pub struct CmsdkUart(usize);
@@ -87,9 +123,10 @@ fn stack() -> (usize, usize) {
 fn main() -> ! {
     // SAFETY: the region is that of the stack, and no interrupt is enabled yet.
     unsafe { crate::stack::paint(stack().0) };
+    CmsdkTimer::start();
     if let Some(mut core) = cortex_m::Peripherals::take() {
         core.SYST.set_clock_source(cortex_m::peripheral::syst::SystClkSource::Core);
-        core.SYST.set_reload(CLOCK_HZ / 1_000_000 * TICK_MICROS as u32 - 1);
+        core.SYST.set_reload(CLOCK_HZ / 1_000_000 * TICK_MICROS - 1);
         core.SYST.clear_current();
         core.SYST.enable_interrupt();
         core.SYST.enable_counter();
@@ -117,10 +154,8 @@ unsafe impl cortex_m::interrupt::InterruptNumber for Interrupt {
 
 #[cortex_m_rt::exception]
 fn SysTick() {
-    critical_section::with(|cs| {
-        let ticks = TICKS.borrow(cs);
-        ticks.set(ticks.get() + 1);
-    });
+    // Ends a sleep, and sees each round of the counter, which takes 171 s.
+    now();
 }
 
 // SAFETY: the handler uses registers of the UARTs and queues that critical sections protect.
@@ -150,7 +185,15 @@ pub fn card(address: [u8; 6], frames: &'static mut Frames) -> Option<Card> {
 
 /// Returns the time since the start.
 pub fn now() -> Instant {
-    Instant::from_micros(critical_section::with(|cs| TICKS.borrow(cs).get()) * TICK_MICROS)
+    let ticks = critical_section::with(|cs| {
+        let clock = CLOCK.borrow(cs);
+        let Clock { last, ticks } = clock.get();
+        let value = CmsdkTimer::value();
+        let ticks = ticks + u64::from(last.wrapping_sub(value));
+        clock.set(Clock { last: value, ticks });
+        ticks
+    });
+    Instant::from_micros(ticks / u64::from(CLOCK_HZ / 1_000_000))
 }
 
 /// Sleeps until an interrupt; the timer causes one in a millisecond.
