@@ -49,7 +49,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("slab", ""),
     ("limits", "json memory"),
     ("deadlines", "time"),
-    ("outbox", "json"),
+    ("outbox", "json memory"),
     ("raw", "json"),
     ("seal", "json raw"),
     // The interface of a validator, without an implementation.
@@ -99,16 +99,16 @@ const ALLOWED: &[(&str, &str)] = &[
     // Engines on byte streams.
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
-    ("h1", "ascii head limits outbox time"),
+    ("h1", "ascii head limits memory outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
     ("auth", "ascii entropy error fields head json meta raw scope time uri url"),
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget built deadlines diagnostic error frame identity json limits meta methods observe outbox raw rpc shape slab tap time version";
+const SHARED: &str = "budget built deadlines diagnostic error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
 const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.

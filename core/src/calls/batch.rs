@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::batch_key::BatchKey;
 use super::endpoint::Endpoint;
+use super::error_form::NO_MEMORY_FOR_ANSWER;
 use super::inbound::InboundCall;
 use super::role::Role;
-use super::room::NO_MEMORY_FOR_ANSWER;
 use crate::built::Batching;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
@@ -218,19 +218,19 @@ impl<R: Role> Endpoint<R> {
         }
         Some(channel)
     }
+}
 
-    /// Sends a complete array that there was no memory for before, if there is now. Returns its channel.
-    pub(super) fn send_owed_batch(&mut self) -> Option<Key> {
-        let Self { batches, channels, limits, .. } = self;
-        let mut may_be_sent = |batch: &Batch| {
-            channels
-                .get_mut(batch.channel)
-                .is_none_or(|c| c.closed || c.outbox.is_empty() || c.reserve(limits, batch.out.len()))
-        };
-        let owed = batches.iter().find(|(_, batch)| batch.pending == 0 && may_be_sent(batch));
-        let key = owed.map(|(key, _)| key)?;
-        let channel = self.send_batch(key)?;
-        self.owed -= 1;
-        Some(channel)
-    }
+/// Sends a complete array that there was no memory for before, if there is now. Returns its channel.
+pub(super) fn send_owed_batch<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
+    let Endpoint { batches, channels, limits, .. } = endpoint;
+    let mut may_be_sent = |batch: &Batch| {
+        channels
+            .get_mut(batch.channel)
+            .is_none_or(|c| c.closed || c.outbox.is_empty() || c.reserve(limits, batch.out.len()))
+    };
+    let owed = batches.iter().find(|(_, batch)| batch.pending == 0 && may_be_sent(batch));
+    let key = owed.map(|(key, _)| key)?;
+    let channel = endpoint.send_batch(key)?;
+    endpoint.owed -= 1;
+    Some(channel)
 }

@@ -13,12 +13,13 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::batch_key::BatchKey;
+use super::error_form::{ErrorForm, NO_MEMORY_FOR_ANSWER};
 use super::inbound::{InboundCalls, InboundIndex};
 use super::keep_alive::{KeepAlive, KeepAlivePings};
 use super::observing::{ObserverSetting, ObserverState};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
-use super::room::{ErrorForm, NO_MEMORY_FOR_ANSWER};
+use super::room;
 use super::settings::Settings;
 use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
@@ -381,7 +382,7 @@ impl<R: Role> Endpoint<R> {
     /// Sends an error response, or adds it to the batch of its request.
     ///
     /// Without memory for it, a short one takes its place, and without memory for that nothing is sent. Both cannot be
-    /// while a message is handled that was taken after [`can_answer`](Self::can_answer).
+    /// while a message is handled that was taken after [`room::can_answer`].
     pub(crate) fn send_error(
         &mut self,
         channel: Key,
@@ -390,7 +391,7 @@ impl<R: Role> Endpoint<R> {
         error: &RpcError,
     ) {
         let short = RpcError::internal(NO_MEMORY_FOR_ANSWER);
-        let error = match self.error_form(channel, batch, error) {
+        let error = match room::error_form(self, channel, batch, error) {
             Some(ErrorForm::Whole) => error,
             Some(ErrorForm::Short) => &short,
             None => return,

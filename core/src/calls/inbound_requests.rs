@@ -10,6 +10,7 @@ use super::endpoint::{Endpoint, EndpointTimer};
 use super::inbound::{InboundCall, NotificationThrottle, Progress, SendStatus};
 use super::observed_requests;
 use super::role::Role;
+use super::room;
 use crate::error::UseError;
 use crate::json::{EncodeError, Serializer, object_members, string, write_str};
 use crate::methods;
@@ -94,13 +95,13 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call with an error. Returns the channel of the call.
     ///
-    /// Without memory for an error, it is sent later ([`send_owed`](Self::send_owed)). The key is stale in any case.
+    /// Without memory for an error, it is sent later ([`room::send_owed`]). The key is stale in any case.
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<Key> {
         let call = self.inbound.calls.get(key)?;
         let (channel, batch) = (call.channel, call.batch);
         let observed = self.inbound.take_observed(key);
-        if self.error_form(channel, batch, error).is_none() {
-            self.owe_error(key);
+        if room::error_form(self, channel, batch, error).is_none() {
+            room::owe_error(self, key);
         } else {
             let record = self.end_call(key)?;
             self.send_error(channel, batch, Some(&record.id), error);

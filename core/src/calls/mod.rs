@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod batch_key;
 pub(crate) mod endpoint;
+mod error_form;
 pub(crate) mod inbound;
 mod inbound_requests;
 pub(crate) mod keep_alive;
@@ -12,7 +13,7 @@ pub(crate) mod outbound;
 pub(crate) mod outbound_requests;
 mod pings;
 pub(crate) mod role;
-mod room;
+pub(crate) mod room;
 pub(crate) mod settings;
 pub(crate) mod task_request;
 pub(crate) mod token_bucket;

@@ -3,22 +3,14 @@
 //! A message is taken only if an error response to it has room. The engine's own messages are sent, or wait, or are
 //! dropped. An error of a call that has no room is owed: the call keeps its place in the table until there is room.
 
+use super::batch::send_owed_batch;
 use super::batch_key::BatchKey;
 use super::endpoint::{Channel, Endpoint};
+use super::error_form::{ErrorForm, NO_MEMORY_FOR_ANSWER};
 use super::role::Role;
 use crate::limits::Limits;
 use crate::rpc::RpcError;
 use crate::slab::Key;
-
-/// Message of the error that takes the place of an answer without memory.
-pub(super) const NO_MEMORY_FOR_ANSWER: &str = "not enough memory for the answer";
-
-/// The form of an error response for which there is room.
-pub(super) enum ErrorForm {
-    Whole,
-    /// With a short message of the engine, and without data.
-    Short,
-}
 
 impl<R> Channel<R> {
     /// Makes room for `bytes` bytes in the outbox, and leaves the reserve free. Returns whether there is room.
@@ -37,94 +29,90 @@ impl<R: Role> Endpoint<R> {
             && self.make_room(channel, extra)
     }
 
-    /// Returns whether the next message of a channel can be taken: whatever it is, an error response to it has room.
-    ///
-    /// Otherwise it waits until output is written. An empty outbox always has that room.
-    #[inline]
-    pub(crate) fn can_answer(&mut self, channel: Key) -> bool {
-        self.limits.memory_reserve == 0 || self.make_room_for_answer(channel)
-    }
-
-    #[cold]
-    fn make_room_for_answer(&mut self, channel: Key) -> bool {
-        let has_room = self.reserve_outbox(channel, self.limits.error_room());
-        // Nothing would end the wait of an empty outbox, which keeps that room from the beginning.
-        (has_room && !self.limits.is_out_of_memory(0))
-            || self.channels.get(channel).is_none_or(|c| c.outbox.is_empty())
-    }
-
     /// Makes room for a message of the engine, which has at most `extra` bytes beyond the reserve. Returns whether there is.
     #[inline]
     pub(crate) fn make_room(&mut self, channel: Key, extra: usize) -> bool {
         self.limits.memory_reserve == 0
-            || self.reserve_outbox(channel, self.limits.message_room().saturating_add(extra))
+            || reserve(self, channel, self.limits.message_room().saturating_add(extra))
     }
+}
 
-    /// Makes room for `bytes` bytes in the outbox of a channel, and leaves the reserve free. Returns whether there is room.
-    #[cold]
-    fn reserve_outbox(&mut self, channel: Key, bytes: usize) -> bool {
-        let limits = &*self.limits;
-        self.channels.get_mut(channel).is_none_or(|c| c.closed || c.reserve(limits, bytes))
-    }
+/// Returns whether the next message of a channel can be taken: whatever it is, an error response to it has room.
+///
+/// Otherwise it waits until output is written. An empty outbox always has that room.
+#[inline]
+pub(crate) fn can_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
+    endpoint.limits.memory_reserve == 0 || make_room_for_answer(endpoint, channel)
+}
 
-    /// Makes room for an error response. Returns the form for which there is room.
-    #[inline]
-    pub(super) fn error_form(
-        &mut self,
-        channel: Key,
-        batch: Option<BatchKey>,
-        error: &RpcError,
-    ) -> Option<ErrorForm> {
-        // A batch has room for an error of each of its members.
-        if self.limits.memory_reserve == 0 || batch.is_some() {
-            return Some(ErrorForm::Whole);
-        }
-        let room = self.limits.error_room();
-        if self.reserve_outbox(channel, room.saturating_add(error.len())) {
-            Some(ErrorForm::Whole)
-        } else {
-            self.reserve_outbox(channel, room).then_some(ErrorForm::Short)
-        }
-    }
+#[cold]
+fn make_room_for_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
+    let has_room = reserve(endpoint, channel, endpoint.limits.error_room());
+    // Nothing would end the wait of an empty outbox, which keeps that room from the beginning.
+    (has_room && !endpoint.limits.is_out_of_memory(0))
+        || endpoint.channels.get(channel).is_none_or(|c| c.outbox.is_empty())
+}
 
-    /// Keeps the place of a call that has ended with an error until there is memory for one.
-    #[cold]
-    pub(super) fn owe_error(&mut self, key: Key) {
-        let Some(call) = self.inbound.calls.get_mut(key) else { return };
-        if !core::mem::replace(&mut call.is_owed, true) {
-            call.throttle = None;
-            self.owed += 1;
-            self.rekey(key);
-        }
-    }
+/// Makes room for `bytes` bytes in the outbox of a channel, and leaves the reserve free. Returns whether there is room.
+#[cold]
+fn reserve<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, bytes: usize) -> bool {
+    let limits = &*endpoint.limits;
+    endpoint.channels.get_mut(channel).is_none_or(|c| c.closed || c.reserve(limits, bytes))
+}
 
-    /// Returns whether a call has ended with an error that waits for memory, so that nothing else knows of it.
-    pub(crate) fn is_owed(&self, key: Key) -> bool {
-        self.inbound.calls.get(key).is_some_and(|call| call.is_owed)
+/// Makes room for an error response. Returns the form for which there is room.
+#[inline]
+pub(super) fn error_form<R: Role>(
+    endpoint: &mut Endpoint<R>,
+    channel: Key,
+    batch: Option<BatchKey>,
+    error: &RpcError,
+) -> Option<ErrorForm> {
+    // A batch has room for an error of each of its members.
+    if endpoint.limits.memory_reserve == 0 || batch.is_some() {
+        return Some(ErrorForm::Whole);
     }
+    let room = endpoint.limits.error_room();
+    if reserve(endpoint, channel, room.saturating_add(error.len())) {
+        Some(ErrorForm::Whole)
+    } else {
+        reserve(endpoint, channel, room).then_some(ErrorForm::Short)
+    }
+}
 
-    /// Sends one answer that there was no memory for before, if there is now. Returns its channel.
-    #[inline]
-    pub(crate) fn send_owed(&mut self) -> Option<Key> {
-        if self.owed == 0 { None } else { self.send_next_owed() }
+/// Keeps the place of a call that has ended with an error until there is memory for one.
+#[cold]
+pub(super) fn owe_error<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
+    let Some(call) = endpoint.inbound.calls.get_mut(key) else { return };
+    if !core::mem::replace(&mut call.is_owed, true) {
+        call.throttle = None;
+        endpoint.owed += 1;
+        endpoint.rekey(key);
     }
+}
 
-    #[cold]
-    fn send_next_owed(&mut self) -> Option<Key> {
-        let Self { inbound, channels, limits, .. } = self;
-        let mut has_room =
-            |channel: Key| channels.get_mut(channel).is_none_or(|c| c.reserve(limits, limits.error_room()));
-        let owed = inbound.calls.iter().find(|(_, call)| call.is_owed && has_room(call.channel));
-        if let Some(key) = owed.map(|(key, _)| key) {
-            let record = self.end_call(key)?;
-            self.send_error(
-                record.channel,
-                None,
-                Some(&record.id),
-                &RpcError::internal(NO_MEMORY_FOR_ANSWER),
-            );
-            return Some(record.channel);
-        }
-        self.send_owed_batch()
+/// Returns whether a call has ended with an error that waits for memory, so that nothing else knows of it.
+pub(crate) fn is_owed<R: Role>(endpoint: &Endpoint<R>, key: Key) -> bool {
+    endpoint.inbound.calls.get(key).is_some_and(|call| call.is_owed)
+}
+
+/// Sends one answer that there was no memory for before, if there is now. Returns its channel.
+#[inline]
+pub(crate) fn send_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
+    if endpoint.owed == 0 { None } else { send_next_owed(endpoint) }
+}
+
+#[cold]
+fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
+    let Endpoint { inbound, channels, limits, .. } = endpoint;
+    let mut has_room =
+        |channel: Key| channels.get_mut(channel).is_none_or(|c| c.reserve(limits, limits.error_room()));
+    let owed = inbound.calls.iter().find(|(_, call)| call.is_owed && has_room(call.channel));
+    if let Some(key) = owed.map(|(key, _)| key) {
+        let record = endpoint.end_call(key)?;
+        let error = RpcError::internal(NO_MEMORY_FOR_ANSWER);
+        endpoint.send_error(record.channel, None, Some(&record.id), &error);
+        return Some(record.channel);
     }
+    send_owed_batch(endpoint)
 }

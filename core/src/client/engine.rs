@@ -19,6 +19,7 @@ use crate::calls::keep_alive::PeerHealth;
 use crate::calls::observed_requests::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
+use crate::calls::room;
 use crate::error::{CallError, Fault, UseError};
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
@@ -157,7 +158,7 @@ impl Engine {
         self.common.endpoint.tick(now);
         if self.common.endpoint.owed > 0 {
             let before = self.common.outbox_len();
-            while self.common.endpoint.send_owed().is_some() {}
+            while room::send_owed(&mut self.common.endpoint).is_some() {}
             self.common.count_answer(before);
         }
         self.common.events.pop_front()
@@ -168,7 +169,7 @@ impl Engine {
     /// Requests alone never pause reading, because their answers free memory (DESIGN-12).
     #[inline]
     pub(crate) fn can_answer(&mut self, channel: ChannelId) -> bool {
-        self.common.endpoint.can_answer(channel.0) || self.common.unread_answer_bytes() == 0
+        room::can_answer(&mut self.common.endpoint, channel.0) || self.common.unread_answer_bytes() == 0
     }
 
     /// Returns whether decoding should pause.

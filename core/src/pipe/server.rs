@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Pipe;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
-use crate::server::{Config, Engine, Event};
+use crate::server::{Config, Engine, Event, can_answer};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -122,7 +122,7 @@ impl Pipe for Server {
             if event.is_some() {
                 return event;
             }
-            self.is_starved = !self.engine.can_answer(self.channel);
+            self.is_starved = !can_answer(&mut self.engine, self.channel);
             if self.is_starved || self.engine.is_stalled(self.channel) {
                 return None;
             }

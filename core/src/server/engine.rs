@@ -24,6 +24,7 @@ use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
+use crate::calls::room;
 use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -229,7 +230,7 @@ impl Engine {
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.endpoint.tick(now);
-        while let Some(channel) = self.endpoint.send_owed() {
+        while let Some(channel) = room::send_owed(&mut self.endpoint) {
             self.close_if_finished(channel);
         }
         loop {
@@ -261,12 +262,6 @@ impl Engine {
                 || (c.outbox.len() >= limits.outbox_high_water && !c.role.stream.has_no_get_stream())
                 || self.has_unread_input(channel.0)
         })
-    }
-
-    /// Returns whether the next message of a channel can be taken; see `Endpoint::can_answer`.
-    #[inline]
-    pub(crate) fn can_answer(&mut self, channel: ChannelId) -> bool {
-        self.endpoint.can_answer(channel.0)
     }
 
     /// Returns whether the input of a channel has ended.
@@ -542,7 +537,7 @@ impl Engine {
             }
         }
         for key in live {
-            if self.endpoint.is_owed(key) {
+            if room::is_owed(&self.endpoint, key) {
                 self.endpoint.drop_call(key);
             } else if self.unpark(key, "the call is over") {
                 if *reason == CancelReason::Shutdown {
@@ -584,7 +579,7 @@ impl Engine {
         }
         let Some(backlog) = &mut self.backlog else { return false };
         let endpoint = &mut self.endpoint;
-        let Some((channel, frame)) = backlog.pop(|channel| endpoint.can_answer(channel)) else {
+        let Some((channel, frame)) = backlog.pop(|channel| room::can_answer(endpoint, channel)) else {
             return false;
         };
         if self.endpoint.channels.get(channel).is_some() {
@@ -631,4 +626,10 @@ impl Engine {
             }
         }
     }
+}
+
+/// Returns whether the next message of a channel can be taken; see [`room::can_answer`].
+#[inline]
+pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
+    room::can_answer(&mut engine.endpoint, channel.0)
 }

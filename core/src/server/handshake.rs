@@ -41,7 +41,7 @@ impl Engine {
         let text = params.whole.slice(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
         let depends_on_config = matches!(method, methods::INITIALIZE | methods::DISCOVER);
-        if depends_on_config && !self.make_room_for_handshake(&mut body) {
+        if depends_on_config && !make_room(self, &mut body) {
             let error = RpcError::internal(OUT_OF_MEMORY);
             return self.endpoint.send_error(channel, source.batch, Some(id), &error);
         }
@@ -143,15 +143,14 @@ impl Engine {
         };
         self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
     }
+}
 
-    /// Makes room for the result of a handshake, if the heap is bounded. Returns whether there is.
-    fn make_room_for_handshake(&self, body: &mut Vec<u8>) -> bool {
-        let texts = self.config.instructions.as_ref().map_or(0, |text| escaped_len(text.as_bytes()));
-        let limits = &self.endpoint.limits;
-        let bytes = limits.message_room() + HANDSHAKE_ROOM + self.config.result_suffix.len() + texts;
-        limits.memory_reserve == 0
-            || limits.hold_reserve().is_some_and(|_reserve| memory::reserve(body, bytes))
-    }
+/// Makes room for the result of a handshake, if the heap is bounded. Returns whether there is.
+fn make_room(engine: &Engine, body: &mut Vec<u8>) -> bool {
+    let texts = engine.config.instructions.as_ref().map_or(0, |text| escaped_len(text.as_bytes()));
+    let limits = &engine.endpoint.limits;
+    let bytes = limits.message_room() + HANDSHAKE_ROOM + engine.config.result_suffix.len() + texts;
+    limits.memory_reserve == 0 || limits.hold_reserve().is_some_and(|_reserve| memory::reserve(body, bytes))
 }
 
 /// Results and errors that depend on the configuration only.

@@ -62,6 +62,7 @@ pub use custom_method::CustomMethod;
 #[cfg(feature = "http")]
 pub(crate) use deprecations::report_deprecated;
 pub use engine::Engine;
+pub(crate) use engine::can_answer;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;
@@ -72,6 +73,8 @@ pub use input_required::{InputError, InputRequired};
 pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]
 pub(crate) use proven_key::is_nonce;
+#[cfg(feature = "http")]
+pub(crate) use receive::lacks_memory;
 pub use reply::PreparedResult;
 #[cfg(feature = "crypto")]
 pub use tasks::commands::Tasks;

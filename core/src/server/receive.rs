@@ -27,6 +27,7 @@ use crate::calls::observed_requests::{
     begin_direct_answer, begin_session, end_direct_answer, observe_call, resume_message,
 };
 use crate::calls::outbound::ResponseMatch;
+use crate::calls::room;
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
@@ -145,15 +146,6 @@ impl Engine {
         self.reject(channel.0, None, rejected);
     }
 
-    /// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
-    #[inline]
-    pub(crate) fn is_out_of_memory(&self, more: usize) -> bool {
-        let result = RESULT_CAPACITY + self.config.result_suffix.len();
-        self.endpoint
-            .limits
-            .is_out_of_memory(next_growth(&self.events).saturating_add(result).saturating_add(more))
-    }
-
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
@@ -174,7 +166,7 @@ impl Engine {
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
         let checked = if self.shutting_down {
             Err(RpcError::internal(SHUTTING_DOWN))
-        } else if self.is_out_of_memory(0) {
+        } else if lacks_memory(self, 0) {
             Err(RpcError::internal(OUT_OF_MEMORY))
         } else {
             self.request_check.check(&mut self.endpoint, &self.config, &request)
@@ -315,7 +307,7 @@ impl Engine {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         if let Some(key) = call {
             // A parked call has no running handler to notify, as in the modern era.
-            let parked = self.unpark(key, "the call was cancelled") || self.endpoint.is_owed(key);
+            let parked = self.unpark(key, "the call was cancelled") || room::is_owed(&self.endpoint, key);
             self.endpoint.drop_call(key);
             if !parked {
                 self.events
@@ -397,6 +389,14 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
+}
+
+/// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
+#[inline]
+pub(crate) fn lacks_memory(engine: &Engine, more: usize) -> bool {
+    let result = RESULT_CAPACITY + engine.config.result_suffix.len();
+    let bytes = next_growth(&engine.events).saturating_add(result).saturating_add(more);
+    engine.endpoint.limits.is_out_of_memory(bytes)
 }
 
 /// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.

@@ -298,11 +298,6 @@ impl Server {
         self.exchanges.get_mut(exchange.0)?.out.pop_segment()
     }
 
-    /// Makes the pending bytes of the body ready for [`transmit_owned`](Self::transmit_owned). Returns false without memory.
-    fn seal_output(&mut self, exchange: ExchangeId) -> bool {
-        self.exchanges.get_mut(exchange.0).is_none_or(|x| x.out.seal())
-    }
-
     /// Records that `n` bytes of the body were sent, from the beginning of [`transmit`](Self::transmit).
     pub fn consume(&mut self, exchange: ExchangeId, n: usize) {
         if let Some(x) = self.exchanges.get_mut(exchange.0) {
