@@ -16,6 +16,7 @@ use crate::memory;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
+use crate::tap::{ChannelId, Direction};
 
 /// The response to a batch, while it is incomplete.
 #[derive(Debug)]
@@ -206,7 +207,7 @@ impl<R: Role> Endpoint<R> {
         text.extend_from_slice(END);
         let is_sent = is_empty
             || self.send(channel, text.len(), |out| out.extend_from_slice(&text))
-            || self.send_text(channel, &mut text);
+            || send_text(self, channel, &mut text);
         if !is_sent {
             text.truncate(text.len() - END.len());
             self.batches.get_mut(key)?.out = text;
@@ -218,6 +219,23 @@ impl<R: Role> Endpoint<R> {
         }
         Some(channel)
     }
+}
+
+/// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
+fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text: &mut Vec<u8>) -> bool {
+    let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
+    if !c.outbox.push_text(text) {
+        return false;
+    }
+    c.role.message_sent(&mut endpoint.shared);
+    let message = c.outbox.segments().last().unwrap_or_default();
+    if let Some(tap) = &mut endpoint.tap {
+        tap.record(endpoint.now, Direction::Out, ChannelId(channel), message);
+    }
+    if let Some(observing) = &mut endpoint.observing {
+        observing.record_sent(message);
+    }
+    true
 }
 
 /// Sends a complete array that there was no memory for before, if there is now. Returns its channel.

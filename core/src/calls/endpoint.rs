@@ -13,13 +13,11 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::batch_key::BatchKey;
-use super::error_form::{ErrorForm, NO_MEMORY_FOR_ANSWER};
 use super::inbound::{InboundCalls, InboundIndex};
 use super::keep_alive::{KeepAlive, KeepAlivePings};
 use super::observing::{ObserverSetting, ObserverState};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::role::Role;
-use super::room;
 use super::settings::Settings;
 use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
@@ -115,7 +113,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) owed: usize,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Option<Part<Legacy, KeepAlivePings>>,
-    tap: Option<Part<Tapping, Tap>>,
+    pub(super) tap: Option<Part<Tapping, Tap>>,
     pub(super) observing: Option<Box<dyn ObserverState>>,
     pub(crate) now: Instant,
     last_activity: Instant,
@@ -319,7 +317,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Appends a message for which there is room.
-    fn append(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn append(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return };
         let mark = c.outbox.mark();
         write(c.outbox.tail());
@@ -338,23 +336,6 @@ impl<R: Role> Endpoint<R> {
         if let Some(observing) = &mut self.observing {
             observing.record_sent(c.outbox.tail().get(mark..).unwrap_or_default());
         }
-    }
-
-    /// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
-    pub(super) fn send_text(&mut self, channel: Key, text: &mut Vec<u8>) -> bool {
-        let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
-        if !c.outbox.push_text(text) {
-            return false;
-        }
-        c.role.message_sent(&mut self.shared);
-        let message = c.outbox.segments().last().unwrap_or_default();
-        if let Some(tap) = &mut self.tap {
-            tap.record(self.now, Direction::Out, ChannelId(channel), message);
-        }
-        if let Some(observing) = &mut self.observing {
-            observing.record_sent(message);
-        }
-        true
     }
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
@@ -377,56 +358,6 @@ impl<R: Role> Endpoint<R> {
 
     pub(crate) fn tap_dropped(&self) -> u64 {
         self.tap.as_ref().map_or(0, |t| t.dropped())
-    }
-
-    /// Sends an error response, or adds it to the batch of its request.
-    ///
-    /// Without memory for it, a short one takes its place, and without memory for that nothing is sent. Both cannot be
-    /// while a message is handled that was taken after [`room::can_answer`].
-    pub(crate) fn send_error(
-        &mut self,
-        channel: Key,
-        batch: Option<BatchKey>,
-        id: Option<&RequestId>,
-        error: &RpcError,
-    ) {
-        let short = RpcError::internal(NO_MEMORY_FOR_ANSWER);
-        let error = match room::error_form(self, channel, batch, error) {
-            Some(ErrorForm::Whole) => error,
-            Some(ErrorForm::Short) => &short,
-            None => return,
-        };
-        if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
-            c.role.error_sent(error.code);
-        }
-        if let Some(observing) = &mut self.observing {
-            observing.record_error(error);
-        }
-        match batch {
-            None => self.append(channel, |out| encode::error(out, id, error)),
-            Some(batch) => self.add_to_batch(batch, id, error.len(), |out| encode::error(out, id, error)),
-        }
-    }
-
-    /// Sends a response, or adds it to the batch of its request; `extra` is as for [`send`](Self::send).
-    ///
-    /// Without memory for it, an error takes its place.
-    pub(crate) fn send_or_batch(
-        &mut self,
-        channel: Key,
-        batch: Option<BatchKey>,
-        id: &RequestId,
-        extra: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        match batch {
-            Some(batch) => self.add_to_batch(batch, Some(id), extra, write),
-            None => {
-                if !self.send(channel, extra, write) {
-                    self.send_error(channel, None, Some(id), &RpcError::internal(NO_MEMORY_FOR_ANSWER));
-                }
-            }
-        }
     }
 
     /// Sends a custom notification of the application.

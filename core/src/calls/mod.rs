@@ -12,6 +12,7 @@ pub(crate) mod observing;
 pub(crate) mod outbound;
 pub(crate) mod outbound_requests;
 mod pings;
+mod responses;
 pub(crate) mod role;
 pub(crate) mod room;
 pub(crate) mod settings;
