@@ -254,10 +254,18 @@ enum Attack {
     Mixed,
     /// Arrays of a call and a request of an unknown method, in a revision that has them.
     Batches,
+    /// Subscriptions to many resources.
+    Listens,
+    /// Parameters of many members.
+    Members,
+    /// A log level that is none.
+    Levels,
+    /// A revision that is none.
+    Versions,
 }
 
 impl Attack {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 11] = [
         Self::Calls,
         Self::Noise,
         Self::UnknownMethods,
@@ -265,13 +273,18 @@ impl Attack {
         Self::Escapes,
         Self::Mixed,
         Self::Batches,
+        Self::Listens,
+        Self::Members,
+        Self::Levels,
+        Self::Versions,
     ];
 
     /// Returns a message of `length` bytes, more or less, and whether it gets an answer with its id.
     fn message(self, id: usize, length: usize) -> (Vec<u8>, bool) {
-        let request = |method: &str| {
-            line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "_meta": meta() } }))
+        let request_with = |method: &str, params: &Value| {
+            line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
         };
+        let request = |method: &str| request_with(method, &json!({ "_meta": meta() }));
         match self {
             Self::Calls => (call(id, "echo", length), true),
             Self::Noise => (line(&json!("x".repeat(length))), false),
@@ -287,6 +300,23 @@ impl Attack {
                 let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
                 let other = json!({ "jsonrpc": "2.0", "id": format!("o{id}"), "method": "m".repeat(100) });
                 (line(&json!([call, other])), true)
+            }
+            Self::Listens => {
+                let uris: Vec<String> = (0..length / 30).map(|n| format!("device://{id}/{n}")).collect();
+                let params = json!({ "notifications": { "resourceSubscriptions": uris }, "_meta": meta() });
+                (request_with("subscriptions/listen", &params), false)
+            }
+            Self::Members => {
+                let mut params: serde_json::Map<String, Value> =
+                    (0..length / 12).map(|n| (format!("m{n}"), json!(n))).collect();
+                params.insert("_meta".to_owned(), meta());
+                (request_with("ping", &params.into()), true)
+            }
+            Self::Levels | Self::Versions => {
+                let mut meta = meta();
+                let name = if self == Self::Levels { "logLevel" } else { "protocolVersion" };
+                meta[format!("io.modelcontextprotocol/{name}")] = json!("v".repeat(length));
+                (request_with("tools/call", &json!({ "name": "echo", "_meta": meta })), false)
             }
         }
     }
@@ -393,6 +423,76 @@ fn client_that_reads_no_answers_ends_nothing_and_loses_none() {
             }
         }
         assert!(refusals > 50, "{name}: memory was short in {refusals} runs only");
+    }
+}
+
+/// Takes all memory that is left in `within`, in blocks that fit into `all`.
+fn exhaust(all: &mut Vec<Vec<u8>>) {
+    for size in [4_096, 512, 64, 8] {
+        while all.len() < all.capacity() {
+            let mut block = Vec::new();
+            if block.try_reserve_exact(size).is_err() {
+                break;
+            }
+            all.push(block);
+        }
+    }
+}
+
+#[test]
+fn batch_and_errors_that_were_owed_are_sent_after_the_end_of_input() {
+    for in_batch in [false, true] {
+        let count = if in_batch { 3 } else { 8 };
+        let mut server = server(small());
+        let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
+        let first = json!({ "jsonrpc": "2.0", "id": "i", "method": "initialize", "params": params });
+        feed(&mut server, &line(&first), &mut confirm);
+        feed(
+            &mut server,
+            &line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })),
+            &mut confirm,
+        );
+        server.consume(usize::MAX);
+        let call = |id: usize| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "echo", "arguments": {} } });
+        let calls = (0..count).map(call);
+        let input =
+            if in_batch { line(&calls.collect()) } else { calls.flat_map(|call| line(&call)).collect() };
+        let mut held = Vec::with_capacity(count);
+        feed(&mut server, &input, &mut |_, call| held.push(call));
+        server.handle_eof(NOW);
+        while server.poll_event(NOW).is_some() {}
+        let (mut blocks, mut output) = (Vec::with_capacity(4_000), Vec::with_capacity(4_000));
+        let error =
+            RpcError::internal("a message that is longer than what an empty outbox has room for".repeat(4));
+        within(30_000, || {
+            exhaust(&mut blocks);
+            for call in &held {
+                server.engine().fail(NOW, call.id(), &error).expect("an open call");
+                assert_eq!(server.engine().fail(NOW, call.id(), &error), Err(UseError::Stale));
+            }
+            assert!(server.poll_event(NOW).is_none() && !server.is_drained(), "answers are owed");
+            output.extend_from_slice(server.transmit());
+            server.consume(usize::MAX);
+            blocks.clear();
+            for _ in 0..4 {
+                while server.poll_event(NOW).is_some() {}
+                output.extend_from_slice(server.transmit());
+                server.consume(usize::MAX);
+            }
+        });
+        assert!(server.is_drained());
+        let mut ids: Vec<u64> = output
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).expect("JSON"))
+            .flat_map(|reply| match reply {
+                Value::Array(replies) => replies,
+                reply => vec![reply],
+            })
+            .map(|reply: Value| reply["id"].as_u64().expect("an id"))
+            .collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..count as u64).collect::<Vec<_>>(), "in a batch: {in_batch}");
     }
 }
 

@@ -103,7 +103,9 @@ pub mod token;
 // Without a path that is not hidden, rustdoc has neither pages for them nor links to them.
 pub mod aliased {
     pub use crate::adapter::client::{AsyncCalls, BlockingCalls, ClientHandler, Options};
-    pub use crate::adapter::server::{AsyncCx, CallCx, Cx, Handle, Handler, ServerTasks, layers, router};
+    #[cfg(feature = "crypto")]
+    pub use crate::adapter::server::ServerTasks;
+    pub use crate::adapter::server::{AsyncCx, CallCx, Cx, Handle, Handler, layers, router};
 }
 
 pub use adapter::client::{RateLimit, Retry, SharedCompleter};

@@ -238,6 +238,22 @@ fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text: &mut Vec<u
     true
 }
 
+/// Returns whether batches of a channel are incomplete or wait for memory.
+pub(crate) fn has_batches<R: Role>(endpoint: &Endpoint<R>, channel: Key) -> bool {
+    endpoint.batches.iter().any(|(_, batch)| batch.channel == channel)
+}
+
+/// Drops the complete batches of a channel that wait for memory.
+pub(crate) fn drop_owed_batches<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) {
+    let is_owed = |batch: &Batch| batch.channel == channel && batch.pending == 0;
+    loop {
+        let owed = endpoint.batches.iter().find(|(_, batch)| is_owed(batch)).map(|(key, _)| key);
+        let Some(key) = owed else { return };
+        endpoint.batches.remove(key);
+        endpoint.owed = endpoint.owed.saturating_sub(1);
+    }
+}
+
 /// Sends a complete array that there was no memory for before, if there is now. Returns its channel.
 pub(super) fn send_owed_batch<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
     let Endpoint { batches, channels, limits, .. } = endpoint;

@@ -100,15 +100,19 @@ impl<R: Role> Endpoint<R> {
         let call = self.inbound.calls.get(key)?;
         let (channel, batch) = (call.channel, call.batch);
         let observed = self.inbound.take_observed(key);
-        if room::error_form(self, channel, batch, error).is_none() {
+        let record = if room::error_form(self, channel, batch, error).is_none() {
             room::owe_error(self, key);
+            None
         } else {
             let record = self.end_call(key)?;
             self.send_error(channel, batch, Some(&record.id), error);
-            self.finish_batch_member(&record);
-        }
+            Some(record)
+        };
         if let Some(open) = observed {
             observed_requests::observe_failure(self, open, error);
+        }
+        if let Some(record) = record {
+            self.finish_batch_member(&record);
         }
         Some(channel)
     }

@@ -86,6 +86,9 @@ pub(super) fn owe_error<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
     let Some(call) = endpoint.inbound.calls.get_mut(key) else { return };
     if !core::mem::replace(&mut call.is_owed, true) {
         call.throttle = None;
+        if let Some(observing) = &mut endpoint.observing {
+            observing.record_sent(b"");
+        }
         endpoint.owed += 1;
         endpoint.rekey(key);
     }

@@ -8,6 +8,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 
 use super::scan::StringToken;
+use crate::memory;
 
 const INLINE_NAMES: usize = 12;
 
@@ -45,6 +46,12 @@ impl<'a> MemberNames<'a> {
 
     #[cold]
     fn insert_spilled(&mut self, name: StringToken<'a>) {
+        let more = if self.spilled.is_empty() { self.len + 1 } else { 1 };
+        if self.spilled.capacity() - self.spilled.len() < more && !self.grow(more) {
+            self.spilled = Vec::new();
+            self.len = usize::MAX;
+            return;
+        }
         if self.spilled.is_empty() {
             self.spilled.extend(self.inline.iter().take(self.len).map(|n| Cow::Borrowed(*n)));
         }
@@ -53,7 +60,13 @@ impl<'a> MemberNames<'a> {
         self.len = self.len.max(INLINE_NAMES) + 1;
     }
 
-    /// Returns the number of names that were added.
+    /// Makes room for `more` names, and returns whether there is memory to sort all of them at the end.
+    fn grow(&mut self, more: usize) -> bool {
+        self.spilled.try_reserve(more).is_ok()
+            && memory::is_available(self.spilled.capacity().saturating_mul(size_of::<&[u8]>()))
+    }
+
+    /// Returns the number of names that were added, or the largest number if there was no memory for one.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if self.spilled.is_empty() { self.len } else { self.spilled.len() }

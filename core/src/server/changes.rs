@@ -8,6 +8,7 @@ use core::time::Duration;
 use super::audience::Announcement;
 use super::channel::{ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
+use super::engine::OUT_OF_MEMORY;
 use super::event::Event;
 use super::listen_filter::{self, ListenFilter, declared_lists};
 use super::subscriptions::{ChangeTarget, Interest, SentChanges, Subscriptions};
@@ -15,7 +16,7 @@ use super::tasks::TaskContext;
 use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
-use crate::json::write_str;
+use crate::json::{escaped_len, write_str};
 use crate::meta;
 use crate::methods;
 use crate::model::TaskId;
@@ -33,6 +34,9 @@ pub(super) struct Changes {
     /// Created with the first subscription.
     table: Option<Part<Subscribing, Subscriptions>>,
 }
+
+/// Bytes that a subscribed resource takes in the tables, beside its URI, while they grow.
+const TABLES_OF_RESOURCE: usize = 256;
 
 impl Changes {
     pub(super) fn trim(&mut self) {
@@ -115,6 +119,12 @@ impl Changes {
         params: &[u8],
         accept_tasks: impl FnOnce(&mut TaskContext<'_>, &[TaskId]) -> Result<Option<Vec<TaskId>>, RpcError>,
     ) -> Result<Vec<Event>, RpcError> {
+        // The strings of the filter are copied, and their list has up to three entries for each while it grows.
+        let strings = params.iter().filter(|byte| **byte == b',').count();
+        let copied = params.len().saturating_add(strings.saturating_mul(4 * size_of::<String>()));
+        if cx.endpoint.limits.is_out_of_memory(copied) {
+            return Err(RpcError::internal(OUT_OF_MEMORY));
+        }
         let mut filter = ListenFilter::read(params)?;
         filter.restrict(&cx.config.settings.capabilities);
         if let Some(ids) = filter.task_ids.take() {
@@ -139,6 +149,12 @@ impl Changes {
             uris.retain(|uri| uri.len() <= max_uri);
             uris.truncate(room);
         }
+        let extra = filter.resources.iter().flatten().map(|uri| escaped_len(uri.as_bytes()) + 8).sum();
+        let tables = filter.resources.iter().flatten().map(|uri| uri.len() + TABLES_OF_RESOURCE).sum();
+        if !endpoint.make_room(channel, extra) || endpoint.limits.is_out_of_memory(tables) {
+            return Err(RpcError::internal(OUT_OF_MEMORY));
+        }
+        let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
         let Some(table) = self.table() else { return Ok(Vec::new()) };
         let Some(key) = table.open(&mut c.role.listeners, channel, Some(id.clone()), filter.lists) else {
             return Ok(Vec::new());
@@ -149,7 +165,6 @@ impl Changes {
                 table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
             );
         }
-        let extra = filter.resources.iter().flatten().map(|uri| uri.len().saturating_mul(6)).sum();
         endpoint.send(channel, extra, |out| {
             encode::notification_head(out, methods::ACKNOWLEDGED);
             out.extend_from_slice(b",\"params\":{\"notifications\":");
@@ -293,7 +308,9 @@ fn notify(
     message: &mut ChangeMessage,
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
-    let is_full = !endpoint.has_outbox_room(channel, 0);
+    let extra = table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
+    // Once in the outbox, and once as the text for all listeners.
+    let is_full = !endpoint.has_outbox_room(channel, extra.saturating_mul(2));
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
     let new = || Part::new(marker, Box::default());
@@ -331,7 +348,8 @@ fn notify(
 
 /// Sends the result, and on byte streams the notification that the cancellation page requires (DEC-002, SUB-021).
 fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) {
-    endpoint.send(channel, 0, |out| {
+    // Without memory an error ends the request as well.
+    endpoint.send_or_batch(channel, None, id, 0, |out| {
         encode::result_head(out, id);
         out.extend_from_slice(b"{\"resultType\":\"complete\",\"_meta\":");
         write_subscription_meta(out, id);

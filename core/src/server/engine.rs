@@ -15,10 +15,12 @@ use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
 use super::question_calls::follow_question;
+use super::receive::lacks_memory;
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::built::{Parking, Part, Tasking};
+use crate::calls::batch;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
@@ -504,7 +506,11 @@ impl Engine {
         }
     }
 
+    /// Reports a diagnostic, or drops it if there is no memory for its event.
     pub(super) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
+        if lacks_memory(self, 0) {
+            return;
+        }
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
     }
 
@@ -551,24 +557,30 @@ impl Engine {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason: reason.clone() });
             }
         }
+        batch::drop_owed_batches(&mut self.endpoint, channel);
         self.close_if_finished(channel);
     }
 
     /// Closes a channel whose input has ended once nothing is left to do.
     pub(super) fn close_if_finished(&mut self, channel: Key) {
         let channel = self.endpoint.root_channel(channel);
+        let Some(c) = self.endpoint.channels.get(channel) else { return };
+        if c.input_end.is_none() || c.closed || c.has_live_calls() {
+            return;
+        }
+        let is_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
+        if is_waiting || batch::has_batches(&self.endpoint, channel) {
+            return;
+        }
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let Some(fault) = &c.input_end else { return };
-        let is_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
-        if !c.closed && !c.has_live_calls() && !is_waiting {
-            c.closed = true;
-            let fault = Fault::clone(fault);
-            mark_stream_finished(&mut self.endpoint, channel);
-            let is_of_tasks = self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel);
-            if !is_exchange(&self.endpoint, channel) && !is_of_tasks {
-                end_session(&mut self.endpoint, channel, Direction::In, &fault);
-                self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
-            }
+        c.closed = true;
+        let fault = Fault::clone(fault);
+        mark_stream_finished(&mut self.endpoint, channel);
+        let is_of_tasks = self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel);
+        if !is_exchange(&self.endpoint, channel) && !is_of_tasks {
+            end_session(&mut self.endpoint, channel, Direction::In, &fault);
+            self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }
 

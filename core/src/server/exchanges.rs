@@ -15,6 +15,7 @@ use super::tasks::unlisten;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::end_session;
+use crate::calls::room;
 use crate::error::{CallError, Fault};
 use crate::outbox::Outbox;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
@@ -405,7 +406,8 @@ impl Exchanges<'_> {
                 || self.engine.endpoint.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
         });
         for call in calls {
-            let parked = self.engine.unpark(call, "the call is over");
+            let is_owed = room::is_owed(&self.engine.endpoint, call);
+            let parked = self.engine.unpark(call, "the call is over") || is_owed;
             if self.engine.endpoint.drop_call(call).is_some() && !parked {
                 let reason = CancelReason::Disconnected;
                 self.engine.events.push_back(Event::Cancelled { call: CallId(call), reason });

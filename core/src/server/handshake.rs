@@ -21,7 +21,7 @@ use crate::methods;
 use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
-use crate::rpc::{RequestId, RpcError, code, encode};
+use crate::rpc::{RequestId, RpcError, clip, code, encode};
 use crate::slab::Key;
 use crate::version::Version;
 
@@ -191,7 +191,7 @@ impl Config {
         let mut data = b"{\"supported\":".to_vec();
         served.write(&mut data);
         data.extend_from_slice(b",\"requested\":");
-        write_str(&mut data, requested);
+        write_str(&mut data, &clip(requested));
         data.push(b'}');
         RpcError::new(
             code::UNSUPPORTED_PROTOCOL_VERSION,

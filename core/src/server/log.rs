@@ -122,8 +122,13 @@ impl SessionLog {
     }
 }
 
+/// Length in bytes of the longest level, if each of its characters is an escape.
+const MAX_LEVEL_TEXT: usize = 6 * 9 + 2;
+
 /// Returns the threshold of a level's JSON text, or `None` if the level is unknown (LOG-002).
 pub(super) fn parse_threshold(text: &[u8]) -> Option<Threshold> {
+    // A longer text is no level, however its characters are spelled.
+    let text = Some(text).filter(|text| text.len() <= MAX_LEVEL_TEXT)?;
     LoggingLevel::from(&*string(text)?).severity()
 }
 

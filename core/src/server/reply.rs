@@ -129,6 +129,8 @@ impl Engine {
             || !one_line
             || in_batch
             || self.endpoint.has_tap()
+            // Segments are not asked for.
+            || self.endpoint.limits.memory_reserve > 0
             || members.contains(TopLevelMembers::META)
             || self.is_run(call.0)
         {
@@ -146,10 +148,6 @@ impl Engine {
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let needs_input = record.version.is_modern() && is_input_required(*members, text.as_bytes())?;
-        let channel = record.channel;
-        if !self.endpoint.make_room(channel, self.config.result_suffix.len()) {
-            return Err(UseError::Encode(EncodeError::OutOfMemory));
-        }
         let observed = self.endpoint.inbound.take_observed(call.0);
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;

@@ -6,7 +6,8 @@
 //!
 //! The pages about single features (tools, resources, elicitation, HTTP, authorization, testing, …) are in the guide of
 //! [`mcp-blocking`](https://docs.rs/mcp-blocking/latest/mcp_blocking/guide/): names and behaviour are the same, with `async` closures and
-//! `.await` here. [`mcp-proto`](https://docs.rs/mcp-proto/latest/mcp_proto/guide/) has the eras, transports and questions.
+//! `.await` here. [`mcp-threads`](https://docs.rs/mcp-threads/latest/mcp_threads/guide/deployment/) has deployment: desktop clients,
+//! containers, systemd, nginx. [`mcp-proto`](https://docs.rs/mcp-proto/latest/mcp_proto/guide/) has the eras, transports and questions.
 //!
 //! The modules exist in the documentation alone, and cost a program nothing.
 

@@ -8,7 +8,8 @@
 //!
 //! The pages about single features (tools, resources, elicitation, HTTP, authorization, testing, …) are in the guide of
 //! [`mcp-blocking`](https://docs.rs/mcp-blocking/latest/mcp_blocking/guide/): names and behaviour are the same, with `async` closures and
-//! `.await` here. [`mcp-tower`](https://docs.rs/mcp-tower/latest/mcp_tower/guide/) has axum and hyper,
+//! `.await` here. [`mcp-threads`](https://docs.rs/mcp-threads/latest/mcp_threads/guide/deployment/) has deployment: desktop clients,
+//! containers, systemd, nginx. [`mcp-tower`](https://docs.rs/mcp-tower/latest/mcp_tower/guide/) has axum and hyper,
 //! [`mcp-proto`](https://docs.rs/mcp-proto/latest/mcp_proto/guide/) the eras, transports and questions.
 //!
 //! The modules exist in the documentation alone, and cost a program nothing.

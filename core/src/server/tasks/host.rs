@@ -12,7 +12,7 @@ use super::options::TaskOptions;
 use super::record::TaskRecordError;
 use super::store_queue::{Milestone, StoreEffect};
 use super::table::{TaskTable, error_outcome};
-use super::write::{Detail, write_members};
+use super::write::{Detail, text_room, write_members};
 use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
@@ -154,7 +154,7 @@ impl ServerTasks {
     pub(super) fn announce(&mut self, cx: &mut TaskContext<'_>, call: Key, task: Key) {
         let Some(task) = self.table.get(task) else { return };
         let result_meta = &cx.config.result_meta;
-        Self::respond(cx, call, task.len() + result_meta.len(), |out| {
+        Self::respond(cx, call, text_room(task) + result_meta.len(), |out| {
             if task.version < Version::V2026_07_28 {
                 out.extend_from_slice(b"{\"task\":{");
                 write_members(out, task, Detail::Bare);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::TaskContext;
 use super::host::{RETRY_DELAY, ServerTasks};
-use super::write::{Detail, write_members};
+use super::write::{Detail, text_room, write_members};
 use crate::json::write_str;
 use crate::meta;
 use crate::methods;
@@ -29,7 +29,7 @@ impl ServerTasks {
                 !c.role.stream.has_no_get_stream() && c.outbox.len() < high_water && c.input_end.is_none()
             });
         if can_receive {
-            cx.endpoint.send(channel, 0, |out| {
+            cx.endpoint.send(channel, text_room(entry), |out| {
                 encode::notification_head(out, methods::TASK_STATUS);
                 out.extend_from_slice(b",\"params\":{");
                 write_members(out, entry, Detail::Bare);
@@ -58,7 +58,7 @@ impl ServerTasks {
         let Some(c) = cx.endpoint.channels.get(channel).filter(|c| !c.closed) else { return };
         let is_full = c.outbox.len() >= high_water;
         let is_sent = !is_full
-            && cx.endpoint.send(channel, entry.len(), |out| {
+            && cx.endpoint.send(channel, text_room(entry), |out| {
                 encode::notification_head(out, methods::TASK_CHANGED);
                 out.extend_from_slice(b",\"params\":{");
                 write_members(out, entry, Detail::Full);
@@ -73,7 +73,7 @@ impl ServerTasks {
             self.retry_at.get_or_insert(cx.endpoint.now + RETRY_DELAY);
         }
         if let Some(waits) = self.listeners.by_task.get_mut(&(task, channel, id)) {
-            *waits = is_full;
+            *waits = !is_sent;
         }
     }
 

@@ -6,7 +6,7 @@ use super::call::extension_required_error;
 use super::entry::{TaskEntry, TaskOutcome};
 use super::held::Held;
 use super::host::{ServerTasks, write_str_member};
-use super::write::{Detail, write_members, write_with_related_task};
+use super::write::{Detail, text_room, write_members, write_with_related_task};
 use super::{TaskContext, TaskRequestFrame};
 use crate::calls::observed_requests::observe_failure;
 use crate::error::UseError;
@@ -85,7 +85,7 @@ impl ServerTasks {
     ) {
         let Some(entry) = self.table.get(task) else { return };
         let suffix = &cx.config.result_suffix;
-        let (source, extra) = (request.source, entry.len() + suffix.len());
+        let (source, extra) = (request.source, text_room(entry) + suffix.len());
         cx.endpoint.send_or_batch(source.channel, source.batch, request.id, extra, |out| {
             encode::result_head(out, request.id);
             out.push(b'{');

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::entry::{Acknowledgement, Owner, TaskEntry};
 use super::held::Held;
 use super::host::ServerTasks;
-use super::write::{Detail, write_members};
+use super::write::{Detail, text_room, write_members};
 use super::{TaskContext, TaskRequestFrame};
 use crate::calls::inbound::InboundCall;
 use crate::calls::observed_requests::continue_direct_answer;
@@ -103,13 +103,15 @@ impl ServerTasks {
     /// The empty result is without `_meta`: clients of rmcp 3 take one with the identity of the server for the result
     /// of another method, and fail.
     fn acknowledge(cx: &mut TaskContext<'_>, call: Key, task: Option<&TaskEntry>) {
-        Self::respond(cx, call, 0, |out| match task.filter(|task| task.version < Version::V2026_07_28) {
-            Some(task) => {
-                out.push(b'{');
-                write_members(out, task, Detail::Bare);
-                out.push(b'}');
+        Self::respond(cx, call, task.map_or(0, text_room), |out| {
+            match task.filter(|task| task.version < Version::V2026_07_28) {
+                Some(task) => {
+                    out.push(b'{');
+                    write_members(out, task, Detail::Bare);
+                    out.push(b'}');
+                }
+                None => out.extend_from_slice(b"{\"resultType\":\"complete\"}"),
             }
-            None => out.extend_from_slice(b"{\"resultType\":\"complete\"}"),
         });
     }
 

@@ -18,6 +18,13 @@ pub(super) enum Detail {
     Full,
 }
 
+/// Returns the bytes that the texts of a task may take in a message; `extra` of `Endpoint::send`.
+pub(super) fn text_room(task: &TaskEntry) -> usize {
+    // An escaped character of the message takes six bytes.
+    let message = task.message.as_ref().map_or(0, |message| message.len());
+    task.len().saturating_add(message.saturating_mul(5))
+}
+
 /// Appends the members of a task in the form of its revision, without braces (TASK-014, TASK-108).
 pub(super) fn write_members(out: &mut Vec<u8>, task: &TaskEntry, detail: Detail) {
     let is_modern = task.version >= Version::V2026_07_28;
