@@ -15,8 +15,8 @@ use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::ParkedCallTable;
 use super::question_calls::follow_question;
-use super::receive::lacks_memory;
 use super::request_check::RequestCheck;
+use super::room::lacks_memory;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::built::{Parking, Part, Tasking};
@@ -43,7 +43,6 @@ use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
 
-pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// The server engine: takes messages, produces messages and events.
@@ -508,7 +507,7 @@ impl Engine {
 
     /// Reports a diagnostic, or drops it if there is no memory for its event.
     pub(super) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
-        if lacks_memory(self, 0) {
+        if lacks_memory(&self.endpoint, &self.config, &self.events, 0) {
             return;
         }
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
@@ -644,4 +643,10 @@ impl Engine {
 #[inline]
 pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
     room::can_answer(&mut engine.endpoint, channel.0)
+}
+
+/// Returns whether a request has to be refused because it, `more` bytes and the reserve are not free.
+#[cfg(feature = "http")]
+pub(crate) fn is_out_of_memory(engine: &Engine, more: usize) -> bool {
+    lacks_memory(&engine.endpoint, &engine.config, &engine.events, more)
 }

@@ -35,6 +35,7 @@ mod receive;
 mod reply;
 mod request_check;
 mod retry;
+mod room;
 mod route;
 #[cfg(feature = "crypto")]
 mod sealer;
@@ -63,6 +64,8 @@ pub use custom_method::CustomMethod;
 pub(crate) use deprecations::report_deprecated;
 pub use engine::Engine;
 pub(crate) use engine::can_answer;
+#[cfg(feature = "http")]
+pub(crate) use engine::is_out_of_memory;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;
@@ -73,8 +76,6 @@ pub use input_required::{InputError, InputRequired};
 pub use proven_key::ProvenKey;
 #[cfg(feature = "http")]
 pub(crate) use proven_key::is_nonce;
-#[cfg(feature = "http")]
-pub(crate) use receive::lacks_memory;
 pub use reply::PreparedResult;
 #[cfg(feature = "crypto")]
 pub use tasks::commands::Tasks;

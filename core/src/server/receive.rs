@@ -1,7 +1,6 @@
 //! Classification of received messages, in one place.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use bytes::Bytes;
 
@@ -10,12 +9,12 @@ use super::channel::{self, is_exchange, mark_request_refused, session};
 use super::deprecations::report_deprecated;
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
-use super::engine::{Engine, OUT_OF_MEMORY, SHUTTING_DOWN};
+use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
 use super::question_calls::{cancel_late_question, receive_question_status};
-use super::reply::RESULT_CAPACITY;
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
+use super::room::{OUT_OF_MEMORY, lacks_memory};
 use super::tasks::offer::{CallTask, TaskOffer};
 use super::tasks::unlisten;
 use crate::built::{Batching, Logging};
@@ -166,7 +165,7 @@ impl Engine {
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
         let checked = if self.shutting_down {
             Err(RpcError::internal(SHUTTING_DOWN))
-        } else if lacks_memory(self, 0) {
+        } else if lacks_memory(&self.endpoint, &self.config, &self.events, 0) {
             Err(RpcError::internal(OUT_OF_MEMORY))
         } else {
             self.request_check.check(&mut self.endpoint, &self.config, &request)
@@ -389,18 +388,4 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
-}
-
-/// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
-#[inline]
-pub(crate) fn lacks_memory(engine: &Engine, more: usize) -> bool {
-    let result = RESULT_CAPACITY + engine.config.result_suffix.len();
-    let bytes = next_growth(&engine.events).saturating_add(result).saturating_add(more);
-    engine.endpoint.limits.is_out_of_memory(bytes)
-}
-
-/// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.
-fn next_growth(events: &VecDeque<Event>) -> usize {
-    let grows = events.len() == events.capacity();
-    if grows { events.capacity().saturating_mul(2).max(4) * size_of::<Event>() } else { 0 }
 }

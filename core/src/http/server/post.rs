@@ -18,7 +18,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
-use crate::server::{Authorization, Engine, lacks_memory};
+use crate::server::{Authorization, Engine, is_out_of_memory};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -352,7 +352,7 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
         }
     }
     // The tables of an exchange take as much again, and then the reserve is still free.
-    if lacks_memory(&server.engine, server.engine.config().effective_limits().memory_reserve) {
+    if is_out_of_memory(&server.engine, server.engine.config().effective_limits().memory_reserve) {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {

@@ -1,0 +1,30 @@
+//! Memory that a request needs before it is taken.
+
+use alloc::collections::VecDeque;
+
+use super::channel::ServerEndpoint;
+use super::config::Config;
+use super::event::Event;
+
+pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
+
+/// Initial buffer size; most results need no second allocation.
+pub(super) const RESULT_CAPACITY: usize = 256;
+
+/// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
+#[inline]
+pub(super) fn lacks_memory(
+    endpoint: &ServerEndpoint,
+    config: &Config,
+    events: &VecDeque<Event>,
+    more: usize,
+) -> bool {
+    let result = RESULT_CAPACITY + config.result_suffix.len();
+    endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(result).saturating_add(more))
+}
+
+/// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.
+fn next_growth(events: &VecDeque<Event>) -> usize {
+    let grows = events.len() == events.capacity();
+    if grows { events.capacity().saturating_mul(2).max(4) * size_of::<Event>() } else { 0 }
+}
