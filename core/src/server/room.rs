@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 
 use super::channel::ServerEndpoint;
-use super::config::Config;
 use super::event::Event;
 
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
@@ -11,16 +10,12 @@ pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 /// Initial buffer size; most results need no second allocation.
 pub(super) const RESULT_CAPACITY: usize = 256;
 
-/// Returns whether a request has to be refused: its event, a short result, `more` bytes and the reserve are not free.
+/// Returns whether a request has to be refused because its event and the reserve are not free, in one piece.
+///
+/// More is not asked for in that piece: a heap whose blocks are scattered has it elsewhere.
 #[inline]
-pub(super) fn lacks_memory(
-    endpoint: &ServerEndpoint,
-    config: &Config,
-    events: &VecDeque<Event>,
-    more: usize,
-) -> bool {
-    let result = RESULT_CAPACITY + config.result_suffix.len();
-    endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(result).saturating_add(more))
+pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>) -> bool {
+    endpoint.limits.is_out_of_memory(next_growth(events))
 }
 
 /// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.

@@ -18,7 +18,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
-use crate::server::{Authorization, Engine, is_out_of_memory};
+use crate::server::{Authorization, Engine};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -351,8 +351,9 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
             return Err(overloaded("too many calls of this session are under way"));
         }
     }
-    // The tables of an exchange take as much again, and then the reserve is still free.
-    if is_out_of_memory(&server.engine, server.engine.config().effective_limits().memory_reserve) {
+    let limits = server.engine.config().effective_limits();
+    // The outbox of the exchange begins with room for an error.
+    if limits.is_out_of_memory(limits.error_room()) {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {
