@@ -507,7 +507,7 @@ impl Engine {
 
     /// Reports a diagnostic, or drops it if there is no memory for its event.
     pub(super) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
-        if lacks_memory(&self.endpoint, &self.events) {
+        if lacks_memory(&self.endpoint, &self.events, 0) {
             return;
         }
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
@@ -643,4 +643,10 @@ impl Engine {
 #[inline]
 pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
     room::can_answer(&mut engine.endpoint, channel.0)
+}
+
+/// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free.
+#[cfg(feature = "http")]
+pub(crate) fn is_out_of_memory(engine: &Engine, more: usize) -> bool {
+    lacks_memory(&engine.endpoint, &engine.events, more)
 }

@@ -327,8 +327,10 @@ impl Exchanges<'_> {
         buffers: ExchangeBuffers,
     ) -> Key {
         let key = self.engine.open_channel(now).0;
+        let room = self.engine.endpoint.limits.error_room();
         if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
             c.outbox = buffers.outbox;
+            c.outbox.reserve(room);
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
             c.allows_idless_errors = true;
             c.role.stream.open(root, owner);

@@ -64,6 +64,8 @@ pub use custom_method::CustomMethod;
 pub(crate) use deprecations::report_deprecated;
 pub use engine::Engine;
 pub(crate) use engine::can_answer;
+#[cfg(feature = "http")]
+pub(crate) use engine::is_out_of_memory;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;

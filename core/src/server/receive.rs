@@ -165,7 +165,7 @@ impl Engine {
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
         let checked = if self.shutting_down {
             Err(RpcError::internal(SHUTTING_DOWN))
-        } else if lacks_memory(&self.endpoint, &self.events) {
+        } else if lacks_memory(&self.endpoint, &self.events, 0) {
             Err(RpcError::internal(OUT_OF_MEMORY))
         } else {
             self.request_check.check(&mut self.endpoint, &self.config, &request)

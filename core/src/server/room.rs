@@ -10,12 +10,10 @@ pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 /// Initial buffer size; most results need no second allocation.
 pub(super) const RESULT_CAPACITY: usize = 256;
 
-/// Returns whether a request has to be refused because its event and the reserve are not free, in one piece.
-///
-/// More is not asked for in that piece: a heap whose blocks are scattered has it elsewhere.
+/// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free, in one piece.
 #[inline]
-pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>) -> bool {
-    endpoint.limits.is_out_of_memory(next_growth(events))
+pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>, more: usize) -> bool {
+    endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(more))
 }
 
 /// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.

@@ -18,7 +18,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
-use crate::server::{Authorization, Engine};
+use crate::server::{Authorization, Engine, is_out_of_memory};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -351,9 +351,8 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
             return Err(overloaded("too many calls of this session are under way"));
         }
     }
-    let limits = server.engine.config().effective_limits();
-    // The outbox of the exchange begins with room for an error.
-    if limits.is_out_of_memory(limits.error_room()) {
+    // The tables of the exchange take memory, and then the event of its call needs the reserve.
+    if is_out_of_memory(&server.engine, server.engine.config().effective_limits().message_room()) {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {
