@@ -149,7 +149,7 @@ pub struct Limits {
     ///
     /// Stops: input that takes the last memory. Reached: a request is answered with -32603, over HTTP with 503. A result is
     /// refused ([`EncodeError::OutOfMemory`](crate::EncodeError)); an error that has no room is sent later. Input of a peer
-    /// that does not read its answers waits. An outbound call whose answer cannot be stored ends with
+    /// that does not read its answers waits. Diagnostics are dropped. An outbound call whose answer cannot be stored ends with
     /// [`CallError::Malformed`](crate::CallError). The connection continues.
     pub memory_reserve: usize,
 

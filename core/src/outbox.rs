@@ -158,17 +158,13 @@ impl Outbox {
                     n
                 }
                 None => {
-                    let text = self.transmit();
-                    let text = text.get(..left).unwrap_or(text);
+                    let n = left.min(self.transmit().len());
                     // Without memory for a copy, the text becomes a segment.
-                    if memory::reserve(&mut to.tail, text.len()) || !self.seal_tail(0) {
-                        let text = self.transmit();
-                        let text = text.get(..left).unwrap_or(text);
-                        to.push(text);
-                        text.len()
-                    } else {
-                        0
+                    if !memory::reserve(&mut to.tail, n) && self.seal_tail(0) {
+                        continue;
                     }
+                    to.push(self.transmit().get(..n).unwrap_or_default());
+                    n
                 }
             };
             self.consume(n);

@@ -3,7 +3,7 @@
 use mcp_proto::client::Event as ClientEvent;
 use mcp_proto::server::Call;
 use mcp_proto::{
-    CallError, CallOptions, Diagnostic, MalformedMessage, Progress, RpcError, Version, VersionSet,
+    CallError, CallOptions, Diagnostic, Fault, MalformedMessage, Progress, RpcError, Version, VersionSet,
 };
 use mcp_tests::harness::build::{
     LEGACY_VERSIONS, initialize_request, legacy_request, modern_request, notification,
@@ -42,6 +42,24 @@ fn complete_silently(harness: &mut ServerHarness, call: &Call) {
 
 fn response_ids(batch: &Value) -> Vec<Value> {
     batch.as_array().expect("an array").iter().map(|m| m["id"].clone()).collect()
+}
+
+// covers: BATCH-008
+#[test]
+fn batch_whose_faults_end_the_input_is_answered_before_its_channel_closes() {
+    let bounded = limits(|l| l.max_faulty_messages = Some(3));
+    for_each_chunker(|cut| {
+        let mut harness = ServerHarness::server(server(VersionSet::ALL).limits(bounded.clone()), cut);
+        harness.open_session(V);
+        let faulty = |id: u32| json!({"jsonrpc": "1.0", "id": id, "method": "ping"});
+        harness.feed_message(&json!([faulty(1), faulty(2), faulty(3), ping_request("late")]));
+        for _ in 0..3 {
+            harness.expect_diagnostic();
+        }
+        assert_eq!(harness.expect_closed(), Fault::TooManyFaultyMessages { count: 3 });
+        assert_eq!(response_ids(&harness.expect_reply()), [1, 2, 3]);
+        harness.transcript
+    });
 }
 
 // covers: BATCH-001, BATCH-007, BATCH-013

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::batch_key::BatchKey;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, send_text};
 use super::error_form::NO_MEMORY_FOR_ANSWER;
 use super::inbound::InboundCall;
 use super::role::Role;
@@ -16,7 +16,6 @@ use crate::memory;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
-use crate::tap::{ChannelId, Direction};
 
 /// The response to a batch, while it is incomplete.
 #[derive(Debug)]
@@ -117,11 +116,11 @@ impl<R: Role> Endpoint<R> {
     /// [`close_batch`](Self::close_batch) must follow when all members have been received. Returns `None` without memory
     /// for an error of each member.
     pub(crate) fn open_batch(&mut self, marker: Batching, channel: Key, members: usize) -> Option<BatchKey> {
-        let mut batch = Batch { channel, out: Vec::new(), pending: 1, unanswered: members + 1 };
-        if !batch.reserve(&self.limits, 1) {
+        let mut batch = Batch { channel, out: Vec::new(), pending: 1, unanswered: members };
+        // The bracket, and an error of one member, beside those of the others.
+        if !batch.reserve(&self.limits, 1 + self.limits.error_room()) {
             return None;
         }
-        batch.unanswered = members;
         batch.out.push(b'[');
         if let Some(c) = self.channels.get_mut(channel) {
             c.role.request_started();
@@ -219,23 +218,6 @@ impl<R: Role> Endpoint<R> {
         }
         Some(channel)
     }
-}
-
-/// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
-fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text: &mut Vec<u8>) -> bool {
-    let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
-    if !c.outbox.push_text(text) {
-        return false;
-    }
-    c.role.message_sent(&mut endpoint.shared);
-    let message = c.outbox.segments().last().unwrap_or_default();
-    if let Some(tap) = &mut endpoint.tap {
-        tap.record(endpoint.now, Direction::Out, ChannelId(channel), message);
-    }
-    if let Some(observing) = &mut endpoint.observing {
-        observing.record_sent(message);
-    }
-    true
 }
 
 /// Returns whether batches of a channel are incomplete or wait for memory.

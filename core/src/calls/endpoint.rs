@@ -113,7 +113,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) owed: usize,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Option<Part<Legacy, KeepAlivePings>>,
-    pub(super) tap: Option<Part<Tapping, Tap>>,
+    tap: Option<Part<Tapping, Tap>>,
     pub(super) observing: Option<Box<dyn ObserverState>>,
     pub(crate) now: Instant,
     last_activity: Instant,
@@ -329,13 +329,8 @@ impl<R: Role> Endpoint<R> {
         let Some(c) = self.channels.get_mut(channel) else { return };
         c.outbox.commit(mark);
         c.role.message_sent(&mut self.shared);
-        if let Some(tap) = &mut self.tap {
-            let message = c.outbox.tail().get(mark..).unwrap_or_default();
-            tap.record(self.now, Direction::Out, ChannelId(channel), message);
-        }
-        if let Some(observing) = &mut self.observing {
-            observing.record_sent(c.outbox.tail().get(mark..).unwrap_or_default());
-        }
+        let message = c.outbox.tail().get(mark..).unwrap_or_default();
+        record_sent(&mut self.tap, &mut self.observing, self.now, channel, message);
     }
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
@@ -471,6 +466,34 @@ impl<R: Role> Endpoint<R> {
             .max_faulty_messages
             .filter(|max| count >= *max)
             .map(|_| Fault::TooManyFaultyMessages { count })
+    }
+}
+
+/// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
+pub(super) fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text: &mut Vec<u8>) -> bool {
+    let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
+    if !c.outbox.push_text(text) {
+        return false;
+    }
+    c.role.message_sent(&mut endpoint.shared);
+    let message = c.outbox.segments().last().unwrap_or_default();
+    record_sent(&mut endpoint.tap, &mut endpoint.observing, endpoint.now, channel, message);
+    true
+}
+
+/// Copies a message that was sent to the tap, and its length to the observer.
+fn record_sent(
+    tap: &mut Option<Part<Tapping, Tap>>,
+    observing: &mut Option<Box<dyn ObserverState>>,
+    now: Instant,
+    channel: Key,
+    message: &[u8],
+) {
+    if let Some(tap) = tap {
+        tap.record(now, Direction::Out, ChannelId(channel), message);
+    }
+    if let Some(observing) = observing {
+        observing.record_sent(message);
     }
 }
 

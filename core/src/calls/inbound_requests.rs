@@ -12,7 +12,7 @@ use super::observed_requests;
 use super::role::Role;
 use super::room;
 use crate::error::UseError;
-use crate::json::{EncodeError, Serializer, object_members, string, write_str};
+use crate::json::{EncodeError, Serializer, max_escaped_len, object_members, string, write_str};
 use crate::methods;
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
@@ -196,8 +196,7 @@ impl<R: Role> Endpoint<R> {
     /// [`UseError::Stale`] if the call has ended.
     pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
         let channel = self.inbound.calls.get(key).ok_or(UseError::Stale)?.channel;
-        // An escaped character takes six bytes.
-        let extra = progress.message.as_ref().map_or(0, |message| message.len().saturating_mul(6));
+        let extra = progress.message.as_ref().map_or(0, |message| max_escaped_len(message.len()));
         let full = !self.has_outbox_room(channel, extra);
         let (now, limits) = (self.now, &*self.limits);
         let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;

@@ -14,7 +14,9 @@ use super::outbound::{
 use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{EncodeError, TopLevelMembers, append_one_line, object_members, room, string, write_int};
+use crate::json::{
+    EncodeError, TopLevelMembers, append_one_line, max_escaped_len, object_members, room, string, write_int,
+};
 use crate::meta;
 use crate::methods;
 use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
@@ -40,8 +42,7 @@ impl OutboundRequest<'_> {
     /// Returns an upper bound of the number of bytes that method and metadata take.
     fn len(&self) -> usize {
         let meta = self.meta.map_or(0, |meta| meta.as_bytes().len());
-        // An escaped character takes six bytes.
-        self.method.len().saturating_mul(6) + self.base_meta.map_or(0, <[u8]>::len) + meta
+        max_escaped_len(self.method.len()) + self.base_meta.map_or(0, <[u8]>::len) + meta
     }
 
     /// Appends the members of `_meta` to an open object. Trace context of an observer replaces that of the application.
@@ -324,8 +325,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn send_cancellation_on(&mut self, channel: Key, key: Key, reason: Option<&str>) {
         // A queued call was never sent.
         if self.outbound.calls.get(key).is_some_and(|c| c.queued.is_none()) {
-            // An escaped character takes six bytes.
-            let extra = reason.map_or(0, |reason| reason.len().saturating_mul(6));
+            let extra = reason.map_or(0, |reason| max_escaped_len(reason.len()));
             self.send(channel, extra, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
         }
     }

@@ -29,7 +29,8 @@ impl<R: Role> Endpoint<R> {
             && self.make_room(channel, extra)
     }
 
-    /// Makes room for a message of the engine, which has at most `extra` bytes beyond the reserve. Returns whether there is.
+    /// Makes room for a message of the engine, which has at most `extra` bytes beyond
+    /// [`Limits::message_room`]. Returns whether there is.
     #[inline]
     pub(crate) fn make_room(&mut self, channel: Key, extra: usize) -> bool {
         self.limits.memory_reserve == 0

@@ -24,6 +24,6 @@ pub(crate) use read::{read, string};
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape};
 pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
 pub(crate) use swar::{check_utf8, find_newline};
-pub(crate) use text::{append_one_line, escaped_len, room, write_int, write_str};
+pub(crate) use text::{append_one_line, escaped_len, max_escaped_len, room, write_int, write_str};
 pub(crate) use top_level::TopLevelMembers;
 pub(crate) use write::{OBJECT_MARKER, RAW_VALUE_NAME, Serializer};

@@ -138,6 +138,11 @@ const fn room_behind(bytes: &[u8]) -> usize {
     if bytes.len() < LARGE_STRING { 2 } else { 1 << 10 }
 }
 
+/// Returns the length of a string of `bytes` bytes if each of them is escaped.
+pub(crate) const fn max_escaped_len(bytes: usize) -> usize {
+    bytes.saturating_mul(6)
+}
+
 /// Returns an upper bound of the length of a string with its escapes.
 #[cold]
 pub(crate) fn escaped_len(bytes: &[u8]) -> usize {

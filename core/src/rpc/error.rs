@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::json::{write_int, write_str};
+use crate::json::{max_escaped_len, write_int, write_str};
 use crate::raw::RawJson;
 
 /// Error codes (ERR-001, ERR-006, ERR-007, ERR-008).
@@ -109,8 +109,7 @@ impl RpcError {
     /// Returns an upper bound of the number of bytes by which message and data make a response longer.
     pub(crate) fn len(&self) -> usize {
         let data = self.data.as_ref().map_or(0, |data| data.as_bytes().len().saturating_add(8));
-        // An escaped character takes six bytes.
-        self.message.len().saturating_mul(6).saturating_add(data)
+        max_escaped_len(self.message.len()).saturating_add(data)
     }
 
     /// Appends the error object.

@@ -308,9 +308,7 @@ fn notify(
     message: &mut ChangeMessage,
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
-    let extra = table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
-    // Once in the outbox, and once as the text for all listeners.
-    let is_full = !endpoint.has_outbox_room(channel, extra.saturating_mul(2));
+    let is_full = !endpoint.has_outbox_room(channel, message.room(table, target));
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
     let new = || Part::new(marker, Box::default());
@@ -381,6 +379,8 @@ fn write_subscription_meta(out: &mut Vec<u8>, id: &RequestId) {
 /// An encoded change notification. It is equal for all listeners, except for the subscription id.
 #[derive(Default)]
 struct ChangeMessage {
+    /// Bytes that the URI takes in the text for all listeners, and in an outbox.
+    room: Option<usize>,
     /// Encoded up to the subscription id; empty until it is needed.
     with_id: Vec<u8>,
     /// Encoded for legacy sessions, without an id.
@@ -388,6 +388,11 @@ struct ChangeMessage {
 }
 
 impl ChangeMessage {
+    fn room(&mut self, table: &Subscriptions, target: ChangeTarget) -> usize {
+        let uri = || table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
+        *self.room.get_or_insert_with(|| uri().saturating_mul(2))
+    }
+
     fn write(
         &mut self,
         out: &mut Vec<u8>,

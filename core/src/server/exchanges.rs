@@ -329,8 +329,10 @@ impl Exchanges<'_> {
         let key = self.engine.open_channel(now).0;
         let room = self.engine.endpoint.limits.error_room();
         if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
-            c.outbox = buffers.outbox;
-            c.outbox.reserve(room);
+            // A new outbox has that room.
+            if buffers.outbox.has_room(room) {
+                c.outbox = buffers.outbox;
+            }
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
             c.allows_idless_errors = true;
             c.role.stream.open(root, owner);

@@ -14,7 +14,7 @@ use crate::built::Logging;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::error::UseError;
-use crate::json::write_str;
+use crate::json::{max_escaped_len, write_str};
 use crate::methods::{self, Capability};
 use crate::model::LoggingLevel;
 use crate::rpc::encode;
@@ -233,7 +233,7 @@ impl Engine {
         if session(&self.endpoint, channel.0).is_none_or(|s| s.version != Version::V2025_11_25) {
             return false;
         }
-        let extra = id.len().saturating_mul(6);
+        let extra = max_escaped_len(id.len());
         if !self.endpoint.has_outbox_room(channel.0, extra) {
             return false;
         }

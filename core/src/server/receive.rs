@@ -116,6 +116,8 @@ impl Engine {
             }
         }
         self.endpoint.close_batch(batch);
+        // A member may have ended the input; the answers go first.
+        self.close_if_finished(channel);
     }
 
     /// Answers or reports a faulty message.
@@ -285,7 +287,7 @@ impl Engine {
                 if method == methods::ROOTS_CHANGED {
                     report_deprecated(self, channel, DeprecatedFeature::Roots);
                 }
-                if self.endpoint.limits.is_out_of_memory(method.len()) {
+                if lacks_memory(&self.endpoint, &self.events, method.len()) {
                     return self.reject(channel, None, RejectedMessage::notification_without_memory());
                 }
                 self.events.push_back(Event::Notification(Notification {

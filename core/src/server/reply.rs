@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::engine::Engine;
-use super::room::RESULT_CAPACITY;
 use super::tasks::RunAnswer;
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::observe_sent_result;
@@ -23,6 +22,8 @@ use crate::version::Version;
 /// Minimum size of a result that is sent as a segment of its own.
 const MIN_SHARED_RESULT: usize = 16 << 10;
 
+/// Initial buffer size; most results need no second allocation.
+pub(super) const RESULT_CAPACITY: usize = 256;
 /// Room for the members that every result has in addition to the suffix of the server.
 pub(super) const MEMBERS_ROOM: usize = 128;
 

@@ -7,9 +7,6 @@ use super::event::Event;
 
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 
-/// Initial buffer size; most results need no second allocation.
-pub(super) const RESULT_CAPACITY: usize = 256;
-
 /// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free, in one piece.
 #[inline]
 pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>, more: usize) -> bool {

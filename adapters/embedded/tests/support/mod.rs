@@ -1,4 +1,4 @@
-//! What all tests share: the configuration of their server, and the call of a client without a session.
+//! The configuration of the server of the tests, and the call of a client without a session.
 
 use mcp_proto::server::Config;
 use mcp_proto::sync::Arc;

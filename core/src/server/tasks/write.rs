@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::entry::{TaskEntry, TaskOutcome};
-use crate::json::{object_members, string, write_str};
+use crate::json::{max_escaped_len, object_members, string, write_str};
 use crate::model::TaskStatus;
 use crate::tasks::related;
 use crate::tasks::text::{StateText, ascii};
@@ -20,9 +20,8 @@ pub(super) enum Detail {
 
 /// Returns the bytes that the texts of a task may take in a message; `extra` of `Endpoint::send`.
 pub(super) fn text_room(task: &TaskEntry) -> usize {
-    // An escaped character of the message takes six bytes.
-    let message = task.message.as_ref().map_or(0, |message| message.len());
-    task.len().saturating_add(message.saturating_mul(5))
+    let message = task.message.as_ref().map_or(0, |message| max_escaped_len(message.len()));
+    task.len().saturating_add(message)
 }
 
 /// Appends the members of a task in the form of its revision, without braces (TASK-014, TASK-108).
