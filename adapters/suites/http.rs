@@ -27,7 +27,7 @@ use mcp_proto::{
 use serde_json::json;
 
 use crate::adapter::{
-    Answered, CANCELLED_BY_CLIENT, CANCELLED_BY_CLOSE, Call, Cx, Error, Handle, Handler, HttpServer,
+    Answered, CANCELLED_BY_CLIENT, CANCELLED_BY_CLOSE, Call, Cx, Error, Handle, Handler, HttpServer, Router,
     impl_handler, run_http, server_handle, wait,
 };
 use crate::support::{
@@ -245,6 +245,27 @@ fn connection_at_limit_evicts_longest_idle() {
         let mut end = [0; 1];
         assert_eq!(second.read(&mut end).unwrap_or(0), 0);
         served.stop();
+    });
+}
+
+#[test]
+fn router_receives_heads_of_requests_and_responses() {
+    with_timeout(|| {
+        let heads = NoteLog::default();
+        let recorder = heads.clone();
+        let make = move || {
+            let mut router = Router::new("files", "1.0");
+            let recorder = recorder.clone();
+            router.on_head(move |record| recorder.record(record.text.clone()));
+            router
+        };
+        let served = HttpTestServer::with_options(Http::new(), make, |server| server.tap_heads());
+        let mut client = Client::connect_url(&served.url()).expect("a server");
+        client.close().expect("a clean end");
+        served.stop();
+        let noted = heads.take();
+        assert!(noted.iter().any(|head| head.starts_with("POST /mcp")), "{noted:?}");
+        assert!(noted.iter().any(|head| head.contains("200")), "{noted:?}");
     });
 }
 

@@ -4,6 +4,7 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
+use core::time::Duration;
 use std::sync::mpsc;
 
 use mcp_proto::EntryKind;
@@ -16,7 +17,8 @@ use mcp_proto::router::{
 use mcp_proto::{CallOptions, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
 
-use crate::adapter::{Client, Cx, Error, Options, Router, handler, serve};
+use crate::adapter::{Client, Cx, Error, Options, Router, handler, serve, serve_stream};
+use crate::support::{NoteLog, with_timeout};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Add {
@@ -332,4 +334,55 @@ fn validator_checks_arguments_before_handler_runs() {
         }
         assert!(router.check().unwrap_err().to_string().contains("inputSchema says no"));
     }
+}
+
+#[test]
+fn router_passes_on_notifications_diagnostics_and_copies_of_messages() {
+    with_timeout(|| {
+        let notes = NoteLog::default();
+        let make = {
+            let notes = notes.clone();
+            move || {
+                let mut router = Router::new("files", "1.0");
+                let (on_notification, on_diagnostic, on_tap) = (notes.clone(), notes.clone(), notes);
+                router
+                    .on_notification(move |notification| {
+                        on_notification.record(format!("notification {}", notification.method));
+                        panic!("the server goes on");
+                    })
+                    .on_diagnostic(move |diagnostic| {
+                        on_diagnostic.record(format!("diagnostic {diagnostic:?}"));
+                    })
+                    .on_tap(move |record| on_tap.record(format!("tap {:?}", record.direction)));
+                router
+            }
+        };
+        let mut limits = mcp_proto::Limits::default();
+        limits.tap_records = 8;
+        let config = Router::new("files", "1.0").config().expect("no mistakes").limits(limits);
+        let (mut stream, server) = serve_stream(make, Some(config));
+        let input = concat!(
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+            r#""capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"c","version":"1"}}}"#,
+            "\n",
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            "\n",
+            r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#,
+            "\n",
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+            "\n",
+        );
+        assert_eq!(stream.write(input.as_bytes()).expect("room"), input.len());
+        let begun = std::time::Instant::now();
+        let mut noted = Vec::new();
+        let is_noted = |noted: &[String], what: &str| noted.iter().any(|note| note.starts_with(what));
+        while !["notification", "diagnostic Unknown", "tap Out"].iter().all(|what| is_noted(&noted, what)) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{noted:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            noted.append(&mut notes.take());
+        }
+        drop(stream);
+        server.join().unwrap().expect("a clean end");
+        assert!(noted.contains(&"notification notifications/roots/list_changed".to_owned()), "{noted:?}");
+    });
 }

@@ -2,8 +2,11 @@
 
 use alloc::boxed::Box;
 
-use mcp_proto::server::{Call, Event};
-use mcp_proto::{RawJson, RpcError};
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+use mcp_proto::server::{Call, Event, Notification};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_std::Error;
 use mcp_std::adapter::client::{TestPeer, TestRouter};
 use mcp_std::adapter::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
@@ -100,8 +103,25 @@ impl Handler for Router {
         self.handle_call(cx, call)
     }
 
+    fn notification(&self, notification: &Notification) {
+        self.handle_notification(notification);
+    }
+
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
+        self.handle_diagnostic(diagnostic);
+    }
+
     fn failed(&self, call: &Call, failure: &HandlerFailure) {
         self.handle_failure(call, failure);
+    }
+
+    fn tap(&self, record: &TapRecord) {
+        self.handle_tap(record);
+    }
+
+    #[cfg(feature = "http")]
+    fn head(&self, record: &HeadRecord) {
+        self.handle_head(record);
     }
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {

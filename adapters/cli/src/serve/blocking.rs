@@ -3,8 +3,6 @@
 use mcp_blocking as adapter;
 use mcp_blocking::{HttpServer, Router};
 
-use super::logged_router::logged_router;
-
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
         move |$cx: &mut mcp_blocking::Cx<'_>, $($rest)*
@@ -25,8 +23,6 @@ mod on_thread;
 mod tools;
 
 pub(super) use on_thread::run;
-
-logged_router!(adapter: self, context: mcp_blocking::Cx<'_>, mut: [mut], async: [], await: []);
 
 /// Returns the server unchanged: this adapter has one thread, and the options allow no more.
 fn with_shards<H>(server: HttpServer<H>, _: u8) -> HttpServer<H> {

@@ -3,7 +3,7 @@
 use mcp_proto::http::server::Protected;
 use mcp_proto::server::Config;
 
-use super::super::{LoggedRouter, adapter};
+use super::super::{Router, adapter};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::serve::{card, http, protection};
@@ -13,12 +13,12 @@ pub(super) fn bind(
     args: &args::ServeArgs,
     address: &str,
     config: Config,
-    handler: LoggedRouter,
-) -> Result<(adapter::HttpServer<LoggedRouter>, Option<Protected>), CommandFailure> {
+    router: Router,
+) -> Result<(adapter::HttpServer<Router>, Option<Protected>), CommandFailure> {
     let (http, address) = protection::apply(args, http::config(&args.http), address)?;
     let http = card::apply(args, http, &address)?;
     let protected = http.protected_resource().cloned();
-    let bound = adapter::HttpServer::bind(&*address, config, http, handler);
+    let bound = adapter::HttpServer::bind(&*address, config, http, router);
     let mut server = bound.map_err(|error| http::bind_failure(&address, &error))?;
     #[cfg(feature = "tls")]
     if let Some(tls) = http::tls(&args.http)? {

@@ -8,12 +8,12 @@ use mcp_proto::server::Config;
 use mcp_std::io::Duplex;
 
 use super::adapter::{Error, Handle, HttpServer, Server};
-use super::{LoggedRouter, block_on, sleep, tools};
+use super::{Router, block_on, sleep, tools};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
-use crate::serve::logged_router::ServerLog;
+use crate::serve::server_log::ServerLog;
 use crate::serve::streams;
 use crate::stop;
 
@@ -32,24 +32,23 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
         let (log, line) = (Arc::new(ServerLog::new(args)), Box::new(streams::open_serial(serial)?));
         return serve_stream(args, &log, line, stop::shut_down_on_signal);
     }
-    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let log = Arc::new(ServerLog::new(args));
+    let (router, clock) = tools::build_router(args.everything, args.broken, &log);
     let config = crate::serve::config(args, router.config())?;
-    let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
     block_on(async {
         match &args.http.address {
             Some(address) if args.shards > 1 => {
                 // Each shard has its own router, because async closures stay on their thread. These handlers keep no
                 // state.
-                let (broken, log) = (args.broken, handler.log);
-                let make =
-                    move || LoggedRouter { router: tools::build_router(false, broken).0, log: log.clone() };
+                let broken = args.broken;
+                let make = move || tools::build_router(false, broken, &log).0;
                 let first = make();
                 let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
                 serve_http(args, address, config, first, sharded, clock.as_ref()).await
             }
-            Some(address) => serve_http(args, address, config, handler, |one| one, clock.as_ref()).await,
+            Some(address) => serve_http(args, address, config, router, |one| one, clock.as_ref()).await,
             None => {
-                let served = serve_stdio(config, handler, clock.as_ref()).await;
+                let served = serve_stdio(config, router, clock.as_ref()).await;
                 served.map_err(|error| CommandFailure::from_serve_error(&error))
             }
         }
@@ -64,11 +63,10 @@ fn serve_stream(
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let (router, clock) = tools::build_router(args.everything, args.broken, log);
     let config = crate::serve::config(args, router.config())?;
-    let handler = LoggedRouter { router, log: Arc::clone(log) };
     let served = block_on(async {
-        let server = Server::new(config, super::adapter::ByteStream::new(stream)?, handler);
+        let server = Server::new(config, super::adapter::ByteStream::new(stream)?, router);
         let handle = server.handle();
         register(handle.clone());
         future::or(server.run(), announce_ticks(handle, clock.as_ref())).await
@@ -88,12 +86,8 @@ fn serve_stream(
 }
 
 /// Serves stdio until the end and announces ticks of the clock.
-async fn serve_stdio(
-    config: Config,
-    handler: LoggedRouter,
-    clock: Option<&ClockResource>,
-) -> Result<(), Error> {
-    let server = Server::stdio(config, handler)?;
+async fn serve_stdio(config: Config, router: Router, clock: Option<&ClockResource>) -> Result<(), Error> {
+    let server = Server::stdio(config, router)?;
     let handle = server.handle();
     stop::shut_down_on_signal(handle.clone());
     future::or(server.run(), announce_ticks(handle, clock)).await
@@ -104,11 +98,11 @@ async fn serve_http(
     args: &args::ServeArgs,
     address: &str,
     config: Config,
-    handler: LoggedRouter,
-    sharded: impl FnOnce(HttpServer<LoggedRouter>) -> HttpServer<LoggedRouter>,
+    router: Router,
+    sharded: impl FnOnce(HttpServer<Router>) -> HttpServer<Router>,
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
-    let (server, protected) = http_server::bind(args, address, config, handler)?;
+    let (server, protected) = http_server::bind(args, address, config, router)?;
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();

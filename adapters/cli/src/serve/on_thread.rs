@@ -8,12 +8,12 @@ use mcp_proto::server::Config;
 use mcp_std::adapter::server::Handle;
 use mcp_std::io::{Duplex, Stdio};
 
-use super::{LoggedRouter, adapter, tools, with_shards};
+use super::{Router, adapter, tools, with_shards};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::http;
-use crate::serve::logged_router::ServerLog;
+use crate::serve::server_log::ServerLog;
 use crate::serve::streams;
 use crate::stop;
 
@@ -36,9 +36,9 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
         let stdio = Stdio::guarded().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
         return serve_stream(args, &log, stdio, stop::shut_down_on_signal);
     };
-    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let (router, clock) = tools::build_router(args.everything, args.broken, &log);
     let config = crate::serve::config(args, router.config())?;
-    serve_http(args, address, config, LoggedRouter { router, log }, clock.as_ref())
+    serve_http(args, address, config, router, clock.as_ref())
 }
 
 /// Serves one stream to its end and announces ticks of the clock. `register` gets the handle that ends it earlier.
@@ -48,15 +48,14 @@ fn serve_stream(
     stream: impl Duplex,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = tools::build_router(args.everything, args.broken);
+    let (router, clock) = tools::build_router(args.everything, args.broken, log);
     let config = crate::serve::config(args, router.config())?;
-    let handler = LoggedRouter { router, log: Arc::clone(log) };
-    let served = serve_clock(adapter::Server::new(config, stream, handler), clock.as_ref(), register);
+    let served = serve_clock(adapter::Server::new(config, stream, router), clock.as_ref(), register);
     served.map_err(|error| CommandFailure::from_serve_error(&error))
 }
 
 fn serve_clock(
-    mut server: adapter::Server<impl Duplex, LoggedRouter>,
+    mut server: adapter::Server<impl Duplex, Router>,
     clock: Option<&ClockResource>,
     register: impl FnOnce(Handle),
 ) -> Result<(), adapter::Error> {
@@ -75,10 +74,10 @@ fn serve_http(
     args: &args::ServeArgs,
     address: &str,
     config: Config,
-    handler: LoggedRouter,
+    router: Router,
     clock: Option<&ClockResource>,
 ) -> Result<(), CommandFailure> {
-    let (server, protected) = http_server::bind(args, address, config, handler)?;
+    let (server, protected) = http_server::bind(args, address, config, router)?;
     let address = server.address();
     let mut server = with_shards(server, args.shards);
     stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);

@@ -6,8 +6,6 @@ use mcp_smol as adapter;
 use mcp_smol::Router;
 use smol::{Timer, block_on};
 
-use super::logged_router::logged_router;
-
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
         async move |$cx: &mut mcp_smol::Cx, $($rest)*
@@ -28,8 +26,6 @@ mod on_future;
 mod tools;
 
 pub(super) use on_future::run;
-
-logged_router!(adapter: self, context: mcp_smol::Cx, mut: [], async: [async], await: [.await]);
 
 async fn sleep(duration: Duration) {
     Timer::after(duration).await;

@@ -3,8 +3,6 @@
 use mcp_threads as adapter;
 use mcp_threads::{Handler, HttpServer, Router};
 
-use super::logged_router::logged_router;
-
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
         move |$cx: &mut mcp_threads::Cx<'_>, $($rest)*
@@ -25,8 +23,6 @@ mod on_thread;
 mod tools;
 
 pub(super) use on_thread::run;
-
-logged_router!(adapter: self, context: mcp_threads::Cx<'_>, mut: [], async: [], await: []);
 
 fn with_shards<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
     server.shards(shards)

@@ -3,12 +3,10 @@
 use ::tokio::time::sleep;
 use mcp_tokio::LocalRouter as Router;
 
-use super::logged_router::logged_router;
 use crate::tokio_runtime::block_on;
 
 /// The adapter, with the router whose handlers stay on their thread.
 mod adapter {
-    pub(super) use mcp_tokio::LocalRouter as Router;
     pub(super) use mcp_tokio::*;
 }
 
@@ -32,5 +30,3 @@ mod on_future;
 mod tools;
 
 pub(super) use on_future::run;
-
-logged_router!(adapter: self, context: mcp_tokio::Cx, mut: [], async: [async], await: [.await]);

@@ -37,6 +37,8 @@ pub trait Flavor: Sized + 'static {
     type OnInterest: Clone + Deref<Target: Fn(&str, bool)>;
     /// Callback for failures of handlers, with details that the client does not get.
     type OnFailure: Clone + Deref<Target: Fn(&Call, &HandlerFailure)>;
+    /// Callback for what a server learns beside calls: notifications, deviations of clients, copies of messages.
+    type Observer<T: 'static>: Clone + Deref<Target: Fn(&T)>;
     /// Change of the router that is applied between two calls.
     type Update: FnOnce(&mut Router<Self>);
 
@@ -137,6 +139,7 @@ impl<R: 'static> Flavor for Functions<R> {
     type Layer = Rc<dyn Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Self>) -> HandlerResult>;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
+    type Observer<T: 'static> = Rc<dyn Fn(&T)>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -156,6 +159,7 @@ impl<R: 'static> Flavor for SharedFunctions<R> {
     type Layer = Arc<dyn Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Self>) -> HandlerResult + Send + Sync>;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
+    type Observer<T: 'static> = Arc<dyn Fn(&T) + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -178,6 +182,7 @@ impl<R: 'static> Flavor for LocalFutures<R> {
     >;
     type OnInterest = Rc<dyn Fn(&str, bool)>;
     type OnFailure = Rc<dyn Fn(&Call, &HandlerFailure)>;
+    type Observer<T: 'static> = Rc<dyn Fn(&T)>;
     type Update = Box<dyn FnOnce(&mut Router<Self>)>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {
@@ -206,6 +211,7 @@ impl<R: 'static> Flavor for SendFutures<R> {
     >;
     type OnInterest = Arc<dyn Fn(&str, bool) + Send + Sync>;
     type OnFailure = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
+    type Observer<T: 'static> = Arc<dyn Fn(&T) + Send + Sync>;
     type Update = Box<dyn FnOnce(&mut Router<Self>) + Send>;
 
     fn from_function(function: SharedFunction) -> Self::Handler {

@@ -6,8 +6,11 @@ use core::panic::AssertUnwindSafe;
 use core::pin::pin;
 use std::panic::{catch_unwind, resume_unwind};
 
-use mcp_proto::server::{Call, Event};
-use mcp_proto::{RawJson, RpcError};
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+use mcp_proto::server::{Call, Event, Notification};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{Diagnostic, RawJson, RpcError};
 
 use super::updates::lock;
 use super::{Flavor, Functions, FutureFlavor, Router, SharedFunctions};
@@ -88,8 +91,25 @@ impl<R: 'static> Handler for Router<Functions<R>> {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
+    fn notification(&mut self, notification: &Notification) {
+        self.handle_notification(notification);
+    }
+
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        self.handle_diagnostic(diagnostic);
+    }
+
     fn failed(&mut self, call: &Call, failure: &HandlerFailure) {
         self.handle_failure(call, failure);
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        self.handle_tap(record);
+    }
+
+    #[cfg(feature = "http")]
+    fn head(&mut self, record: &HeadRecord) {
+        self.handle_head(record);
     }
 
     fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
@@ -117,8 +137,25 @@ impl<F: FutureFlavor> AsyncHandler for Router<F> {
         outcome.unwrap_or_else(|panic| resume_unwind(Box::new(panic.message().to_owned())))
     }
 
+    fn notification(&self, notification: &Notification) {
+        self.handle_notification(notification);
+    }
+
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
+        self.handle_diagnostic(diagnostic);
+    }
+
     fn failed(&self, call: &Call, failure: &HandlerFailure) {
         self.handle_failure(call, failure);
+    }
+
+    fn tap(&self, record: &TapRecord) {
+        self.handle_tap(record);
+    }
+
+    #[cfg(feature = "http")]
+    fn head(&self, record: &HeadRecord) {
+        self.handle_head(record);
     }
 
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {

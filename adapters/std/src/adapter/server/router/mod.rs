@@ -8,6 +8,7 @@ mod flavor;
 mod handler;
 mod interceptor;
 mod layer;
+mod observers;
 mod serve;
 #[cfg(feature = "skills")]
 mod skills;
@@ -43,6 +44,7 @@ use super::handler::HandlerFailure;
 use super::tasks::TaskSource;
 use crate::catch;
 use layer::Middleware;
+use observers::Observers;
 use updates::{ChangeQueue, Snapshot};
 
 /// A server made of functions or futures, each for an entry with a name.
@@ -221,6 +223,7 @@ struct RouterState<F: Flavor> {
     fallback: Option<F::Fallback>,
     on_interest: Option<F::OnInterest>,
     on_failure: Option<F::OnFailure>,
+    observers: Observers<F>,
     tasks: Option<TaskSource>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
@@ -237,6 +240,7 @@ impl<F: Flavor> Clone for RouterState<F> {
             fallback: self.fallback.clone(),
             on_interest: self.on_interest.clone(),
             on_failure: self.on_failure.clone(),
+            observers: self.observers.clone(),
             tasks: self.tasks.clone(),
             is_serving: self.is_serving,
             access_rules: self.access_rules.clone(),
@@ -285,6 +289,7 @@ impl<F: Flavor> Router<F> {
             fallback: None,
             on_interest: None,
             on_failure: None,
+            observers: Observers::default(),
             tasks: None,
             is_serving: false,
             access_rules: Arc::default(),

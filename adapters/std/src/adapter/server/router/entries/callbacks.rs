@@ -5,9 +5,12 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
 use mcp_proto::router::Hook;
-use mcp_proto::server::Call;
-use mcp_proto::{Capability, EntryKind, RpcError};
+use mcp_proto::server::{Call, Notification};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{Capability, Diagnostic, EntryKind, RpcError};
 
 use super::handlers::{local_functions, local_futures, send_futures, shared_functions};
 use super::{Flavor, Functions, LocalFutures, Router, SendCall, SendFutures, SharedFunctions};
@@ -99,6 +102,48 @@ macro_rules! callbacks {
         ) -> &mut Self {
             self.state_mut().on_failure =
                 Some($callback!(on_failure, |call: &Call, failure: &HandlerFailure|));
+            self
+        }
+
+        /// Sets a callback for notifications that the engine does not handle itself, for example
+        /// `notifications/roots/list_changed`. Without one they are ignored.
+        pub fn on_notification(
+            &mut self,
+            on_notification: impl $Callback(&Notification) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().observers.on_notification =
+                Some($callback!(on_notification, |notification: &Notification|));
+            self
+        }
+
+        /// Sets a callback for deviations of clients that were tolerated, and for their use of deprecated features.
+        pub fn on_diagnostic(
+            &mut self,
+            on_diagnostic: impl $Callback(&Diagnostic) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().observers.on_diagnostic =
+                Some($callback!(on_diagnostic, |diagnostic: &Diagnostic|));
+            self
+        }
+
+        /// Sets a callback for copies of the messages, received and sent. Only
+        /// [`Limits::tap_records`](mcp_proto::Limits) of the configuration enables it.
+        pub fn on_tap(
+            &mut self,
+            on_tap: impl $Callback(&TapRecord) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().observers.on_tap = Some($callback!(on_tap, |record: &TapRecord|));
+            self
+        }
+
+        /// Sets a callback for the heads of HTTP requests and responses, without their secrets. Only `tap_heads` of
+        /// `HttpServer` enables it.
+        #[cfg(feature = "http")]
+        pub fn on_head(
+            &mut self,
+            on_head: impl $Callback(&HeadRecord) + 'static $($callback_bounds)*,
+        ) -> &mut Self {
+            self.state_mut().observers.on_head = Some($callback!(on_head, |record: &HeadRecord|));
             self
         }
     };

@@ -1,0 +1,59 @@
+//! Output of the demonstration server on stderr.
+
+use std::sync::Mutex;
+
+use mcp_proto::Diagnostic;
+use mcp_proto::http::HeadRecord;
+use mcp_proto::server::Call;
+use mcp_proto::tap::TapRecord;
+use mcp_std::adapter::server::HandlerFailure;
+
+use super::clock::lock;
+use crate::args;
+use crate::paint::Paint;
+use crate::session::{self, LimitedNotes};
+use crate::trace::{self, HeadRedaction};
+
+/// Prints diagnostics, messages and heads of HTTP messages.
+pub(super) struct ServerLog {
+    head_redaction: HeadRedaction,
+    paint: Paint,
+    client_notes: Mutex<LimitedNotes>,
+}
+
+impl ServerLog {
+    pub(super) fn new(args: &args::ServeArgs) -> Self {
+        Self {
+            head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),
+            paint: Paint::for_stderr(),
+            client_notes: Mutex::new(LimitedNotes(20)),
+        }
+    }
+
+    pub(super) fn diagnostic(&self, diagnostic: &Diagnostic) {
+        // Neither side is at fault: a cancellation crossed the response, or overtook its request.
+        let usual = matches!(
+            diagnostic,
+            Diagnostic::UnknownCancellation(_)
+                | Diagnostic::EarlyCancellation(_)
+                | Diagnostic::LateResponse(_)
+        );
+        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
+            lock(&self.client_notes).note(&diagnostic.to_string());
+        } else if !usual {
+            lock(&self.client_notes).note(&format!("the client deviated from the protocol: {diagnostic}"));
+        }
+    }
+
+    pub(super) fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        session::print_note(&format!("{} failed: {failure}", call.method()));
+    }
+
+    pub(super) fn tap(&self, record: &TapRecord) {
+        session::print_stderr(&trace::format_record(record, self.paint));
+    }
+
+    pub(super) fn head(&self, record: &HeadRecord) {
+        session::print_stderr(&trace::format_head(record, &self.head_redaction, self.paint));
+    }
+}
