@@ -203,3 +203,27 @@ fn handler_serves_calls_and_subscriptions_of_each_revision() {
         client.close().unwrap();
     }
 }
+
+#[test]
+fn router_under_test_gets_copies_of_messages() {
+    for era in ERAS {
+        let (records, recorded) = mpsc::channel();
+        let mut router = Router::new("harbour", "1.0");
+        router.on_tap(move |record| drop(records.send(record.bytes.clone())));
+        let mut limits = mcp_proto::Limits::default();
+        limits.tap_records = 64;
+        let config = router.config().unwrap().limits(limits);
+        let client = options(era).connect(test_server!(config, router)).unwrap();
+        client.ping().unwrap();
+        let messages: Vec<_> = recorded.try_iter().collect();
+        let is_seen =
+            |method: &str| messages.iter().any(|m| m.windows(method.len()).any(|w| w == method.as_bytes()));
+        // The modern era has no pings: the client asks for the server's description instead.
+        assert!(is_seen(if era == Era::Legacy {
+            r#""method":"ping""#
+        } else {
+            r#""method":"server/discover""#
+        }));
+        assert!(is_seen(r#""result""#), "{era:?}: {messages:?}");
+    }
+}

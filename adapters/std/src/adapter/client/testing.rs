@@ -18,9 +18,11 @@ use crate::adapter::poll::Interest;
 use crate::adapter::server as serve;
 use crate::adapter::server::router::{Flavor, Router};
 use crate::adapter::server::{Backlog, Dispatcher, Handler, ServerLoop, StorePlace, TaskSource};
+use crate::catch;
 use crate::process::ShutdownTimeouts;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
+use mcp_proto::tap::TapRecord;
 use mcp_proto::{Instant, server};
 
 use super::transport::{ClientTransport, CloseAction, ExitInfo};
@@ -29,6 +31,9 @@ use super::transport::{ClientTransport, CloseAction, ExitInfo};
 pub trait TestPeer {
     /// Handles an event. A call may be answered later.
     fn handle(&mut self, server_loop: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: server::Event);
+
+    /// Receives a copy of a message; see [`Handler::tap`].
+    fn tap(&mut self, record: &TapRecord);
 
     /// Runs work that is ready. Returns whether there was any.
     fn advance(&mut self, server_loop: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
@@ -69,6 +74,10 @@ impl<H: Handler> TestPeer for Inline<H> {
         event: server::Event,
     ) {
         serve::dispatch_event(server_loop, dispatcher, &mut self.0, &event);
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        let _ = catch(|| self.0.tap(record));
     }
 
     fn tasks(&mut self) -> Option<TaskSource> {
@@ -247,6 +256,9 @@ impl TestServerEnd {
             let Self { pipe, backlog, dispatcher, peer, .. } = self;
             moved |= peer.advance(&mut TestLoop { pipe, backlog, client }, dispatcher);
             moved |= dispatcher.drive_tasks(&mut TestLoop { pipe, backlog, client });
+            while let Some(record) = self.pipe.engine().poll_tap() {
+                self.peer.tap(&record);
+            }
             let over = self.pipe.is_drained();
             if over && !core::mem::replace(&mut self.is_eof_sent, true) {
                 client.pipe.handle_eof(client.now);

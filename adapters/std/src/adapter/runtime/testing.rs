@@ -16,6 +16,7 @@ use crate::adapter::server::{
 use crate::catch;
 use mcp_proto::Instant;
 use mcp_proto::server::Event;
+use mcp_proto::tap::TapRecord;
 
 use super::Runtime;
 use super::deadline_timer::start_timer;
@@ -57,6 +58,10 @@ impl<H: AsyncHandler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer f
         if let Some(event) = dispatcher.accept_event(event) {
             dispatch_async_event(&*self.handler, &event);
         }
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        let _ = catch(|| self.handler.tap(record));
     }
 
     fn advance(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
