@@ -15,6 +15,8 @@ use super::{assert_none, root};
 
 /// Widest line of a block of commands, in columns of a terminal.
 const MAX_COLUMNS: usize = 80;
+/// Widest line with a comment in a program of the guide, in columns: the width of a phone.
+const MAX_COMMENT_COLUMNS: usize = 31;
 /// Commands that are not tried, with the reason. Paths in them are looked up nevertheless.
 const UNTRIED: [(&str, &str); 15] = [
     ("./client", "a program of the reader; tests/c builds and runs the same"),
@@ -364,6 +366,24 @@ fn commands_fit_into_80_columns() {
         }
     }
     assert_none("lines of commands wider than a terminal", &found);
+}
+
+#[test]
+fn comments_of_the_guide_fit_on_a_phone() {
+    let mut found = Vec::new();
+    let mut comments = 0;
+    for block in
+        blocks_in(&["rust", "rust,no_run"]).iter().filter(|block| block.place.contains("/src/guide/"))
+    {
+        for line in block.text.lines().filter(|line| line.trim_start().starts_with("//")) {
+            comments += 1;
+            if line.chars().count() > MAX_COMMENT_COLUMNS {
+                found.push(format!("{}: {} columns: {line}", block.place, line.chars().count()));
+            }
+        }
+    }
+    assert!(comments > 100, "{comments} comments");
+    assert_none("comments that scroll on a phone", &found);
 }
 
 #[test]
