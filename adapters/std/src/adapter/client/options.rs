@@ -66,7 +66,8 @@ use crate::tls::ClientTls;
 /// the further layers and the call. On a client that blocks it is a function, on an asynchronous client it returns a
 /// future. A condition restricts it to a method or to a tool:
 ///
-/// ```no_run
+#[cfg_attr(feature = "http", doc = "```no_run")]
+#[cfg_attr(not(feature = "http"), doc = "```ignore")]
 /// use std::time::Instant;
 /// use mcp_proto::{CallError, RpcError};
 /// use mcp_std::Error;

@@ -24,7 +24,8 @@ use crate::error::Error;
 /// connection has ended. Over HTTP, [`ReconnectPolicy`](mcp_proto::http::client::ReconnectPolicy) repeats some lost requests by
 /// itself before.
 ///
-/// ```no_run
+#[cfg_attr(feature = "http", doc = "```no_run")]
+#[cfg_attr(not(feature = "http"), doc = "```ignore")]
 /// use mcp_std::Retry;
 /// use mcp_std::adapter::client::{Options, ReadyConnection};
 ///
