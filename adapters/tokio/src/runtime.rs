@@ -38,6 +38,10 @@ impl Runtime for Tokio {
         Ok(output)
     }
 
+    fn is_entered() -> bool {
+        Handle::try_current().is_ok()
+    }
+
     fn unbounded<F: Future>(future: F) -> impl Future<Output = F::Output> {
         unconstrained(future)
     }

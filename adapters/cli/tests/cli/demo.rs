@@ -43,7 +43,7 @@ fn demo_shows_every_step_in_both_eras() {
 
 #[test]
 fn demo_succeeds_on_every_runtime() {
-    for runtime in ["threads", "smol"] {
+    for runtime in ["threads", "smol", "tokio"] {
         let done = probe(&["demo", "--runtime", runtime]).assert_ok();
         assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{runtime}: {done}");
         done.assert_stdout(&[&format!("--runtime {runtime}")]);

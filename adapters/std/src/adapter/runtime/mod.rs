@@ -58,6 +58,11 @@ pub trait Runtime: BlockingPool + fmt::Debug + Send + Sync + Sized + 'static {
     /// The I/O error if the thread cannot wait.
     fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T>;
 
+    /// Returns whether this thread is inside the runtime, as far as its timers and descriptors need that.
+    fn is_entered() -> bool {
+        true
+    }
+
     /// Returns the future without the bound that the runtime sets to its work before it must yield.
     ///
     /// For tests on virtual time, which never yield to the runtime.

@@ -177,6 +177,10 @@ impl<R: Runtime> DriverState<R> {
         if self.connection.is_over() || self.connection.event_count != seen {
             return false;
         }
+        // A call may start on any thread. What waits for it is polled inside of the runtime, and sets the timer there.
+        if !R::is_entered() {
+            return false;
+        }
         let due = self.commands.as_ref().and_then(CommandQueue::next_deadline);
         self.arm_wakeup(due)
     }
