@@ -63,17 +63,25 @@ pub(super) const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
 
 /// Creates the failure for an address that cannot be bound.
 pub(crate) fn bind_failure(address: &str, error: &Error) -> CommandFailure {
-    let (why, taken) = match error {
-        Error::Io(error) => (error.to_string(), error.kind() == io::ErrorKind::AddrInUse),
-        other => (other.to_string(), false),
+    let (why, kind) = match error {
+        Error::Io(error) => (error.to_string(), Some(error.kind())),
+        other => (other.to_string(), None),
     };
     let prefix = "cannot listen at ";
     // An error about an invalid address already starts with these words.
     let why = if why.starts_with(prefix) { why } else { format!("{prefix}{address}: {why}") };
-    CommandFailure::new(Exit::Connection, why).with_hint(if taken {
-        "another program listens there; with port 0 the system chooses a free port"
-    } else {
-        "an address needs a port, for example 127.0.0.1:8080; with port 0 the system chooses a free one"
+    CommandFailure::new(Exit::Connection, why).with_hint(match kind {
+        Some(io::ErrorKind::AddrInUse) => {
+            "another program listens there; with port 0 the system chooses a free port"
+        }
+        Some(io::ErrorKind::AddrNotAvailable) => {
+            "this machine does not have that address: use 127.0.0.1, or 0.0.0.0 for all of its own"
+        }
+        Some(io::ErrorKind::PermissionDenied) => "ports below 1024 belong to the administrator",
+        _ => {
+            "an address is a host and a port up to 65535, for example 127.0.0.1:8080; with port 0 the system \
+             chooses a free one"
+        }
     })
 }
 
