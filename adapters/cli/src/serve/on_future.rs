@@ -8,7 +8,7 @@ use mcp_proto::server::Config;
 use mcp_std::io::Duplex;
 
 use super::adapter::{Error, Handle, HttpServer, Server};
-use super::{Router, block_on, sleep, tools};
+use super::{Router, block_on, sleep};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
@@ -20,6 +20,9 @@ use crate::stop;
 #[path = "http_server.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
 mod http_server;
+#[path = "logged_router.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
+mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
     if let Some(address) = &args.http.listen {
@@ -33,7 +36,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
         return serve_stream(args, &log, line, stop::shut_down_on_signal);
     }
     let log = Arc::new(ServerLog::new(args));
-    let (router, clock) = tools::build_router(args.everything, args.broken, &log);
+    let (router, clock) = logged_router::build(args.everything, args.broken, &log);
     let config = crate::serve::config(args, router.config())?;
     block_on(async {
         match &args.http.address {
@@ -41,7 +44,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
                 // Each shard has its own router, because async closures stay on their thread. These handlers keep no
                 // state.
                 let broken = args.broken;
-                let make = move || tools::build_router(false, broken, &log).0;
+                let make = move || logged_router::build(false, broken, &log).0;
                 let first = make();
                 let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
                 serve_http(args, address, config, first, sharded, clock.as_ref()).await
@@ -63,7 +66,7 @@ fn serve_stream(
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = tools::build_router(args.everything, args.broken, log);
+    let (router, clock) = logged_router::build(args.everything, args.broken, log);
     let config = crate::serve::config(args, router.config())?;
     let served = block_on(async {
         let server = Server::new(config, super::adapter::ByteStream::new(stream)?, router);

@@ -8,7 +8,7 @@ use mcp_proto::server::Config;
 use mcp_std::adapter::server::Handle;
 use mcp_std::io::{Duplex, Stdio};
 
-use super::{Router, adapter, tools, with_shards};
+use super::{Router, adapter, with_shards};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
@@ -20,6 +20,9 @@ use crate::stop;
 #[path = "http_server.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
 mod http_server;
+#[path = "logged_router.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
+mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
     let log = Arc::new(ServerLog::new(args));
@@ -36,7 +39,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
         let stdio = Stdio::guarded().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
         return serve_stream(args, &log, stdio, stop::shut_down_on_signal);
     };
-    let (router, clock) = tools::build_router(args.everything, args.broken, &log);
+    let (router, clock) = logged_router::build(args.everything, args.broken, &log);
     let config = crate::serve::config(args, router.config())?;
     serve_http(args, address, config, router, clock.as_ref())
 }
@@ -48,7 +51,7 @@ fn serve_stream(
     stream: impl Duplex,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = tools::build_router(args.everything, args.broken, log);
+    let (router, clock) = logged_router::build(args.everything, args.broken, log);
     let config = crate::serve::config(args, router.config())?;
     let served = serve_clock(adapter::Server::new(config, stream, router), clock.as_ref(), register);
     served.map_err(|error| CommandFailure::from_serve_error(&error))

@@ -10,23 +10,15 @@ mod notes;
 mod slow;
 mod tasks;
 
-use alloc::sync::Arc;
-
 use mcp_proto::model::Implementation;
 
 use super::Router;
 use crate::demo::TourStep;
 use crate::serve::clock::ClockResource;
-use crate::serve::server_log::ServerLog;
 use crate::serve::{demo, everything};
 
-/// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly. What happens
-/// beside its calls goes to `log`.
-pub(super) fn build_router(
-    everything: bool,
-    broken: Option<TourStep>,
-    log: &Arc<ServerLog>,
-) -> (Router, Option<ClockResource>) {
+/// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly.
+pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
@@ -45,11 +37,5 @@ pub(super) fn build_router(
     demo::register(&mut router, broken);
     count::register(&mut router, broken);
     demo::register_fail(&mut router, broken);
-    let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
-    router
-        .on_failure(move |call, failure| failures.failed(call, failure))
-        .on_diagnostic(move |diagnostic| diagnostics.diagnostic(diagnostic))
-        .on_tap(move |record| messages.tap(record))
-        .on_head(move |record| heads.head(record));
     (router, clock)
 }
