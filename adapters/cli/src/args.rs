@@ -4,6 +4,7 @@ mod authorization;
 mod help;
 mod login;
 mod parse;
+mod serve;
 mod server;
 mod skills;
 mod target;
@@ -16,7 +17,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_proto::RawJson;
-use mcp_std::io::{SerialConfig, StreamAddress};
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
@@ -29,14 +29,12 @@ use help::{
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
+pub(crate) use serve::{BridgeArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
-use values::{
-    assignment, connection_count, duration, duration_or_zero, frame_size, json_source, named_argument, path,
-    reference,
-};
+use values::{assignment, duration, duration_or_zero, json_source, named_argument, reference};
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
@@ -384,170 +382,6 @@ pub(crate) struct PingArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Offers something of every kind.
-    ///
-    /// That is the fixtures of the conformance suite, and more to try manually.
-    #[arg(long)]
-    pub(crate) everything: bool,
-    #[command(flatten)]
-    pub(crate) revisions: RevisionArgs,
-    /// Limits the length of a received message, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = frame_size)]
-    pub(crate) max_frame: usize,
-    /// Shows every message on stderr: → to the client, ← from it.
-    #[arg(long)]
-    pub(crate) trace: bool,
-    /// Hides the values of members with this name in the trace.
-    ///
-    /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
-    pub(crate) hide: Vec<String>,
-    /// Selects the adapter that the server runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
-    pub(crate) runtime: Runtime,
-    #[command(flatten)]
-    pub(crate) http: ServeHttpArgs,
-    /// Serves one client on this serial line instead of stdin and stdout.
-    ///
-    /// The baud rate is 115200 unless it is given, as in /dev/ttyGS0:9600.
-    #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "listener")]
-    pub(crate) serial: Option<SerialConfig>,
-    #[command(flatten)]
-    pub(crate) protection: ProtectionArgs,
-    /// Sets the number of threads that serve HTTP.
-    ///
-    /// Each thread has its own connections and sessions. Needs --runtime threads, smol or tokio, without --everything.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "address")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) shards: u8,
-    /// Performs one step of the demo wrongly, for tests.
-    #[arg(long = "break", value_name = "STEP", hide = true)]
-    pub(crate) broken: Option<TourStep>,
-}
-
-/// Options of a server that requires access tokens.
-#[derive(Args, Debug)]
-pub(crate) struct ProtectionArgs {
-    /// Requires an access token of this authorization server.
-    ///
-    /// ISSUER is its issuer identifier, an https URL (http on this machine). Tokens are JWTs; the keys come from the
-    /// metadata of the authorization server. The server describes itself at
-    /// /.well-known/oauth-protected-resource/PATH, and its challenges name that document.
-    #[arg(long = "protect", value_name = "ISSUER", requires = "address")]
-    pub(crate) issuer: Option<String>,
-    /// Sets the URL for which tokens have to be issued.
-    ///
-    /// This is the URL of the server as clients know it. By default it is that at which the server listens; at an address
-    /// such as 0.0.0.0 it has to be given.
-    #[arg(long, value_name = "URL", requires = "issuer")]
-    pub(crate) audience: Option<String>,
-    /// Requires this scope of every token.
-    ///
-    /// May be repeated.
-    #[arg(long, value_name = "SCOPE", requires = "issuer")]
-    pub(crate) require_scope: Vec<String>,
-}
-
-/// HTTP options of `serve` and `bridge`.
-#[derive(Debug, Args)]
-pub(crate) struct ServeHttpArgs {
-    /// Serves HTTP at this address instead of stdin and stdout.
-    ///
-    /// For example 127.0.0.1:8080; with port 0 the system chooses a port. The URL is printed on stderr. Everyone who
-    /// can reach the address can use the server; if other machines can, a note on stderr says what guards it.
-    #[arg(long = "http", value_name = "ADDR", group = "listener")]
-    pub(crate) address: Option<String>,
-    /// Serves a socket instead of stdin and stdout, with one message per line.
-    ///
-    /// ADDRESS is tcp://HOST:PORT or unix:PATH; with port 0 the system chooses a port. Each connection has a session of its
-    /// own. There is no encryption, no authorization and no check of who connects: everyone who can reach the address can
-    /// use the server. Only this user can open a Unix socket.
-    #[arg(long, value_name = "ADDRESS", group = "listener")]
-    pub(crate) listen: Option<StreamAddress>,
-    /// Serves HTTPS with the certificates in this PEM file.
-    ///
-    /// The certificate of the server comes first.
-    #[cfg(feature = "tls")]
-    #[arg(long, value_name = "FILE", requires_all = ["address", "tls_key"])]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Reads the private key of the certificate from this PEM file.
-    ///
-    /// The key must not be encrypted. It may be in the same file as the certificates.
-    #[cfg(feature = "tls")]
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Sets the path of the endpoint.
-    #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = path)]
-    pub(crate) path: String,
-    /// Serves HTTP+SSE of 2024-11-05 as well, at /sse and /messages.
-    #[arg(long, requires = "address")]
-    pub(crate) sse: bool,
-    /// Accepts requests for this host, besides the names of this machine.
-    ///
-    /// For example example.com or example.com:8080. May be repeated.
-    #[arg(long, value_name = "HOST", requires = "address")]
-    pub(crate) allow_host: Vec<String>,
-    /// Allows web pages of this origin to send requests and read responses.
-    ///
-    /// The origin starts with its scheme. May be repeated.
-    #[arg(long, value_name = "ORIGIN", requires = "address")]
-    pub(crate) allow_origin: Vec<String>,
-    /// Limits the open connections, including event streams.
-    ///
-    /// By default as many as the descriptor limit allows, which is raised as far as possible, and at most 10,000. A
-    /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
-    /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
-    #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
-    pub(crate) max_connections: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BridgeArgs {
-    #[command(flatten)]
-    pub(crate) http: ServeHttpArgs,
-    /// Selects the eras that clients may speak.
-    #[arg(long, value_name = "ERA", value_enum, default_value_t)]
-    pub(crate) client_era: EraChoice,
-    #[command(flatten)]
-    pub(crate) revisions: RevisionArgs,
-    /// Limits the time to wait for one answer of the server: 2s or 5m.
-    ///
-    /// Progress restarts the time. Clients have their own timeouts.
-    #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
-    pub(crate) timeout: Duration,
-    /// Limits the time to start the server and agree on a revision.
-    ///
-    /// Over HTTP it applies to each answer until then.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub(crate) connect_timeout: Duration,
-    /// Neither uses nor remembers the era of a server that ignores the probe.
-    ///
-    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about. The cache folder of the user
-    /// remembers it for 7 days, until it reports another version, or until it fails.
-    #[arg(long)]
-    pub(crate) no_cache: bool,
-    /// Shows every message of both sides on stderr: → sent, ← received.
-    #[arg(long)]
-    pub(crate) trace: bool,
-    /// Hides the values of members with this name in the trace.
-    ///
-    /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
-    pub(crate) hide: Vec<String>,
-    /// Selects the adapter that the client side runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
-    pub(crate) runtime: Runtime,
-    /// Selects where the server's stderr goes.
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
-    pub(crate) stderr: StderrChoice,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-    #[command(flatten)]
-    pub(crate) authorization: AuthorizationArgs,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Selects the adapter that client and server run on.
     #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
@@ -576,5 +410,22 @@ mod tests {
     #[test]
     fn command_line_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// A longer line is broken anywhere, which spoils examples.
+    #[test]
+    fn texts_after_the_options_need_no_more_than_80_columns() {
+        let mut commands = vec![Cli::command()];
+        let mut lines = 0;
+        while let Some(command) = commands.pop() {
+            for text in [command.get_after_help(), command.get_after_long_help()].into_iter().flatten() {
+                for line in text.to_string().lines() {
+                    lines += 1;
+                    assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                }
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert!(lines > 150, "{lines}");
     }
 }

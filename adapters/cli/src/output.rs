@@ -50,3 +50,8 @@ pub(crate) fn pad_label(text: &str) -> String {
 }
 
 const LABEL_WIDTH: usize = 13;
+
+/// Formats a number of things: `1 file`, `2 files`.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}

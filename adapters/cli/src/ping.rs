@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args;
 use crate::failure::CommandFailure;
-use crate::output::{print, print_json};
+use crate::output::{count, print, print_json};
 use crate::session::ClientSession;
 
 /// Output of `--json`.
@@ -56,8 +56,8 @@ fn measure(session: &mut ClientSession, args: &args::PingArgs) -> Result<(), Com
     }
     let RoundTripTimes { min, median, max } = spread;
     print(&format!(
-        "{} round trips, {era} era, revision {revision}: min {min:.3} ms, median {median:.3} ms, max {max:.3} ms\n",
-        times.len()
+        "{}, {era} era, revision {revision}: min {min:.3} ms, median {median:.3} ms, max {max:.3} ms\n",
+        count(times.len(), "round trip")
     ))
 }
 

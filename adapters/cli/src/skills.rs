@@ -12,7 +12,7 @@ use crate::args::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArg
 use crate::content;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{print, print_json};
+use crate::output::{count, print, print_json};
 use crate::paint::Paint;
 use crate::request::join_names;
 use crate::session::ClientSession;
@@ -66,7 +66,7 @@ pub(crate) fn push_skill(out: &mut String, raw: &RawJson, paint: Paint) {
     let files = match skill.files() {
         Some(files) => {
             let size = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
-            format!("{} files, {size} bytes", files.len())
+            format!("{}, {size} bytes", count(files.len(), "file"))
         }
         None => "dynamic".into(),
     };
@@ -241,7 +241,7 @@ fn format_verified(report: &VerifyReport, paint: Paint) -> String {
             ([], false) => "dynamic",
             _ => "MISMATCH",
         };
-        let about = paint.dim(format!("({} files read)", skill.files));
+        let about = paint.dim(format!("({} read)", count(skill.files, "file")));
         out.push_str(&format!("{} {} {about}\n", paint.bold(word), escape::line(&skill.uri)));
         for error in &skill.errors {
             out.push_str(&format!("    {}\n", escape::line(error)));

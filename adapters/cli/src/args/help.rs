@@ -32,57 +32,63 @@ Examples:
 
 Exit codes:
   0  success
-  1  the operation failed: an error response, a tool that reports an error, a failed step
+  1  the operation failed: an error response, a tool that reports an error,
+     a failed step
   2  the command line is invalid
-  3  no connection: the program does not start, is not an MCP server, speaks other revisions, or died
+  3  no connection: the program does not start, is not an MCP server, speaks
+     other revisions, or died
   4  no answer in time
   5  the server sent an input request, and no answer was available
-  6  authorization is needed, was refused or failed: `mcp-probe login URL` logs in";
+  6  authorization is needed, was refused or failed (`mcp-probe login URL`)";
 
 pub(super) const INSPECT_HELP: &str = "\
 Examples:
   mcp-probe inspect -- python my_server.py
-  mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe inspect --env API_TOKEN -- my-server          (passes API_TOKEN on)
+  mcp-probe inspect --era legacy --stderr null -- python my_server.py
+  mcp-probe inspect --env API_TOKEN -- my-server   (passes API_TOKEN on)
   mcp-probe inspect --header 'X-Api-Key: env:API_KEY' https://example.com/mcp
   mcp-probe inspect --config .vscode/mcp.json --server files
-  mcp-probe inspect tcp://192.168.4.1:7000                (a board on the network)
-  mcp-probe inspect --serial /dev/ttyUSB0:115200          (a board on a serial line)
+  mcp-probe inspect tcp://192.168.4.1:7000   (a board on the network)
+  mcp-probe inspect --serial /dev/ttyUSB0:115200   (a board on a serial line)
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\
-NAME=VALUE takes its type from the tool's schema: a=5 is a number if the schema says so, and the
-string 5 otherwise. Arrays and objects are written as JSON. NAME:=JSON sends any value whatever
-the schema says. The words come before the server: behind -- they belong to its command.
+NAME=VALUE takes its type from the tool's schema: a=5 is a number if the schema
+says so, and the string 5 otherwise. Arrays and objects are written as JSON.
+NAME:=JSON sends any value whatever the schema says. The words come before the
+server: behind -- they belong to its command.
 
-A server may send input requests before it answers. On a terminal you answer them: a form is
-filled in field by field (five wrong values for a field end the call), a web page is shown
-(nothing is opened automatically), and a request to a model is answered by you. Everything else
-waits while you answer. Programs use
+A server may send input requests before it answers. On a terminal you answer
+them: a form is filled in field by field (five wrong values for a field end the
+call), a web page is shown (nothing is opened automatically), and a request to a
+model is answered by you. Everything else waits while you answer. Programs use
 --answer KEY=JSON:
-  KEY   The key of the request, chosen by the server (2026-07-28), or its kind: elicit, sample,
-        roots. Answers with the same KEY are used in order, and the last one repeats. Requests
-        of legacy servers have no key: each gets the first answer that fits.
-  JSON  The values of a form, with its defaults for fields left out; a string, as the text of a
-        model; a list of roots, as paths or objects; or a complete result of the protocol.
-        decline and cancel are written without quotes, as is accept for a web page or for a form
-        with its defaults.
+  KEY   The key of the request, chosen by the server (2026-07-28), or its kind:
+        elicit, sample, roots. Answers with the same KEY are used in order, and
+        the last one repeats. Requests of legacy servers have no key: each gets
+        the first answer that fits.
+  JSON  The values of a form, with its defaults for fields left out; a string,
+        as the text of a model; a list of roots, as paths or objects; or a
+        complete result of the protocol. decline and cancel are written without
+        quotes, as is accept for a web page or for a form with its defaults.
 The client declares only the kinds of input that it can answer.
 
 Examples:
   mcp-probe call add a=20 b=22 -- mcp-probe serve
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
   mcp-probe call add --args @numbers.json b:=22 -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
-  mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server
-  mcp-probe call sign --answer 'guest={\"name\": \"Ada\"}' -- mcp-probe serve --everything
-  mcp-probe call test_input_required_result_list_roots --root . -- mcp-probe serve --everything
+  mcp-probe call count to=100 --timeout 500ms --trace -- mcp-probe serve
+  mcp-probe call count to=100 --total 2s -- mcp-probe serve
+  mcp-probe call login password=x --trace --hide password -- my-server
+  mcp-probe call sign --answer 'guest={\"name\": \"Ada\"}' -- \\
+      mcp-probe serve --everything
+  mcp-probe call test_input_required_result_list_roots --root . -- \\
+      mcp-probe serve --everything
   mcp-probe call test_logging_tool --log info -- mcp-probe serve --everything";
 
 pub(super) const CHECK_HELP: &str = "\
-An error violates a MUST of the specification, a warning a SHOULD, a note good practice.
-The exit code is 1 when there are errors, or warnings with --strict.
+An error violates a MUST of the specification, a warning a SHOULD, a note good
+practice. The exit code is 1 when there are errors, or warnings with --strict.
 
 Examples:
   mcp-probe check -- python my_server.py
@@ -95,7 +101,8 @@ Examples:
 pub(super) const READ_HELP: &str = "\
 Examples:
   mcp-probe read test://static-text -- mcp-probe serve --everything
-  mcp-probe read --json file:///etc/hostname -- my-server | jq -r .contents[0].blob | base64 -d";
+  mcp-probe read --json file:///etc/hostname -- my-server | \\
+      jq -r .contents[0].blob | base64 -d";
 
 pub(super) const SKILLS_LIST_HELP: &str = "\
 Examples:
@@ -105,61 +112,72 @@ Examples:
 pub(super) const SKILLS_SHOW_HELP: &str = "\
 Examples:
   mcp-probe skills show berth-planning -- mcp-probe serve --everything
-  mcp-probe skills show berth-planning --file references/HARBOURS.md -- mcp-probe serve --everything";
+  mcp-probe skills show berth-planning --file references/HARBOURS.md -- \\
+      mcp-probe serve --everything";
 
 pub(super) const SKILLS_VERIFY_HELP: &str = "\
 A match says that a server agrees with itself. It says nothing about trust.
 
 Examples:
   mcp-probe skills verify -- mcp-probe serve --everything
-  mcp-probe skills verify skill://acme/refunds/SKILL.md http://127.0.0.1:8080/mcp";
+  mcp-probe skills verify skill://acme/refunds/SKILL.md \\
+      http://127.0.0.1:8080/mcp";
 
 pub(super) const PROMPT_HELP: &str = "\
 Examples:
-  mcp-probe prompt travel_plan country=norway days=5 -- mcp-probe serve --everything";
+  mcp-probe prompt travel_plan country=norway days=5 -- \\
+      mcp-probe serve --everything";
 
 pub(super) const COMPLETE_HELP: &str = "\
 Examples:
-  mcp-probe complete prompt:travel_plan country n -- mcp-probe serve --everything
-  mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
+  mcp-probe complete prompt:travel_plan country n -- \\
+      mcp-probe serve --everything
+  mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- \\
+      mcp-probe serve --everything";
 
 pub(super) const LISTEN_HELP: &str = "\
-A change names what has changed, not how. Several changes of one list or resource may be
-reported as one. The exit code is 0 when the server ends the subscription gracefully, 3 when the
-connection is lost. With --log, log messages of a legacy server are shown on stderr. Modern
-servers log only during calls.
+A change names what has changed, not how. Several changes of one list or
+resource may be reported as one. The exit code is 0 when the server ends the
+subscription gracefully, 3 when the connection is lost. With --log, log messages
+of a legacy server are shown on stderr. Modern servers log only during calls.
 
 Examples:
   mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything
   mcp-probe listen --json --for 60s -- my-server | jq -r .changed";
 
 pub(super) const BRIDGE_HELP: &str = "\
-On stdin and stdout the bridge serves one client. It connects to the server with the identity and
-the capabilities that the client's first message declares. Over HTTP it serves any number of
-clients. They share one connection to the server, with one identity and its rights: the server
-sees mcp-probe as a client with all capabilities.
+On stdin and stdout the bridge serves one client. It connects to the server with
+the identity and the capabilities that the client's first message declares. Over
+HTTP it serves any number of clients. They share one connection to the server,
+with one identity and its rights: the server sees mcp-probe as a client with all
+capabilities.
 
-On a socket (--listen) each client has its own connection to the server, or its own process of it,
-as on stdin and stdout. A serial line has room for one client; another one is disconnected.
+On a socket (--listen) each client has its own connection to the server, or its
+own process of it, as on stdin and stdout. A serial line has room for one
+client; another one is disconnected.
 
-Log messages, and input requests of a legacy server, may not name the call that they belong to.
-They go to the only client that they can belong to. If several clients have running calls, they
-are not passed on, and the server gets an error for such a request.
+Log messages, and input requests of a legacy server, may not name the call that
+they belong to. They go to the only client that they can belong to. If several
+clients have running calls, they are not passed on, and the server gets an error
+for such a request.
 
-Everyone who can reach the address can use the server. Only programs and web pages of this machine
-are let in, unless --allow-host and --allow-origin add others.
+Everyone who can reach the address can use the server. Only programs and web
+pages of this machine are let in, unless --allow-host and --allow-origin add
+others.
 
-Custom requests and notifications pass too. Those of clients always pass. Those of a legacy server
-go to the only legacy client; a modern client receives nothing outside of its calls. Tasks do not
-pass (calls are made without them), and neither does progress on input requests.
+Custom requests and notifications pass too. Those of clients always pass. Those
+of a legacy server go to the only legacy client; a modern client receives
+nothing outside of its calls. Tasks do not pass (calls are made without them),
+and neither does progress on input requests.
 
-The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal, running calls have
-one second to finish and the server half a second to end. When the server is gone, waiting clients
-get an error and the exit code is 3. A server at a URL that is unreachable for a while fails only
-the calls of that time.
+The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal,
+running calls have one second to finish and the server half a second to end.
+When the server is gone, waiting clients get an error and the exit code is 3. A
+server at a URL that is unreachable for a while fails only the calls of that
+time.
 
-A server that requires authorization gets the tokens that `mcp-probe login` has stored. They are
-renewed while the bridge runs.
+A server that requires authorization gets the tokens that `mcp-probe login` has
+stored. They are renewed while the bridge runs.
 
 In a client's configuration, for a server over HTTP:
   {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}
@@ -167,42 +185,49 @@ In a client's configuration, for a server over HTTP:
 Examples:
   mcp-probe inspect -- mcp-probe bridge http://127.0.0.1:8080/mcp
   mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
-  mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
+  mcp-probe bridge --http 127.0.0.1:8080 -- \\
+      npx -y @modelcontextprotocol/server-everything
   mcp-probe bridge --client-era legacy -- my-modern-server
-  mcp-probe bridge --serial /dev/ttyUSB0                  (stdio for a board on a serial line)
+  mcp-probe bridge --serial /dev/ttyUSB0   (stdio for a board on a serial line)
   mcp-probe bridge --listen tcp://127.0.0.1:7000 -- my-server
   mcp-probe bridge --http 127.0.0.1:8080 tcp://192.168.4.1:7000";
 
 pub(super) const LOGIN_HELP: &str = "\
-The browser is opened at the page of the authorization server, which redirects it to a port of this
-machine. Without a browser here, use --no-browser or --device. The client registers itself unless
---client-id or --client-metadata name it.
+The browser is opened at the page of the authorization server, which redirects
+it to a port of this machine. Without a browser here, use --no-browser or
+--device. The client registers itself unless --client-id or --client-metadata
+name it.
 
 Examples:
   mcp-probe login https://mcp.example.com/mcp
-  mcp-probe login --browser 'firefox --private-window' --scope files:read https://mcp.example.com/mcp
+  mcp-probe login --browser 'firefox --private-window' --scope files:read \\
+      https://mcp.example.com/mcp
   mcp-probe login --no-browser https://mcp.example.com/mcp
   mcp-probe login --device --client-id my-client https://mcp.example.com/mcp
-  mcp-probe login --grant client-credentials --client-id ci --client-secret env:SECRET \\
-      https://mcp.example.com/mcp
-  mcp-probe login --grant assertion --client-id job --assertion @/run/token https://mcp.example.com/mcp";
+  mcp-probe login --grant client-credentials --client-id ci \\
+      --client-secret env:SECRET https://mcp.example.com/mcp
+  mcp-probe login --grant assertion --client-id job --assertion @/run/token \\
+      https://mcp.example.com/mcp";
 
 pub(super) const COMPLETIONS_HELP: &str = "\
 Examples:
-  mcp-probe completions bash > ~/.local/share/bash-completion/completions/mcp-probe
-  mcp-probe completions zsh > ~/.zfunc/_mcp-probe          (~/.zfunc must be in fpath)
+  mcp-probe completions bash > \\
+      ~/.local/share/bash-completion/completions/mcp-probe
+  mcp-probe completions zsh > ~/.zfunc/_mcp-probe   (~/.zfunc must be in fpath)
   mcp-probe completions fish > ~/.config/fish/completions/mcp-probe.fish";
 
 pub(super) const SERVE_HELP: &str = "\
 Examples:
   mcp-probe inspect -- mcp-probe serve --everything
   mcp-probe inspect -- mcp-probe serve
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18
+  mcp-probe call echo text=hello -- mcp-probe serve --era legacy
   mcp-probe serve --everything --http 127.0.0.1:8080
-  mcp-probe serve --listen unix:/tmp/demo.sock            (mcp-probe inspect unix:/tmp/demo.sock)
+  mcp-probe serve --listen unix:/tmp/demo.sock
+  mcp-probe inspect unix:/tmp/demo.sock   (in another terminal)
   mcp-probe serve --listen tcp://127.0.0.1:7000 --max-connections 4
   mcp-probe serve --serial /dev/ttyGS0:115200
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
-  mcp-probe serve --http [::]:8443 --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem
+  mcp-probe serve --http [::]:8443 --allow-host tools.example.com \\
+      --tls-cert chain.pem --tls-key key.pem
 
 --tls-cert and --tls-key need an mcp-probe built with the feature tls.";

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::rules::{self, CheckRule, Severity};
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{print, print_json};
+use crate::output::{count, print, print_json};
 use crate::paint::Paint;
 
 /// Collects findings. All steps of a check add to it.
@@ -227,7 +227,6 @@ impl Finding {
 impl SeverityCounts {
     fn summary(self, supported: &[Version]) -> String {
         let Self { errors, warnings, notes } = self;
-        let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         let counts = [count(errors, "error"), count(warnings, "warning"), count(notes, "note")].join(", ");
         let supported: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
         let supported = if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") };

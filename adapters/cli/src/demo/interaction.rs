@@ -30,7 +30,7 @@ pub(super) fn run_ask(client: &mut Client, wire: &WireLog) -> Result<String, Ste
     let got = only_text(&result)?;
     ensure(got == format!("Hello, {USER_NAME}!"), || format!("the server turned the answer into {got:?}"))?;
     let how = match client.peer().era() {
-        Era::Modern => "the call was answered with a form, and repeated with the filled-in values",
+        Era::Modern => "the answer was a form; the call was repeated, filled in",
         Era::Legacy => "the server sent a form, and continued when it was filled in",
     };
     Ok(format!("{how}: {got}"))
@@ -72,7 +72,7 @@ pub(super) fn run_task(client: &mut Client, wire: &WireLog) -> Result<String, St
     ensure(wait_for_message(client, wire, begun, asked)?.is_some(), || "the task did not ask".into())?;
     let got = only_text(&result)?;
     ensure(got == format!("{USER_NAME} and {USER_NAME}"), || format!("the task answered {got:?}"))?;
-    Ok(format!("the client got a task, answered its questions, and collected its result: {got}"))
+    Ok(format!("the task asked, got its answers, and has a result: {got}"))
 }
 
 const GET_METHOD: &str = "tasks/get";

@@ -40,8 +40,8 @@ pub(crate) fn run(args: &args::DemoArgs) -> Result<(), CommandFailure> {
     let begun = Instant::now();
     let paint = Paint::for_stdout();
     print(
-        "The client starts the server as a child process and talks to it over stdin and stdout.\n\
-           → marks messages of the client, ← messages of the server; … stands for parts left out here.\n",
+        "The client starts the server as a child process, on stdin and stdout.\n\
+           → marks messages of the client, ← messages of the server, … parts left out.\n",
     )?;
     let mut eras = 0;
     for version in [Version::V2026_07_28, Version::V2025_11_25] {

@@ -99,7 +99,7 @@ pub(super) fn error(client: &mut Client, _: &WireLog) -> Result<String, StepErro
 
     match client.call_tool("no-such-tool", &json!({})) {
         Err(Error::Call(CallError::Rpc(error))) if error.code == code::INVALID_PARAMS => {
-            Ok(format!("the first answers isError, the second is refused: {error}"))
+            Ok(format!("isError, and an error: {error}"))
         }
         Err(other) => Err(format!("a tool that does not exist gave another error: {other}").into()),
         Ok(result) => Err(format!("a tool that does not exist answered {result:?}").into()),
@@ -185,7 +185,7 @@ pub(super) fn timeout(client: &mut Client, wire: &WireLog) -> Result<String, Ste
         "no cancellation was sent after the timeout".into()
     })?;
     Ok(format!(
-        "timed out after {} ms, the server was notified and is alive (a round trip takes {} µs)",
+        "timed out after {} ms; the server was told, and answers in {} µs",
         took.as_millis(),
         alive.as_micros()
     ))

@@ -84,4 +84,5 @@ impl ClientHandler for WireLog {
 /// Name of the user.
 pub(super) const USER_NAME: &str = "Ada";
 /// Maximum number of characters shown of a message.
-const MAX_MESSAGE_CHARS: usize = 88;
+/// With time and direction a line fits into 80 columns, even if a few characters take two of them.
+const MAX_MESSAGE_CHARS: usize = 64;

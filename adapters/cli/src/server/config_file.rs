@@ -52,6 +52,7 @@ impl Location {
     /// Creates the failure for an invalid value here. `why` must not contain the value, which may be secret.
     pub(super) fn failure(&self, why: &str) -> CommandFailure {
         CommandFailure::usage(format!("{}: {why}", self.describe()))
+            .with_hint("--config reads `mcpServers` or `servers`, as in .mcp.json and .vscode/mcp.json")
     }
 }
 

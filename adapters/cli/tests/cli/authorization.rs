@@ -93,7 +93,7 @@ fn login_stores_tokens_that_other_commands_use_until_logout() {
     assert_eq!((&*redeemed["grant_type"], &*redeemed["resource"]), ("authorization_code", &*server.url));
 
     for (command, wanted) in
-        [(&["ping", "-n", "1"][..], "round trips"), (&["inspect"], "greet"), (&["call", "greet"], "hello")]
+        [(&["ping", "-n", "1"][..], "round trip"), (&["inspect"], "greet"), (&["call", "greet"], "hello")]
     {
         for runtime in ["blocking", "threads", "smol"] {
             let args = [command, &["--runtime", runtime, "--trace", &server.url]].concat();

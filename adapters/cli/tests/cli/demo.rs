@@ -20,6 +20,8 @@ fn demo_shows_every_step_in_both_eras() {
     assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{done}");
     assert!(done.stdout.lines().count() <= 190, "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "colours in a pipe: {done}");
+    let wide: Vec<_> = done.stdout.lines().filter(|line| line.chars().count() > 78).collect();
+    assert!(wide.is_empty(), "beyond 80 columns, with two characters that take two: {wide:#?}");
     assert_eq!(done.stderr, "", "{done}");
     done.assert_stdout(&[
         "modern era (2026-07-28)",
@@ -28,7 +30,7 @@ fn demo_shows_every_step_in_both_eras() {
         "→ {\"id\":1,\"method\":\"initialize\"",
         "→ {\"method\":\"notifications/initialized\"}",
         "← {\"method\":\"notifications/progress\"",
-        "\"resultType\":\"input_required\",\"inputRequests\":{\"guest\"",
+        "\"resultType\":\"input_required\"",
         "\"method\":\"subscriptions/listen\"",
         "← {\"id\":1,\"method\":\"elicitation/create\"",
         "\"method\":\"resources/subscribe\"",

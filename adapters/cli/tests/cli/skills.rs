@@ -39,7 +39,7 @@ fn skills_are_listed_shown_and_verified() {
         let list = run(&["list"]).assert_ok();
         assert!(list.stdout.starts_with(&format!("  berth-planning ({PLANNING}, 5 files, ")), "{list}");
         list.assert_stdout(&[
-            "mooring (skill://mooring/SKILL.md, 1 files, ",
+            "mooring (skill://mooring/SKILL.md, 1 file, ",
             "reports/daily/SKILL.md, dynamic)",
         ]);
         let json = run(&["list", "--json"]).assert_ok().json();
