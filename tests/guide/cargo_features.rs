@@ -144,7 +144,7 @@ fn first_page_of_a_package_names_its_features() {
 /// Returns the number of third-party crates, build dependencies included, as `tests/dependencies` counts them.
 fn crates(package: &str, feature: Option<&str>) -> usize {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["tree", "--locked", "--offline", "--package", package, "--edges", "normal,build"]);
+    command.args(["tree", "--locked", "--package", package, "--edges", "normal,build"]);
     command.args(["--prefix", "none", "--format", "{p}", "--target", "x86_64-unknown-linux-gnu"]);
     command.args(feature.iter().flat_map(|feature| ["--features", feature]));
     let output = command.current_dir(root()).output().expect("cargo runs");
