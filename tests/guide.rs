@@ -9,6 +9,8 @@ extern crate alloc;
 mod cargo_features;
 #[path = "guide/lines.rs"]
 mod lines;
+#[path = "guide/metadata.rs"]
+mod metadata;
 
 use alloc::collections::BTreeSet;
 use std::fs;

@@ -45,19 +45,28 @@ fn rows(page: &str, is_wanted: impl Fn(&[&str]) -> bool) -> Vec<Vec<&str>> {
     found
 }
 
-/// Returns the names of all functions below a folder.
-fn functions(folder: &Path, names: &mut BTreeSet<String>) {
+/// Returns the names of all tests below a folder: functions after an attribute that ends in `test`, and those of tables
+/// for a `main` of their own, `("name", name)`.
+fn tests(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("a folder of source") {
         let path = entry.expect("a directory entry").path();
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("node_modules") {
-            functions(&path, names);
+            tests(&path, names);
         } else if path.extension().is_some_and(|e| e == "rs") {
-            for line in fs::read_to_string(&path).expect("UTF-8").lines() {
-                let line = line.trim_start();
-                let Some(rest) = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ") else {
-                    continue;
-                };
-                names.extend(rest.split_once('(').map(|(name, _)| name.to_owned()));
+            let text = fs::read_to_string(&path).expect("UTF-8");
+            let mut is_test = false;
+            for line in text.lines().map(str::trim_start) {
+                if line.starts_with("#[") {
+                    is_test |= line.contains("test]") || line.contains("test(");
+                } else if let Some(rest) = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ") {
+                    let name = rest.split('(').next().unwrap_or_default();
+                    if is_test || text.contains(&format!("(\"{name}\", {name})")) {
+                        names.insert(name.to_owned());
+                    }
+                    is_test = false;
+                } else if !line.is_empty() && !line.starts_with("//") {
+                    is_test = false;
+                }
             }
         }
     }
@@ -68,7 +77,7 @@ fn every_test_that_the_manual_names_exists() {
     let text = page("security.md");
     let mut known = BTreeSet::new();
     for folder in ["core/src", "adapters", "tests"] {
-        functions(&root().join(folder), &mut known);
+        tests(&root().join(folder), &mut known);
     }
     let entries: Vec<&str> = text.lines().filter(|line| line.starts_with("- **")).collect();
     assert!(entries.len() > 50, "the entries were not found");

@@ -187,7 +187,7 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! One thread serves all connections (64 by default) and runs the handlers, so a slow handler delays every client.
+//! One thread serves all connections and runs the handlers, so a slow handler delays every client.
 //! `HttpServer` gives access to the loop, the limits of connections and a [`Handle`] for other threads.
 //!
 //! With the feature `tls` (`rustls` and `ring`, no OpenSSL) clients connect to `https` URLs. They check certificates

@@ -108,7 +108,8 @@
 //! The crate builds for `wasm32-unknown-unknown`. A host of that target has neither clock nor randomness that Rust knows:
 //! set [`Builder::timer`] and [`Builder::secret`]. Keep the service for all requests of an isolate, or make one for each request
 //! without sessions ([`HttpConfig::sessions`]`(false)`): the modern era needs none, and of the legacy revisions all requests
-//! work that need no session. Sealed state needs the same secret in each. Validators of tokens must decide at once there.
+//! work that need no session. Sealed state needs the same keys in each
+//! ([`Config::seal`](mcp_proto::server::Config)), and ids a secret that no other has. Validators of tokens must decide at once there.
 //! Most such programs abort on a panic, so it is not caught. Handlers are [`Send`]: wrap futures of the host that are not.
 //! `tests/worker` in the repository is an example.
 //!

@@ -1,6 +1,6 @@
 //! The guide: the state machines, the two eras, the places where they meet the world, errors and security.
 //!
-//! Each page begins with a program, says what happens in the other era, lists the limits, and ends with links. Pages about
+//! Each page about a feature begins with a program, says what happens in the other era, lists the limits, and ends with links. Pages about
 //! servers and clients in an application are in the guides of the adapters:
 //! [`mcp_blocking::guide`](https://docs.rs/mcp-blocking/latest/mcp_blocking/guide/),
 //! [`mcp_threads::guide`](https://docs.rs/mcp-threads/latest/mcp_threads/guide/),

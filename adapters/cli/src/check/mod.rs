@@ -37,7 +37,9 @@ use mcp_std::process::ShutdownStage;
 
 use crate::args;
 use crate::authorization;
-use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
+use crate::failure::{
+    BEARER_HINT, CommandFailure, Exit, FailureContext, MISSING_TLS_HINT, UNREACHABLE_HINT, format_seconds,
+};
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -115,7 +117,9 @@ fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure
     let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());
     if url.origin().secure && cfg!(not(feature = "tls")) {
         let why = "this mcp-probe was built without the feature `tls`: use a local proxy for TLS";
-        return Err(CommandFailure::usage(format!("cannot connect to {shown}: {why}")));
+        return Err(
+            CommandFailure::usage(format!("cannot connect to {shown}: {why}")).with_hint(MISSING_TLS_HINT)
+        );
     }
     let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {

@@ -68,6 +68,10 @@ fn options_of_tls_name_the_missing_feature() {
         let done = probe(&["serve", "--http", "127.0.0.1:0", option, "file.pem"]).assert_code(2);
         done.assert_stderr(&["this mcp-probe was built without the feature `tls`"]);
     }
+    for command in ["inspect", "check", "login"] {
+        let done = probe(&[command, "https://tools.example.com/mcp"]).assert_code(2);
+        done.assert_stderr(&["the feature `tls`", "cargo install mcp-probe --features tls"]);
+    }
 }
 
 #[test]

@@ -23,12 +23,10 @@
 //! # Rate limits of the specification
 //!
 //! Servers have to limit the rate of calls of tools and of completions (TOOL-032, COMP-010): that is a [`RateLimit`].
-//! Log messages and progress should be limited, too (LOG-011, PROG-013): [`Limits::log_rate`] and
-//! [`Limits::progress_rate`] do so. Sampling and elicitation are limited by the client (SAMP-021, ELIC-045). A call that
+//! Log messages and progress should be limited, too (LOG-011, PROG-013): [`Limits::progress_rate`] limits both. Sampling and elicitation are limited by the client (SAMP-021, ELIC-045). A call that
 //! asks counts in the rate limit of its server once for each time that it is delivered.
 //!
-//! [`Limits::log_rate`]: mcp_proto::Limits
-//! [`Limits::progress_rate`]: mcp_proto::Limits
+//! [`Limits::progress_rate`]: mcp_proto::Limits::progress_rate
 
 mod audit_log;
 mod call_key;
