@@ -24,8 +24,6 @@ const FIRST_PROGRAM: usize = 30;
 const FEATURES: u32 = 48;
 /// The page that lists all others.
 const INDEX: &str = "adapters/blocking/src/guide/index.md";
-/// Rows of features whose number begins with it wait for their page.
-const PENDING: char = '#';
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the root").to_path_buf()
@@ -162,14 +160,8 @@ impl<'a> Feature<'a> {
     }
 }
 
-/// Rows whose page is there, and rows that wait for their page.
-fn features(table: &str) -> (Vec<Feature<'_>>, Vec<Feature<'_>>) {
-    let is_pending = |line: &str| {
-        line.strip_prefix(PENDING).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let rows = table.lines().filter(|line| !line.starts_with(PENDING)).map(Feature::from_line).collect();
-    let pending = table.lines().filter(|line| is_pending(line));
-    (rows, pending.map(|line| Feature::from_line(line.trim_start_matches(PENDING))).collect())
+fn features(table: &str) -> Vec<Feature<'_>> {
+    table.lines().filter(|line| !line.starts_with('#')).map(Feature::from_line).collect()
 }
 
 /// Returns what is missing below a heading of a page: the heading, prose, or a program.
@@ -190,18 +182,14 @@ fn missing_below(page: &[Part<'_>], heading: &str) -> Option<&'static str> {
 #[test]
 fn every_feature_has_a_page_with_prose_and_a_program() {
     let table = read("tests/features.tsv");
-    let (features, pending) = features(&table);
+    let features = features(&table);
     let mut found = Vec::new();
-    let numbers: Vec<u32> =
-        features.iter().chain(&pending).filter_map(|row| row.number.parse().ok()).collect();
+    let numbers: Vec<u32> = features.iter().filter_map(|row| row.number.parse().ok()).collect();
     for number in 1..=FEATURES {
         match numbers.iter().filter(|other| **other == number).count() {
             1 => {}
             count => found.push(format!("feature {number} has {count} rows")),
         }
-    }
-    for row in &pending {
-        println!("NOT CHECKED: the page of `{}`, which has none yet (tests/features.tsv)", row.name);
     }
     for row in &features {
         let Ok(text) = fs::read_to_string(root().join(row.page)) else {
@@ -219,7 +207,7 @@ fn every_feature_has_a_page_with_prose_and_a_program() {
 fn feature_names_and_methods_are_aliases_of_their_page() {
     let table = read("tests/features.tsv");
     let mut found = Vec::new();
-    for row in features(&table).0 {
+    for row in features(&table) {
         let folder = row.page.rsplit_once('/').expect("a folder").0;
         let modules = read(&format!("{folder}/mod.rs")).to_lowercase();
         // Aliases stand between the page and its module.
@@ -320,8 +308,7 @@ fn every_page_is_in_a_module_and_in_the_index() {
 #[test]
 fn names_of_features_are_unique() {
     let table = read("tests/features.tsv");
-    let (features, pending) = features(&table);
-    let rows: Vec<_> = features.iter().chain(&pending).collect();
+    let rows = features(&table);
     for column in [|row: &Feature<'_>| row.number.to_owned(), |row: &Feature<'_>| row.name.to_owned()] {
         let names: BTreeSet<_> = rows.iter().map(|row| column(row)).collect();
         assert_eq!(names.len(), rows.len());

@@ -54,18 +54,20 @@ fn tests(folder: &Path, names: &mut BTreeSet<String>) {
             tests(&path, names);
         } else if path.extension().is_some_and(|e| e == "rs") {
             let text = fs::read_to_string(&path).expect("UTF-8");
-            let mut is_test = false;
+            let (mut is_test, mut is_ignored, mut in_attribute) = (false, false, false);
             for line in text.lines().map(str::trim_start) {
-                if line.starts_with("#[") {
+                if in_attribute || line.starts_with("#[") {
                     is_test |= line.contains("test]") || line.contains("test(");
+                    is_ignored |= line.starts_with("#[ignore");
+                    in_attribute = !line.ends_with(']');
                 } else if let Some(rest) = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ") {
                     let name = rest.split('(').next().unwrap_or_default();
-                    if is_test || text.contains(&format!("(\"{name}\", {name})")) {
+                    if (is_test && !is_ignored) || text.contains(&format!("(\"{name}\", {name})")) {
                         names.insert(name.to_owned());
                     }
-                    is_test = false;
+                    (is_test, is_ignored) = (false, false);
                 } else if !line.is_empty() && !line.starts_with("//") {
-                    is_test = false;
+                    (is_test, is_ignored) = (false, false);
                 }
             }
         }

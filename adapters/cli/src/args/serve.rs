@@ -106,8 +106,11 @@ pub(crate) struct ServeHttpArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     #[cfg(not(feature = "tls"))]
-    #[arg(long, alias = "tls-key", hide = true, value_parser = values::without_tls)]
+    #[arg(long, hide = true, value_parser = values::without_tls)]
     tls_cert: Option<core::convert::Infallible>,
+    #[cfg(not(feature = "tls"))]
+    #[arg(long, hide = true, value_parser = values::without_tls)]
+    tls_key: Option<core::convert::Infallible>,
     /// Sets the path of the endpoint.
     #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = values::path)]
     pub(crate) path: String,
@@ -126,7 +129,7 @@ pub(crate) struct ServeHttpArgs {
     pub(crate) allow_origin: Vec<String>,
     /// Limits the open connections, including event streams.
     ///
-    /// By default as many as the descriptor limit allows, which is raised as far as possible, and at most 10,000. A
+    /// By default the descriptor limit, which is raised as far as possible, less 128, and at most 10,000. A
     /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
     /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
     #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]

@@ -52,7 +52,6 @@ impl Location {
     /// Creates the failure for an invalid value here. `why` must not contain the value, which may be secret.
     pub(super) fn failure(&self, why: &str) -> CommandFailure {
         CommandFailure::usage(format!("{}: {why}", self.describe()))
-            .with_hint("--config reads `mcpServers` or `servers`, as in .mcp.json and .vscode/mcp.json")
     }
 }
 
@@ -72,7 +71,7 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     }
     let text = String::from_utf8(bytes).map_err(|_| top.failure("is not UTF-8"))?;
     let root: Value = serde_json::from_str(&jsonc::to_json(&text))
-        .map_err(|error| top.failure(&format!("is not valid JSON: {error}")))?;
+        .map_err(|error| top.failure(&format!("is not valid JSON: {error}")).with_hint(FORMS_HINT))?;
     let (servers, at) = find_servers(&root, &top)?;
     let names = || join_names(servers.keys().map(String::as_str));
     let name = match (name, servers.len()) {
@@ -92,6 +91,8 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     Ok(ConfiguredServer { name: name.to_owned(), entry, at })
 }
 
+const FORMS_HINT: &str = "--config reads `mcpServers` or `servers`, as in .mcp.json and .vscode/mcp.json";
+
 /// Returns the object that holds the servers, in any of the known forms.
 fn find_servers<'a>(
     root: &'a Value,
@@ -106,7 +107,7 @@ fn find_servers<'a>(
             return Ok((servers, at));
         }
     }
-    Err(top.failure("has no `mcpServers` and no `servers`"))
+    Err(top.failure("has no `mcpServers` and no `servers`").with_hint(FORMS_HINT))
 }
 
 fn parse_entry(
