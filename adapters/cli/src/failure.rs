@@ -14,6 +14,7 @@ use crate::authorization;
 use crate::escape;
 use crate::output;
 use crate::paint::Paint;
+#[cfg(unix)]
 use crate::session;
 use crate::stop;
 
