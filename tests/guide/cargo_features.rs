@@ -35,28 +35,32 @@ pub(crate) fn metadata(manifest: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn array(value: &Value) -> &[Value] {
+pub(crate) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns all packages, published or not, as `cargo metadata` describes them.
+pub(crate) fn described_packages() -> Vec<Value> {
+    let manifests = ["Cargo.toml", "adapters/embedded/Cargo.toml"];
+    manifests.iter().flat_map(|manifest| array(&metadata(manifest)["packages"]).to_vec()).collect()
 }
 
 pub(crate) fn packages() -> Vec<Package> {
     let root = root();
     let mut found = Vec::new();
-    for manifest in ["Cargo.toml", "adapters/embedded/Cargo.toml"] {
-        for package in array(&metadata(manifest)["packages"]) {
-            let text = |value: &Value| value.as_str().expect("a string").to_owned();
-            let features = package["features"].as_object().expect("features").keys().cloned();
-            let path = text(&package["manifest_path"]);
-            let folder = path.trim_end_matches("/Cargo.toml").trim_start_matches(&*root.to_string_lossy());
-            let targets = array(&package["targets"]).iter();
-            found.push(Package {
-                name: text(&package["name"]),
-                folder: folder.trim_start_matches('/').to_owned(),
-                features: features.filter(|name| name != "default").collect(),
-                targets: targets.map(|target| (text(&target["name"]), text(&target["kind"][0]))).collect(),
-                is_published: package["publish"].is_null(),
-            });
-        }
+    for package in &described_packages() {
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        let features = package["features"].as_object().expect("features").keys().cloned();
+        let path = text(&package["manifest_path"]);
+        let folder = path.trim_end_matches("/Cargo.toml").trim_start_matches(&*root.to_string_lossy());
+        let targets = array(&package["targets"]).iter();
+        found.push(Package {
+            name: text(&package["name"]),
+            folder: folder.trim_start_matches('/').to_owned(),
+            features: features.filter(|name| name != "default").collect(),
+            targets: targets.map(|target| (text(&target["name"]), text(&target["kind"][0]))).collect(),
+            is_published: package["publish"].is_null(),
+        });
     }
     assert!(found.iter().filter(|package| package.is_published).count() >= 11, "packages are missing");
     found

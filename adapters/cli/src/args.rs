@@ -32,7 +32,7 @@ pub(crate) use parse::{add_server_tips, wants_json};
 pub(crate) use serve::{BridgeArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
-pub(crate) use target::{EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
+pub(crate) use target::{ConnectionArgs, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
 pub(crate) use values::json_object;
 use values::{assignment, duration, duration_or_zero, json_source, named_argument, reference};
 

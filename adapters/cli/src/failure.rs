@@ -52,7 +52,7 @@ struct ErrorJson<'a> {
     data: Option<&'a RawJson>,
 }
 
-/// What to do where the feature `tls` is off.
+/// Hint for an `https` URL, which needs the feature `tls`.
 pub(crate) const MISSING_TLS_HINT: &str = "`cargo install mcp-probe --features tls` installs it with TLS";
 
 /// Exit codes, as `--help` documents them.
@@ -197,11 +197,10 @@ impl CommandFailure {
                 Self::failed(format!("the server does not have the capability `{capability}`"))
                     .with_hint("`mcp-probe inspect` shows its capabilities")
             }
-            Error::Url { .. } => {
-                let failure = Self::usage(error.to_string());
-                let lacks_tls = cfg!(not(feature = "tls")) && failure.message.contains("feature `tls`");
-                if lacks_tls { failure.with_hint(MISSING_TLS_HINT) } else { failure }
+            Error::Url { reason, .. } if reason.contains("feature `tls`") => {
+                Self::usage(error.to_string()).with_hint(MISSING_TLS_HINT)
             }
+            Error::Url { .. } => Self::usage(error.to_string()),
             Error::Closed(closed) => Self::from_closed(closed, context),
             other => Self::failed(other.to_string()),
         }

@@ -71,21 +71,24 @@ impl ClientSession {
         let versions = target.revisions.version_set().map_err(CommandFailure::usage)?;
         let failure_context = FailureContext {
             timeout: target.timeout,
-            connect_timeout: target.connect_timeout,
+            connect_timeout: target.connection.connect_timeout,
             total_timeout: None,
             is_stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
         let mut server = Server::from_args(&target.server)?;
         let authorizer = authorization::for_command(&target.authorization, &target.revisions, &mut server)?;
         let server = Rc::new(server);
-        let memory = EraMemory::new(&server, versions).filter(|_| !target.no_cache);
-        let opened =
-            era_cache::open(memory.as_ref(), target.connect_timeout, &mut |known_era, connect_timeout| {
+        let memory = EraMemory::new(&server, versions).filter(|_| !target.connection.no_cache);
+        let opened = era_cache::open(
+            memory.as_ref(),
+            target.connection.connect_timeout,
+            &mut |known_era, connect_timeout| {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
                 let config = role(&config);
                 Self::connect(target, answer_args, &server, authorizer.as_ref(), config, failure_context)
-            })?;
+            },
+        )?;
         let mut session = opened.map_err(|error| server.failure(&error, &failure_context))?;
         if let Some(level) = &target.log {
             match session.client.set_log_level(level.clone()) {
@@ -115,7 +118,8 @@ impl ClientSession {
         if server.is_remote() {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
             let mut limits = config.effective_limits().clone();
-            (limits.probe_timeout, limits.init_timeout) = (target.connect_timeout, target.connect_timeout);
+            (limits.probe_timeout, limits.init_timeout) =
+                (target.connection.connect_timeout, target.connection.connect_timeout);
             config = config.limits(limits);
         }
         for member in &target.hide {

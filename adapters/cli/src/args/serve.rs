@@ -8,7 +8,7 @@ use clap::Args;
 use mcp_std::io::{SerialConfig, StreamAddress};
 
 use super::values::{self, connection_count, duration, frame_size};
-use super::{AuthorizationArgs, EraChoice, RevisionArgs, Runtime, ServerArgs, StderrChoice};
+use super::{AuthorizationArgs, ConnectionArgs, EraChoice, RevisionArgs, Runtime, ServerArgs, StderrChoice};
 use crate::demo::TourStep;
 
 #[derive(Debug, Args)]
@@ -150,17 +150,8 @@ pub(crate) struct BridgeArgs {
     /// Progress restarts the time. Clients have their own timeouts.
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Limits the time to start the server and agree on a revision.
-    ///
-    /// Over HTTP it applies to each answer until then.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub(crate) connect_timeout: Duration,
-    /// Neither uses nor remembers the era of a server that ignores the probe.
-    ///
-    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about. The cache folder of the user
-    /// remembers it for 7 days, until it reports another version, or until it fails.
-    #[arg(long)]
-    pub(crate) no_cache: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
     /// Shows every message of both sides on stderr: → sent, ← received.
     #[arg(long)]
     pub(crate) trace: bool,

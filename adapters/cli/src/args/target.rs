@@ -10,16 +10,9 @@ use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
 use super::values::{duration, level, revision};
 
-/// A server and how to connect to it.
+/// How a connection to a server begins.
 #[derive(Debug, Args)]
-pub(crate) struct TargetArgs {
-    #[command(flatten)]
-    pub(crate) revisions: RevisionArgs,
-    /// Limits the time to wait for one answer: 2s, 500ms or 0.5.
-    ///
-    /// Progress restarts the time.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub(crate) timeout: Duration,
+pub(crate) struct ConnectionArgs {
     /// Limits the time to start the server and agree on a revision.
     ///
     /// Over HTTP it applies to each answer until then.
@@ -31,6 +24,20 @@ pub(crate) struct TargetArgs {
     /// remembers it for 7 days, until it reports another version, or until it fails.
     #[arg(long)]
     pub(crate) no_cache: bool,
+}
+
+/// A server and how to connect to it.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    #[command(flatten)]
+    pub(crate) revisions: RevisionArgs,
+    /// Limits the time to wait for one answer: 2s, 500ms or 0.5.
+    ///
+    /// Progress restarts the time.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
     /// Shows log messages of the server on stderr, from this level on.
     ///
     /// Levels: debug, info, notice, warning, error, critical, alert, emergency.

@@ -54,13 +54,16 @@ impl Upstream {
         capabilities: &Capabilities,
     ) -> Result<Self, CommandFailure> {
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
-        let memory = EraMemory::new(server, versions).filter(|_| !args.no_cache);
-        let opened =
-            era_cache::open(memory.as_ref(), args.connect_timeout, &mut |known_era, connect_timeout| {
+        let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
+        let opened = era_cache::open(
+            memory.as_ref(),
+            args.connection.connect_timeout,
+            &mut |known_era, connect_timeout| {
                 let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
                 let config = config.known_era(known_era);
                 Self::connect(args, server, authorizer, config, info.cloned(), capabilities.clone())
-            })?;
+            },
+        )?;
         opened.map_err(|error| server.failure(&error, &failure_context(args)))
     }
 
@@ -81,7 +84,8 @@ impl Upstream {
         let mut limits = client_limits(config.effective_limits().clone());
         if remote {
             // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
-            (limits.probe_timeout, limits.init_timeout) = (args.connect_timeout, args.connect_timeout);
+            (limits.probe_timeout, limits.init_timeout) =
+                (args.connection.connect_timeout, args.connection.connect_timeout);
         }
         config = config.limits(limits).capabilities(capabilities).any_custom_method();
         if let Some(info) = info {
@@ -188,7 +192,7 @@ impl Reopen for Upstream {
 fn failure_context(args: &args::BridgeArgs) -> FailureContext {
     FailureContext {
         timeout: args.timeout,
-        connect_timeout: args.connect_timeout,
+        connect_timeout: args.connection.connect_timeout,
         total_timeout: None,
         is_stderr_shown: matches!(args.stderr, StderrChoice::Show | StderrChoice::Inherit),
     }
