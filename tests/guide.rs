@@ -3,13 +3,8 @@
 //! `features.tsv` names for each feature the page and the heading that explain it. The programs of the pages run as tests
 //! of their packages (`cargo test --doc`).
 
-extern crate alloc;
-
-#[path = "guide/cargo_features.rs"]
 mod cargo_features;
-#[path = "guide/lines.rs"]
 mod lines;
-#[path = "guide/metadata.rs"]
 mod metadata;
 
 use alloc::collections::BTreeSet;

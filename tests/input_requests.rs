@@ -3,8 +3,6 @@
 //! Forms built by programs are valid in every revision that has them. The check of answers agrees with a validator of
 //! JSON Schema. In the transcripts, each response fits its request.
 
-extern crate alloc;
-
 use alloc::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

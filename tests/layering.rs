@@ -3,28 +3,16 @@
 //! `ALLOWED` is the architecture. A module may use the modules in its row, and a row names only modules above it, so
 //! there are no cycles. A new edge is a decision that is made in this table.
 
-extern crate alloc;
-
-#[path = "layering/adapter_names.rs"]
 mod adapter_names;
-#[path = "layering/adapters.rs"]
 mod adapters;
-#[path = "layering/citations.rs"]
 mod citations;
-#[path = "layering/cycles.rs"]
 mod cycles;
-#[path = "layering/deprecations.rs"]
 mod deprecations;
-#[path = "layering/fuzz_targets.rs"]
 mod fuzz_targets;
-#[path = "layering/macros.rs"]
 mod macros;
-#[path = "layering/methods.rs"]
 mod methods;
-#[path = "layering/report.rs"]
 mod report;
-#[path = "layering/source.rs"]
-mod source;
+pub(crate) mod source;
 
 use alloc::collections::BTreeMap;
 use std::path::Path;

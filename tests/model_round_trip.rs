@@ -6,13 +6,8 @@
 //! Two independent sources decide what is right. The schema of a revision decides which members may be lost, except for
 //! the few in [`is_exempt`], where the value of a member decides. The published table decides the replacement.
 
-extern crate alloc;
-
-#[path = "model_round_trip/generator.rs"]
 mod generator;
-#[path = "model_round_trip/mutations.rs"]
 mod mutations;
-#[path = "model_round_trip/values.rs"]
 mod values;
 
 use alloc::collections::BTreeMap;

@@ -2,8 +2,6 @@
 //!
 //! The transcripts are the examples. Without `MCP_SCHEMA_DIR` they are read but not validated.
 
-extern crate alloc;
-
 use alloc::collections::BTreeSet;
 use std::collections::HashMap;
 use std::fs;

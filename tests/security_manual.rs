@@ -1,7 +1,5 @@
 //! The security pages of the guide: each test that they name exists, and each bound has its value from the code.
 
-extern crate alloc;
-
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt::Debug;
 use std::fs;

@@ -3,8 +3,6 @@
 //!
 //! The two transcripts of tasks are read by envelope only, because tasks are not typed.
 
-extern crate alloc;
-
 use alloc::collections::BTreeSet;
 use std::collections::HashMap;
 use std::fs;

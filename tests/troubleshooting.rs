@@ -3,15 +3,8 @@
 //! A message is the string literal of an `#[error]` attribute, or any other one of two words and more. `{name}` is `…` on a
 //! page. `messages::EXCLUDED` names what is no message of a failure.
 
-extern crate alloc;
-
-#[path = "troubleshooting/messages.rs"]
 mod messages;
-#[path = "troubleshooting/pages.rs"]
 mod pages;
-#[allow(dead_code, reason = "`layering` uses all of it")]
-#[path = "layering/source.rs"]
-mod source;
 
 use alloc::collections::BTreeSet;
 use core::fmt::Write as _;

@@ -4,9 +4,6 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
-#[path = "scripted_server.rs"]
-mod scripted_server;
-
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +16,7 @@ use mcp_proto::{Diagnostic, Era, RawJson, UseError};
 use mcp_std::adapter::client::ClientHandler;
 use serde_json::{Value, json};
 
-use self::scripted_server::{ScriptedReply, connect_scripted, notification};
+use super::scripted_server::{ScriptedReply, connect_scripted, notification};
 use crate::adapter::{Client, Cx, Error, Options, Router, handler, serve};
 use crate::support::{ERAS, NoteLog, with_timeout};
 
@@ -151,9 +148,12 @@ fn router_whose_pages_are_missing_is_not_served() {
     router.check().unwrap();
 }
 
-impl ClientHandler for NoteLog {
+/// Records diagnostics.
+struct DiagnosticLog(NoteLog);
+
+impl ClientHandler for DiagnosticLog {
     fn diagnostic(&self, diagnostic: &Diagnostic) {
-        self.record(diagnostic.to_string());
+        self.0.record(diagnostic.to_string());
     }
 }
 
@@ -163,7 +163,7 @@ fn tool_with_unreadable_visibility_is_for_nobody() {
     with_timeout(|| {
         for era in ERAS {
             let notes = NoteLog::default();
-            let handler = notes.clone();
+            let handler = DiagnosticLog(notes.clone());
             let (lists, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             let (listed, called) = (lists.clone(), seen.clone());
             let (mut client, serving) = connect_scripted(

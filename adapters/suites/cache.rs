@@ -2,9 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#[path = "scripted_server.rs"]
-mod scripted_server;
-
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::Mutex;
@@ -18,7 +15,7 @@ use mcp_std::SharedCache;
 use mcp_std::adapter::client::ClientHandler;
 use serde_json::{Value, json};
 
-use self::scripted_server::{ScriptedReply, connect_scripted, connect_scripted_with, notification};
+use super::scripted_server::{ScriptedReply, connect_scripted, connect_scripted_with, notification};
 use crate::adapter::{Client, Error, Options};
 use crate::support::{client_config, version_set, with_timeout};
 

@@ -2,9 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#[path = "scripted_server.rs"]
-mod scripted_server;
-
 use alloc::sync::Arc;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
@@ -19,7 +16,7 @@ use mcp_proto::{CallError, CallOptions, EntryKind, Era, RawJson, RpcError};
 use mcp_std::{Retry, SharedCache};
 use serde_json::{Value, json};
 
-use self::scripted_server::{ScriptedReply, connect_scripted, notification};
+use super::scripted_server::{ScriptedReply, connect_scripted, notification};
 use crate::adapter::{Client, Error, Options, client_layer, wait};
 use crate::support::{ERAS, NoteLog, text, with_timeout};
 

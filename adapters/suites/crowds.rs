@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use mcp_proto::http::server::Config as Http;
 
+use super::http::{HttpTestServer, call};
 use crate::adapter::HttpServer;
-use crate::suite::{HttpTestServer, call};
 use crate::support::{DEADLINE, Tools, with_timeout};
 
 /// Starts a server with a connection limit.

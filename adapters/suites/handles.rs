@@ -206,7 +206,7 @@ fn count_subscribers(handle: &Handle) -> usize {
 
 fn spawn_stdio_server() -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["suite::stdio_server", "--exact", "--ignored", "--nocapture"])
+        .args(["suites::handles::stdio_server", "--exact", "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,6 +1,6 @@
 //! Suite: servers and clients at the addresses of byte streams.
 //!
-//! `crate::serve` serves a stream by the adapter under test, and `crate::talk` calls `echo` by its client.
+//! `crate::line_streams::serve` serves a stream by the adapter under test, and `crate::line_streams::talk` calls `echo` by its client.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use mcp_std::adapter::server::{StreamServer, StreamServerHandle};
 use mcp_std::io::{Duplex, Interest, SerialConfig, SerialPort, StreamAddress};
 use rustix::pty::OpenptFlags;
 
+use crate::line_streams::{serve, talk};
 use crate::support::{DEADLINE, ERAS, INITIALIZE, call_line, client_config, version_set, with_timeout};
-use crate::{serve, talk};
 
 /// A server at an address, shut down at the end of its test.
 struct Running {

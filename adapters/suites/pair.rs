@@ -9,8 +9,8 @@ use mcp_proto::{CallError, CallOptions, UseError};
 use serde_json::json;
 
 use crate::adapter::CANCELLED_BY_CLIENT;
+use crate::pair::{LARGE_REPEATS, pair};
 use crate::support::{DEADLINE, ERAS, Tools, raw_text, text, with_timeout};
-use crate::{LARGE_REPEATS, pair};
 
 fn rpc_code<T: core::fmt::Debug>(outcome: Result<T, Error>) -> i64 {
     match outcome {

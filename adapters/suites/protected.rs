@@ -18,8 +18,8 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Identity;
 use mcp_std::token::off_loop;
 
+use super::http::{HttpTestServer, call};
 use crate::adapter::{Answered, Call, Cx, Handler, HttpServer, impl_handler};
-use crate::suite::{HttpTestServer, call};
 use crate::support::with_timeout;
 
 /// Tells who calls, and asks for scopes.

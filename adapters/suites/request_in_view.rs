@@ -12,8 +12,8 @@ use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::{CallToolResult, Resource, ResourceContents};
 use mcp_proto::router::{Hook, HookContext, ResourceTarget};
 
+use super::http::{HttpTestServer, call};
 use crate::adapter::{Answered, Call, Cx, Router, handler, impl_handler};
-use crate::suite::{HttpTestServer, call};
 use crate::support::{ERAS, NoteLog, with_timeout};
 
 /// The port of the client, as the callback of the server attached it.

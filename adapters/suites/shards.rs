@@ -1,6 +1,6 @@
 //! Suite: HTTP servers with several shards.
 //!
-//! `crate::adapter` names the adapter under test.
+//! `crate::shards` has the servers of the adapter under test.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
@@ -20,7 +20,7 @@ use mcp_std::Error;
 use mcp_std::adapter::server::Handle;
 use serde_json::{Value, json};
 
-use crate::adapter::{blocked_server, gated_server, pinned_servers, small_servers};
+use crate::shards::{blocked_server, gated_server, pinned_servers, small_servers};
 
 /// Deadline of each wait. Only a test that hangs reaches it.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -18,10 +18,9 @@ use mcp_proto::model::CallToolResult;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::adapter::{
-    Answered, Call, Cx, HttpServer, handler, handler_fn, make_stdio_server, run, run_on_reactor,
-    server_handle, sleep_until_cancelled, wait, with_two_shards,
+    Answered, Call, Cx, HttpServer, handler, handler_fn, make_stdio_server, on_terminate, run,
+    run_on_reactor, server_handle, sleep_until_cancelled, wait, with_two_shards,
 };
-use crate::on_terminate;
 use crate::support::server_config;
 
 /// Deadline of each wait, and grace period of the servers. Only a test that hangs reaches it.
@@ -85,7 +84,7 @@ type ChildOutput = BufReader<ChildStderr>;
 
 fn spawn_helper(helper: &str) -> (Child, ChildOutput) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([&format!("suite::{helper}"), "--exact", "--ignored", "--nocapture"])
+        .args([&format!("suites::signals::{helper}"), "--exact", "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -2,9 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#[path = "scripted_server.rs"]
-mod scripted_server;
-
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
@@ -15,9 +12,9 @@ use mcp_proto::{Capability, Era, RawJson, UseError};
 use mcp_std::skills::SkillFolder;
 use serde_json::{Value, json};
 
+use super::scripted_server::{ScriptedReply, connect_scripted};
 use crate::adapter::{Client, Error, Router, handler, serve};
 use crate::support::with_timeout;
-use scripted_server::{ScriptedReply, connect_scripted};
 
 const TEXT: &str =
     "---\nname: tides\ndescription: Reads tide tables\nlevels: [1, 2.50]\n---\nSee `references/ports.md`.\n";

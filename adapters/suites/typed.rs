@@ -2,9 +2,6 @@
 //!
 //! `crate::adapter` names the adapter under test.
 
-#[path = "scripted_server.rs"]
-mod scripted_server;
-
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
@@ -19,23 +16,25 @@ use mcp_std::adapter::client::ClientHandler;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::scripted_server::{ScriptedReply, connect_scripted};
+use super::scripted_server::{ScriptedReply, connect_scripted};
 use crate::adapter::{Client, Error, Options, poll_client};
 use crate::support::{ERAS, NoteLog, with_timeout};
 
 /// Records skipped entries and unusable schemas.
-impl ClientHandler for NoteLog {
+struct SkippedLog(NoteLog);
+
+impl ClientHandler for SkippedLog {
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         match diagnostic {
             Diagnostic::UnreadableEntry { list, index, reason } => {
-                self.record(format!("{list} {index}: {reason}"));
+                self.0.record(format!("{list} {index}: {reason}"));
             }
-            other => self.record(other.to_string()),
+            other => self.0.record(other.to_string()),
         }
     }
 
     fn unusable_schema(&self, tool: &str, why: &SchemaError) {
-        self.record(format!("{tool}: {why}"));
+        self.0.record(format!("{tool}: {why}"));
     }
 }
 
@@ -152,7 +151,7 @@ fn list_skips_unreadable_entry() {
     with_timeout(|| {
         for era in ERAS {
             let notes = NoteLog::default();
-            let handler = notes.clone();
+            let handler = SkippedLog(notes.clone());
             let (mut client, serving) = connect_scripted(
                 era,
                 |o| o.handler(handler),
@@ -316,7 +315,7 @@ fn client_validates_results_against_listed_output_schemas() {
     with_timeout(|| {
         for era in ERAS {
             let notes = NoteLog::default();
-            let handler = notes.clone();
+            let handler = SkippedLog(notes.clone());
             let options = |options: Options| options.handler(handler).validator(TypeValidator);
             let (mut client, serving) = connect_scripted(era, options, |method, params| {
                 let tool = |name, schema: Value| json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": schema});

@@ -14,8 +14,8 @@ use mcp_proto::{EntryKind, RawJson};
 use mcp_std::adapter::server::layers::{CallKey, RateLimit};
 use serde_json::Value;
 
+use super::http::{HttpTestServer, call};
 use crate::adapter::{Cx, Router, handler};
-use crate::suite::{HttpTestServer, call};
 use crate::support::with_timeout;
 
 fn tool(name: &str) -> Tool {

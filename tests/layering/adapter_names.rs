@@ -5,8 +5,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{self, SourceFile};
-use crate::{assert_none, root};
+use crate::layering::source::{self, SourceFile};
+use crate::layering::{assert_none, root};
 
 const ADAPTERS: [&str; 4] = ["blocking", "threads", "smol", "tokio"];
 

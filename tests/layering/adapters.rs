@@ -3,8 +3,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::source::{self, SourceFile};
-use crate::{assert_none, root};
+use crate::layering::source::{self, SourceFile};
+use crate::layering::{assert_none, root};
 
 /// Each module of `mcp-std` with the modules that it may use; a row names only modules above it, so there are no
 /// cycles.
@@ -90,7 +90,7 @@ fn edges() -> BTreeMap<(String, String), String> {
     let mut edges = BTreeMap::new();
     for source in sources.iter().filter(|s| s.path != "lib.rs" && s.path != "adapter/mod.rs") {
         let from = std_module(&source.path);
-        for (line, path) in source.code_paths("crate::") {
+        for (line, path) in source.code_paths("crate::layering::") {
             let Some(first) = path.first() else { continue };
             let to = match (&**first, path.get(1)) {
                 ("adapter", Some(below)) if *below == "NetStream" => "adapter::net_stream".to_owned(),

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::{assert_none, root};
+use crate::layering::{assert_none, root};
 
 const DECISIONS: &str = "core/docs/decisions.md";
 const REQUIREMENTS: &str = "tests/spec-map.tsv";

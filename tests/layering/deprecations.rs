@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::{assert_none, root};
+use crate::layering::{assert_none, root};
 
 /// Reasons of the expectations: in code that users run, and in tests.
 const REASONS: [&str; 2] = ["supported until its removal", "tested until its removal"];

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use std::fs;
 
-use crate::{assert_none, root};
+use crate::layering::{assert_none, root};
 
 /// Targets that `.ci/full` alone runs: they need as much code again as all others.
 const ONLY_IN_FULL: &[&str] = &["schema"];

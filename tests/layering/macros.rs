@@ -1,6 +1,6 @@
 //! Length of the macros of the adapters: readers and error messages should end in ordinary code.
 
-use crate::{adapters, assert_none};
+use crate::layering::{adapters, assert_none};
 
 /// Largest number of lines of a macro.
 const MAX_LINES: usize = 150;

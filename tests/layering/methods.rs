@@ -2,8 +2,8 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::source::SourceFile;
-use crate::{assert_none, core};
+use crate::layering::source::SourceFile;
+use crate::layering::{assert_none, core};
 
 /// Largest number of inherent methods of a type, over all its `impl` blocks.
 const MAX_METHODS: usize = 80;

@@ -5,8 +5,8 @@ use core::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 
-use crate::root;
-use crate::source::{self, SourceFile};
+use crate::layering::root;
+use crate::layering::source::{self, SourceFile};
 
 /// Type names that every Rust crate repeats.
 const EVERYDAY: &[&str] =

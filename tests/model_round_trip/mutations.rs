@@ -5,7 +5,7 @@ use core::fmt::Debug;
 
 use serde_json::{Value, json};
 
-use crate::TypeRow;
+use crate::model_round_trip::TypeRow;
 
 /// Checks members that are missing or have another type: each is accepted, or named in the error. Nothing panics.
 pub(crate) fn check_mutations<T: Debug>(

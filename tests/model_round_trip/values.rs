@@ -3,7 +3,7 @@
 use mcp_proto::RequestId;
 use mcp_proto::model::*;
 
-use crate::generator::{Arbitrary, ValueGenerator};
+use crate::model_round_trip::generator::{Arbitrary, ValueGenerator};
 
 /// Implements [`Arbitrary`] for types: first the parameters of `new`, then the optional members.
 macro_rules! any {

@@ -7,7 +7,7 @@ use mcp_tests::harness::build::{legacy_request, modern_request, result_response}
 use mcp_tests::harness::{Chunker, ClientHarness, LinkConfig, Pair, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs, server};
+use crate::protocol::common::{client, limits, secs, server};
 
 fn open_session(version: Version, mark: usize, cut: Chunker) -> ClientHarness {
     let config = client(VersionSet::only(version)).custom_method("harbor/name");

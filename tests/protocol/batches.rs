@@ -11,7 +11,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs, server};
+use crate::protocol::common::{client, limits, secs, server};
 
 const V: Version = Version::V2025_03_26;
 

@@ -11,7 +11,7 @@ use mcp_tests::harness::build::{initialize_request, legacy_request, notification
 use mcp_tests::harness::{Chunker, HttpServerHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, secs, server};
+use crate::protocol::common::{limits, secs, server};
 
 /// Starts a session whose handshake is not finished.
 #[expect(deprecated, reason = "tested until its removal")]

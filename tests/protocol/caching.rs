@@ -10,7 +10,7 @@ use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::router::{CacheHint, CallTarget, IntoReadResult, Route, Router};
 use mcp_proto::{CallKey, CallOptions, Change, Instant, RawJson, Version, VersionSet, server};
 
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 /// A client and a server that exchange bytes directly, and the client's cache.
 struct CachedConnection {

@@ -10,7 +10,7 @@ use mcp_tests::harness::{Chunker, ClientHarness, Pair, ServerHarness, for_each_c
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 /// A call that asks for progress, in either era.
 fn call_request(modern_era: bool, id: impl Into<Value>) -> Value {

@@ -9,7 +9,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::server;
+use crate::protocol::common::server;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";

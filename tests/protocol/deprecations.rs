@@ -10,7 +10,7 @@ use mcp_tests::harness::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{client, server};
+use crate::protocol::common::{client, server};
 
 #[expect(deprecated, reason = "tested until its removal")]
 fn logging_server() -> mcp_proto::server::Config {

@@ -6,7 +6,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request,
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 /// Sends every kind of invalid input to a server and returns the errors that it sends.
 fn provoke_errors(version: Option<Version>, limits: Limits) -> Vec<Value> {

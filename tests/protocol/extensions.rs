@@ -12,7 +12,7 @@ use mcp_tests::harness::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{client, server};
+use crate::protocol::common::{client, server};
 
 const UI: &str = "io.modelcontextprotocol/ui";
 const TASKS: &str = "io.modelcontextprotocol/tasks";

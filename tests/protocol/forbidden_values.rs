@@ -8,7 +8,7 @@ use mcp_tests::harness::{Chunker, ServerHarness};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::common::server;
+use crate::protocol::common::server;
 
 const NOW: Instant = Instant::ZERO;
 

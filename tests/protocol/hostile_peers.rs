@@ -7,7 +7,7 @@ use mcp_tests::harness::build::{legacy_request, modern_request, notification};
 use mcp_tests::harness::{Chunker, ServerHarness, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs, server};
+use crate::protocol::common::{client, limits, secs, server};
 
 // covers: BASE-006, BASE-008
 #[test]

@@ -11,7 +11,7 @@ use mcp_tests::harness::build::{discover_result, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs};
+use crate::protocol::common::{client, secs};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 

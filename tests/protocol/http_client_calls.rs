@@ -7,7 +7,7 @@ use mcp_tests::harness::build::{error_response, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs};
+use crate::protocol::common::{client, limits, ms, secs};
 
 const JSON: &str = "application/json";
 

@@ -6,7 +6,7 @@ use mcp_tests::harness::build::{discover_result, result_response};
 use mcp_tests::harness::{Chunker, ENDPOINT, HttpClientHarness, for_each_chunker};
 use serde_json::json;
 
-use crate::common::{client, secs};
+use crate::protocol::common::{client, secs};
 
 const BEARER: &str = r#"Bearer resource_metadata="http://tide.example:3000/.well-known/x", scope="a b""#;
 const STEP_UP: &str = r#"Bearer error="insufficient_scope", scope="a b c", error_description="more""#;

@@ -15,7 +15,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{ChunkSizes, Chunker, ENDPOINT, describe_client_event, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs};
+use crate::protocol::common::{client, ms, secs};
 
 /// A request as the server received it.
 #[derive(Debug)]

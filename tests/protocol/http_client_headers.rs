@@ -5,7 +5,7 @@ use mcp_tests::harness::build::{error_response, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs};
+use crate::protocol::common::{client, secs};
 
 fn modern_harness(cut: Chunker) -> HttpClientHarness {
     let mut harness =

@@ -5,8 +5,8 @@ use mcp_tests::harness::build::{error_response, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs};
-use crate::http_client_shared::{non_retryable, tool_result};
+use crate::protocol::common::{client, secs};
+use crate::protocol::http_client_shared::{non_retryable, tool_result};
 
 fn mirroring_harness(cut: Chunker, mirrors: bool) -> HttpClientHarness {
     let config = HttpClientHarness::default_http_config().mirror_in_legacy_sessions(mirrors);

@@ -6,7 +6,7 @@ use mcp_tests::harness::build::{discover_result, error_response, initialize_resu
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs};
+use crate::protocol::common::{client, secs};
 
 fn dual_era_harness(cut: Chunker) -> HttpClientHarness {
     HttpClientHarness::new(client(VersionSet::ALL), HttpClientHarness::default_http_config(), cut)

@@ -15,7 +15,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{HttpClientHarness, Rng};
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs};
+use crate::protocol::common::{client, ms, secs};
 
 /// Progress of the response of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

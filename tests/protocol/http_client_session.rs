@@ -10,8 +10,8 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs};
-use crate::http_client_shared::{
+use crate::protocol::common::{client, ms, secs};
+use crate::protocol::http_client_shared::{
     V, expect_http_error, legacy_harness, non_retryable, tool_capabilities, tool_result,
 };
 

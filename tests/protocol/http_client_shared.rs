@@ -7,7 +7,7 @@ use mcp_tests::harness::build::{initialize_result, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest};
 use serde_json::{Value, json};
 
-use crate::common::client;
+use crate::protocol::common::client;
 
 pub(crate) const V: Version = Version::V2025_11_25;
 pub(crate) const JSON: &str = "application/json";

@@ -10,7 +10,7 @@ use mcp_tests::harness::{HttpClientHarness, SentRequest, for_each_chunker};
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::common::{client, ms};
+use crate::protocol::common::{client, ms};
 
 fn parse_flow(text: &str) -> Vec<Value> {
     text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect()

@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request,
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, ms, secs, server};
+use crate::protocol::common::{limits, ms, secs, server};
 
 fn dual_era_harness(cut: Chunker) -> ServerHarness {
     ServerHarness::server(server(VersionSet::ALL), cut)

@@ -11,7 +11,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request_
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, server};
+use crate::protocol::common::{limits, server};
 
 const MODERN: Version = Version::V2026_07_28;
 

@@ -9,7 +9,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, notification, r
 use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs};
+use crate::protocol::common::{client, limits, secs};
 
 const NEWEST: Version = Version::V2025_11_25;
 

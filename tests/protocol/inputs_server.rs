@@ -16,7 +16,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, ms, secs, server};
+use crate::protocol::common::{limits, ms, secs, server};
 
 const ALL: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 

@@ -15,7 +15,7 @@ use mcp_tests::harness::{
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 const INTERVAL: Duration = secs(10);
 

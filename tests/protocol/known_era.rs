@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, Pair, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs, server};
+use crate::protocol::common::{client, ms, secs, server};
 
 fn harness_with_known_era(known_era: KnownEra, cut: Chunker) -> ClientHarness {
     ClientHarness::client(client(VersionSet::ALL).known_era(Some(known_era)), cut)

@@ -6,7 +6,7 @@ use mcp_tests::harness::build::{legacy_request, modern_meta, modern_request, to_
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, secs, server};
+use crate::protocol::common::{limits, secs, server};
 
 fn dual_era_harness(limits: Limits, cut: Chunker) -> ServerHarness {
     ServerHarness::server(server(VersionSet::ALL).limits(limits), cut)

@@ -14,7 +14,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 fn harness_with_limits(limits: &Limits, cut: Chunker) -> ServerHarness {
     ServerHarness::server(server(VersionSet::ALL).limits(limits.clone()), cut)

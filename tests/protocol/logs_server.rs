@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{legacy_request, modern_request_with};
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, ms, secs, server};
+use crate::protocol::common::{limits, ms, secs, server};
 
 #[expect(deprecated, reason = "tested until its removal")]
 fn config() -> server::Config {

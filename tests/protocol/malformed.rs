@@ -6,7 +6,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request,
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, server};
+use crate::protocol::common::{client, limits, server};
 
 fn open_session(version: Version, cut: Chunker) -> ServerHarness {
     let mut harness = ServerHarness::server(server(VersionSet::ALL), cut);

@@ -12,7 +12,7 @@ use mcp_tests::harness::build::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{limits, ms, server};
+use crate::protocol::common::{limits, ms, server};
 
 /// An engine and the current time.
 struct ManyChannels {

@@ -5,7 +5,7 @@ use mcp_tests::harness::{Chunker, Pair, for_each_chunker};
 use mcp_tests::schema::MessageDirection;
 use serde_json::json;
 
-use crate::common::{client, server};
+use crate::protocol::common::{client, server};
 
 const MODERN: VersionSet = VersionSet::MODERN;
 const LEGACY: VersionSet = VersionSet::LEGACY;

@@ -11,7 +11,7 @@ use mcp_tests::harness::build::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 const NOW: Instant = Instant::ZERO;
 

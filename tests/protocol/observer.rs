@@ -12,8 +12,8 @@ use mcp_tests::harness::build::{modern_request, raw, to_value};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::json;
 
-use crate::common::{client, limits, ms, secs, server};
-use crate::recorder::Recorder;
+use crate::protocol::common::{client, limits, ms, secs, server};
+use crate::protocol::recorder::Recorder;
 
 /// A client and a server, with a recorder each.
 struct Observed {

@@ -9,7 +9,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs};
+use crate::protocol::common::{client, limits, secs};
 
 fn modern_harness(cut: Chunker) -> ClientHarness {
     let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);

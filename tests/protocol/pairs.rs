@@ -7,7 +7,7 @@ use mcp_tests::harness::{Chunker, LinkConfig, Pair, for_each_chunker};
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs, server};
+use crate::protocol::common::{client, ms, secs, server};
 
 /// Returns the version sets under test: each revision alone, all legacy revisions, and all.
 fn version_sets() -> Vec<VersionSet> {

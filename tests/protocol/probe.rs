@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs};
+use crate::protocol::common::{client, secs};
 
 /// Returns a client that has sent its probe, and the probe.
 fn probing_harness(config: Config, cut: Chunker) -> (ClientHarness, Value) {

@@ -13,7 +13,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{ClientHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 /// A call that asks for progress under `token`, unless that is null.
 fn call_request(modern_era: bool, id: i64, token: &Value) -> Value {

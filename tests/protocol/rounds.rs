@@ -10,7 +10,7 @@ use mcp_tests::harness::build::{error_response, legacy_request, notification, ra
 use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs};
+use crate::protocol::common::{client, limits, ms, secs};
 
 #[expect(deprecated, reason = "tested until its removal")]
 const ALL: [Capability; 4] =

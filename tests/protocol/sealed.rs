@@ -15,7 +15,7 @@ use mcp_tests::harness::build::{modern_request_with, to_value};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs, server};
+use crate::protocol::common::{client, secs, server};
 
 /// Unix time at the start of the first process of a test.
 const START_TIME: u64 = 1_800_000_000;

@@ -9,7 +9,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs};
+use crate::protocol::common::{client, limits, ms, secs};
 
 /// Returns a dual-era client after the probe timeout of ten seconds, with the probe and the `initialize` request.
 fn after_probe_timeout(cut: Chunker) -> (ClientHarness, Value, Value) {

@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, error_response, notification, r
 use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, secs};
+use crate::protocol::common::{client, limits, secs};
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
 

@@ -7,7 +7,7 @@ use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::common::{limits, ms, secs, server};
+use crate::protocol::common::{limits, ms, secs, server};
 
 const ADVERTISED: [Capability; 4] = [
     Capability::ToolsListChanged,

@@ -9,7 +9,7 @@ use mcp_tests::harness::build::{error_response, legacy_request, modern_request};
 use mcp_tests::harness::{Chunker, ClientHarness, Pair, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 fn tap_limits(records: usize) -> Limits {
     limits(|l| l.tap_records = records)

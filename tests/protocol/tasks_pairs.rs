@@ -16,7 +16,7 @@ use mcp_proto::{
 use mcp_tests::harness::{Applications, Chunker, LinkConfig, Pair, for_each_chunker};
 use serde_json::json;
 
-use crate::common::{client as client_config, ms, server as server_config};
+use crate::protocol::common::{client as client_config, ms, server as server_config};
 
 /// The three ways in which the tool runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{ClientHarness, Pair, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs, server};
+use crate::protocol::common::{client, limits, ms, secs, server};
 
 /// Runs `test` with a ready client, in the modern era and in each legacy revision.
 fn for_each_client(test: impl Fn(&mut ClientHarness)) {

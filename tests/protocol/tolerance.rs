@@ -10,7 +10,7 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits};
+use crate::protocol::common::{client, limits};
 
 const BANNERS: [&[u8]; 8] = [
     b"Starting harbour server v2 ...",

@@ -10,7 +10,7 @@ use mcp_tests::harness::build::{legacy_request, modern_request_with, result_resp
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{limits, secs, server};
+use crate::protocol::common::{limits, secs, server};
 
 const NEWEST: Version = Version::V2025_11_25;
 

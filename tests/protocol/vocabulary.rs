@@ -14,7 +14,7 @@ use mcp_tests::harness::build::{self, LEGACY_VERSIONS, modern_request, modern_re
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness};
 use serde_json::{Value, json};
 
-use crate::common::{client, secs, server};
+use crate::protocol::common::{client, secs, server};
 
 const NOW: Instant = Instant::ZERO;
 const UI: &str = "io.modelcontextprotocol/ui";

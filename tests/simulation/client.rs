@@ -13,8 +13,8 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, ClientHarness, Rng};
 use serde_json::{Value, json};
 
-use crate::hostile_input::{arbitrary_line, mutate};
-use crate::{assert_bounded, for_each_seed, tight_limits};
+use crate::simulation::hostile_input::{arbitrary_line, mutate};
+use crate::simulation::{assert_bounded, for_each_seed, tight_limits};
 
 struct ClientSimulation {
     rng: Rng,

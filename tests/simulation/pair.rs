@@ -12,7 +12,7 @@ use mcp_tests::harness::{Chunker, LinkConfig, Pair, Rng};
 use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
-use crate::{assert_bounded, for_each_seed, tight_limits};
+use crate::simulation::{assert_bounded, for_each_seed, tight_limits};
 
 /// Lines that our sides never emit, but that do not end a connection.
 const HOSTILE_LINES: [&str; 12] = [

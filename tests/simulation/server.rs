@@ -9,8 +9,8 @@ use mcp_tests::harness::build::{notification, raw};
 use mcp_tests::harness::{Chunker, Rng, ServerHarness};
 use serde_json::{Value, json};
 
-use crate::hostile_input::{arbitrary_line, client_message, mutate};
-use crate::{assert_bounded, for_each_seed, tight_limits};
+use crate::simulation::hostile_input::{arbitrary_line, client_message, mutate};
+use crate::simulation::{assert_bounded, for_each_seed, tight_limits};
 
 struct ServerSimulation {
     rng: Rng,

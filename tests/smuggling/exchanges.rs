@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mcp_proto::h1::{HttpLimits, Reason, WriteError, client, server};
 use mcp_proto::head::{BodySize, Fields};
 
-use crate::drive::{self, NOW, after_millis};
+use crate::smuggling::drive::{self, NOW, after_millis};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -12,9 +12,9 @@ use std::{env, fs, io, thread};
 use mcp_proto::h1::HttpLimits;
 use serde_json::Value;
 
-use crate::drive::{ReadOutcome, client, read, server};
-use crate::table::ParseCase;
-use crate::{requests, responses};
+use crate::smuggling::drive::{ReadOutcome, client, read, server};
+use crate::smuggling::table::ParseCase;
+use crate::smuggling::{requests, responses};
 
 /// Parser, row, its result, and the reason of the difference.
 const DIFFERENCES: &str = include_str!("differences.tsv");

@@ -2,8 +2,8 @@
 
 use mcp_proto::h1::{HttpLimits, Reason};
 
-use crate::drive::{chunkings, read, server};
-use crate::table::{ParseCase, ParseExpectation, accepted, refused};
+use crate::smuggling::drive::{chunkings, read, server};
+use crate::smuggling::table::{ParseCase, ParseExpectation, accepted, refused};
 use Reason::{
     BareLineFeed, BodyTooLong, ChunkEnd, ChunkExtension, ChunkSize, ConflictingLengths, ContentLength,
     Expectation, Field, HeadTooLong, Host, Method, RequestLine, Target, TargetTooLong, TooManyFields,

@@ -2,8 +2,8 @@
 
 use mcp_proto::h1::{HttpLimits, Reason};
 
-use crate::drive::{chunkings, client, read};
-use crate::table::{ParseCase, ParseExpectation, accepted, refused};
+use crate::smuggling::drive::{chunkings, client, read};
+use crate::smuggling::table::{ParseCase, ParseExpectation, accepted, refused};
 use Reason::{
     BareLineFeed, BodyForbidden, ChunkEnd, ChunkSize, ConflictingLengths, ContentLength, Field, StatusLine,
     TooManyFields, TooManyInterim, Trailer, TransferCoding, TransferEncoding, Truncated, Unsolicited,

@@ -4,7 +4,7 @@ use mcp_proto::Instant;
 use mcp_proto::h1::{HttpLimits, Reason, client, server};
 use mcp_proto::head::{BodySize, Fields};
 
-use crate::drive::{NOW, after_millis};
+use crate::smuggling::drive::{NOW, after_millis};
 
 /// Polls all events and returns the reason of the fault.
 fn expect_fault(server: &mut server::Connection, now: Instant) -> Option<Reason> {

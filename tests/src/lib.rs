@@ -1,18 +1,11 @@
 //! Shared code of the tests: harnesses, schema validation, and the requirements report.
 //!
 //! * [`harness`] runs the client and the server against each other, or one of them alone, on virtual time.
-//! * [`adapters`] runs the client of each adapter behind one trait.
-//! * [`browser`] follows authorization URLs like a user with a browser.
-//! * [`executor`] runs the futures of asynchronous adapters.
 //! * [`schema`] finds the type and the revision that a message must match, and validates it.
 //! * [`requirements`] compares the rule ids that tests cite with the tests that ran, for the `requirements` program.
 
 extern crate alloc;
 
-pub mod adapters;
-pub mod browser;
-pub mod executor;
-mod guide;
 pub mod harness;
 pub mod requirements;
 pub mod revision_table;
@@ -22,8 +15,3 @@ pub mod schema;
 #[cfg(doctest)]
 #[doc = include_str!("../../core/docs/porting.md")]
 pub struct PortingDoctests;
-
-/// Doctests of the examples in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct ReadmeDoctests;

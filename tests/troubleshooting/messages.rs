@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use std::path::Path;
 
-use crate::source::{self, SourceFile};
+use crate::layering::source::{self, SourceFile};
 
 /// A message as a page shows it, with the places of the source that hold it.
 pub(crate) type Messages = BTreeMap<String, Vec<String>>;

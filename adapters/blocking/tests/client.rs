@@ -1,13 +1,12 @@
 //! The client apart from its calls: callbacks, lists, other streams, and the end of the connection.
 
-extern crate alloc;
-
-mod support;
-
 use core::time::Duration;
 use std::sync::mpsc;
 use std::time::Instant;
 
+use crate::support::{
+    DEADLINE, ERAS, NoteLog, Tools, client_config, pair, server_config, text, version_set, with_timeout,
+};
 use mcp_blocking::{Answered, Call, Client, ClientHandler, Cx, Error, Handler, Server};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Event;
@@ -16,14 +15,13 @@ use mcp_proto::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use support::{
-    DEADLINE, ERAS, NoteLog, Tools, client_config, pair, server_config, text, version_set, with_timeout,
-};
 
 /// Answers `mine/…` requests and records all callbacks.
-impl ClientHandler for NoteLog {
+struct CallbackLog(NoteLog);
+
+impl ClientHandler for CallbackLog {
     fn request(&self, request: &client::ServerRequest) -> Result<RawJson, RpcError> {
-        self.record(format!("request {}", request.method));
+        self.0.record(format!("request {}", request.method));
         match &*request.method {
             "mine/answer" => Ok(RawJson::new(r#"{"n":42}"#).unwrap()),
             "mine/wrong" => Ok(RawJson::new("42").unwrap()),
@@ -33,20 +31,20 @@ impl ClientHandler for NoteLog {
     }
 
     fn notification(&self, notification: &client::Notification) {
-        self.record(format!("notification {}", notification.method));
+        self.0.record(format!("notification {}", notification.method));
     }
 
     fn progress(&self, _: CallKey, progress: &Progress) {
-        self.record(format!("progress {}", progress.progress));
+        self.0.record(format!("progress {}", progress.progress));
     }
 
     fn diagnostic(&self, diagnostic: &Diagnostic) {
-        self.record(format!("odd {diagnostic:?}"));
+        self.0.record(format!("odd {diagnostic:?}"));
     }
 
     fn tap(&self, record: &mcp_proto::tap::TapRecord) {
         let text = String::from_utf8_lossy(&record.bytes).into_owned();
-        self.record(format!("{:?} {text}", record.direction));
+        self.0.record(format!("{:?} {text}", record.direction));
     }
 }
 
@@ -93,7 +91,7 @@ fn client_answers_server_requests_between_calls() {
             .fold(client_config(version_set(Era::Legacy)), |config, method| config.custom_method(*method));
         let notes = NoteLog::default();
         let mut client = mcp_blocking::Options::new(config).connect(far).unwrap();
-        client.set_handler(notes.clone());
+        client.set_handler(CallbackLog(notes.clone()));
         client.call_tool("any", &json!({})).unwrap();
         let mut answers = Vec::new();
         while answers.len() < 4 {
@@ -120,7 +118,8 @@ fn handler_receives_progress_and_tapped_messages() {
         limits.tap_records = 8;
         let notes = NoteLog::default();
         let config = client_config(version_set(Era::Modern)).limits(limits).redact_in_tap("arguments");
-        let client = mcp_blocking::Options::new(config).handler(notes.clone()).connect(far).unwrap();
+        let client =
+            mcp_blocking::Options::new(config).handler(CallbackLog(notes.clone())).connect(far).unwrap();
         let opening = notes.take();
         assert!(
             opening[0].starts_with("Out {\"jsonrpc\":\"2.0\",\"id\":1,") && opening[1].starts_with("In "),
@@ -264,7 +263,8 @@ fn tap_receives_message_when_it_is_sent() {
         limits.tap_records = 16;
         let config = client_config(VersionSet::MODERN).limits(limits);
         let seen = notes.clone();
-        let client = std::thread::spawn(move || Client::options(config).handler(notes).connect(near));
+        let client =
+            std::thread::spawn(move || Client::options(config).handler(CallbackLog(notes)).connect(near));
         // The other end never answers, so the client only sends its first request.
         let mut buffer = [0; 4096];
         let mut read = 0;

@@ -1,21 +1,15 @@
 //! A router and a client with callbacks, all on the thread of a loop.
 
-extern crate alloc;
-
-#[path = "../../suites/conversation.rs"]
-mod suite;
-mod support;
-
 use core::time::Duration;
 use std::thread;
 
+use crate::suites::conversation::{call, router, tool};
+use crate::support::{NoteLog, with_timeout};
 use mcp_blocking::{Client, ClientHandler, Cx};
 use mcp_proto::Change;
 use mcp_proto::client::Config;
 use mcp_proto::model::SubscriptionFilter;
 use serde_json::Value;
-use suite::{call, router, tool};
-use support::{NoteLog, adapter, with_timeout};
 
 // covers: TOOL-019
 #[test]

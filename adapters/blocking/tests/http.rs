@@ -1,33 +1,17 @@
 //! Servers and clients of `mcp-blocking` over HTTP.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-#[path = "../../suites/crowds.rs"]
-mod crowds;
-#[path = "../../suites/protected.rs"]
-mod protected;
-#[path = "../../suites/request_in_view.rs"]
-mod request_in_view;
-#[path = "../../suites/http.rs"]
-mod suite;
-mod support;
-#[path = "../../suites/visibility.rs"]
-mod visibility;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 
+use crate::support::{DEADLINE, client_config, version_set, with_timeout};
 use mcp_blocking::{Client, Error, HttpServer, Options, Router};
 use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::Resource;
 use mcp_proto::server::Identity;
 use mcp_proto::{Capability, EntryKind, Era};
 use serde_json::{Value, json};
-use support::{DEADLINE, adapter, client_config, version_set, with_timeout};
 
 #[test]
 fn connect_reports_reason_of_failure() {

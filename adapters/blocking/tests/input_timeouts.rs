@@ -1,18 +1,14 @@
 //! A user who answers later than the call timeout: that time does not count.
 
-extern crate alloc;
-
-mod support;
-
 use core::time::Duration;
 use std::thread;
 
+use crate::support::{ERAS, with_timeout};
 use mcp_blocking::{Client, ClientHandler, Cx, Router};
 use mcp_proto::client::Config;
 use mcp_proto::model::{ElicitParams, ElicitResult, ElicitSchema, Map, Tool};
 use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError, VersionSet};
 use serde_json::{Value, json};
-use support::{ERAS, with_timeout};
 
 /// Call timeout of the client, for each response of the server.
 const TIMEOUT: Duration = Duration::from_millis(400);

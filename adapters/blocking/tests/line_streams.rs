@@ -1,26 +1,18 @@
 //! Servers and clients of `mcp-blocking` at TCP and Unix addresses and on serial lines.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-#[path = "../../suites/line_streams.rs"]
-mod suite;
-mod support;
-
+use crate::support::{Tools, server_config, text};
 use mcp_blocking::{Client, Error, Handle, Server};
 use mcp_proto::{Era, client};
 use mcp_std::io::{Duplex, StreamAddress};
 use serde_json::json;
-use support::{Tools, server_config, text};
 
-fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
+pub(crate) fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
     let mut server = Server::new(server_config(), stream, Tools::new().0);
     register(server.handle()?);
     server.run()
 }
 
-fn talk(
+pub(crate) fn talk(
     config: client::Config,
     address: StreamAddress,
     texts: &[&str],

@@ -1,20 +1,15 @@
 //! A client and a server of `mcp-blocking`, in two threads, in both eras.
 
-extern crate alloc;
-
-#[path = "../../suites/pair.rs"]
-mod suite;
-mod support;
-
 use core::time::Duration;
 
+pub(crate) use crate::support::pair;
+use crate::support::{DEADLINE, ERAS, Tools, raw_text, with_timeout};
 use mcp_blocking::Error;
 use mcp_proto::{CallKey, CallOptions, UseError};
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, adapter, pair, raw_text, with_timeout};
 
 /// Repetitions of ten bytes in a large message. Three of them together are no more than a client queues.
-const LARGE_REPEATS: usize = 300_000;
+pub(crate) const LARGE_REPEATS: usize = 300_000;
 
 // covers: BASE-033, STDIO-010
 #[test]

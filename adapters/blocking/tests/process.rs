@@ -1,23 +1,17 @@
 //! The client and server processes, correct and faulty ones.
 
-#![cfg(target_os = "linux")]
-
-extern crate alloc;
-
-mod support;
-
 use core::time::Duration;
 use std::time::Instant;
 
+use crate::support::{
+    DEADLINE, ERAS, client_config, example, odd_server, raw_text, short_client, short_timeouts, text,
+    version_set, with_timeout,
+};
 use mcp_blocking::{Client, ConnectionClosed, Error};
 use mcp_proto::client::KnownEra;
 use mcp_proto::{CallError, CallOptions, Era, Fault, Limit, Limits, UseError, VersionSet};
 use mcp_std::process::{Program, ShutdownStage, ShutdownTimeouts, SpawnErrorKind, Stderr};
 use serde_json::json;
-use support::{
-    DEADLINE, ERAS, client_config, example, odd_server, raw_text, short_client, short_timeouts, text,
-    version_set, with_timeout,
-};
 
 fn closed_reason(outcome: Result<impl Sized, Error>) -> (ConnectionClosed, String) {
     let error = outcome.err().expect("an end");

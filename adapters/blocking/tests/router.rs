@@ -1,7 +1,5 @@
 //! The router of `mcp-blocking`, whose handlers may mutate their state.
 
-extern crate alloc;
-
 use alloc::rc::Rc;
 use core::cell::Cell;
 
@@ -9,11 +7,6 @@ use mcp_blocking::{Client, Cx, Router};
 use mcp_proto::model::Tool;
 use mcp_proto::{RawJson, client};
 use serde_json::{Value, json};
-use support::adapter;
-
-#[path = "../../suites/router.rs"]
-mod suite;
-mod support;
 
 #[test]
 fn handler_holds_state_that_is_not_send() {

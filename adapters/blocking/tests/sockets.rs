@@ -1,10 +1,4 @@
 //! An HTTP server and clients with unusual sockets.
-#![cfg(unix)]
-
-extern crate alloc;
-
-mod support;
-
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{Read, Write};
@@ -13,12 +7,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::{DEADLINE, Tools, server_config, with_timeout};
 use mcp_blocking::{Answered, Call, Cx, Handler, HttpServer};
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RawJson, RpcError};
-use support::{DEADLINE, Tools, server_config, with_timeout};
 
 /// Runs `client` against a server, and shuts the server down afterwards.
 fn with_http_server<H: Handler + Send + 'static>(

@@ -1,21 +1,14 @@
 //! Test clients and routers of `mcp-blocking` in one thread, on virtual time.
 
-extern crate alloc;
-
-#[path = "../../suites/testing.rs"]
-mod suite;
-mod support;
-
 use core::time::Duration;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::suites::testing::{NAP, options_with_timeout, router, tool};
 use mcp_blocking::testing;
 use mcp_blocking::{Cx, Error, Router};
 use mcp_proto::RpcError;
 use serde_json::{Value, json};
-use suite::{NAP, options_with_timeout, router, tool};
-use support::adapter;
 
 #[test]
 fn handler_may_own_test_client_but_other_threads_may_not_use_it() {

@@ -1,10 +1,4 @@
 //! HTTP over TLS on real sockets: both of our ends, foreign ends, and a proxy in between.
-#![cfg(unix)]
-
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -16,6 +10,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::{
+    DEADLINE, ERAS, Tools, client_config, server_config, short_client, text, version_set, with_timeout,
+};
 use mcp_blocking::tls::rustls::pki_types::pem::PemObject as _;
 use mcp_blocking::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use mcp_blocking::tls::rustls::server::WebPkiClientVerifier;
@@ -30,9 +27,6 @@ use mcp_std::adapter::NetStream;
 use mcp_std::adapter::poll::Selector;
 use mcp_std::io::{Duplex, Interest, Socket};
 use serde_json::json;
-use support::{
-    DEADLINE, ERAS, Tools, client_config, server_config, short_client, text, version_set, with_timeout,
-};
 
 macro_rules! certificate {
     ($name:literal) => {

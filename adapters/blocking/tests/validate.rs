@@ -1,7 +1,5 @@
 //! The feature `validate`: default validation on both sides, and how to disable it.
 
-extern crate alloc;
-
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,24 +1,17 @@
 //! A server of `mcp-blocking` that reads bytes: what it reads and writes when, and how it ends.
 
-extern crate alloc;
-
-#[path = "../../suites/wire.rs"]
-mod suite;
-mod support;
-
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::{
+    DEADLINE, INITIALIZE, ScriptedStream, call_line, cancel_line, response_ids, server_config, with_timeout,
+};
+use crate::wire_suite::answer;
 use mcp_blocking::{Answered, Call, Cx, Error, Handler, Server, serve};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Limits, RpcError};
 use mcp_std::io::{Duplex, Interest, memory_pair};
-use suite::answer;
-use support::{
-    DEADLINE, INITIALIZE, ScriptedStream, adapter, call_line, cancel_line, response_ids, server_config,
-    with_timeout,
-};
 
 #[test]
 fn result_with_reserved_key_becomes_error() {

@@ -1,13 +1,5 @@
 //! `mcp_smol::block_on`: what wakes the thread that runs a future.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-#[path = "../../suites/executors.rs"]
-mod suite;
-mod support;
-
 use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
@@ -16,11 +8,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
+use crate::futures::executors::{echo_call, server_program, with_http_server};
+use crate::support::with_timeout;
 use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, future};
 use mcp_smol::{Client, block_on};
-use suite::{echo_call, server_program, with_http_server};
-use support::{adapter, with_timeout};
 
 type Socket = Async<std::os::unix::net::UnixStream>;
 

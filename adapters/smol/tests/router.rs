@@ -1,19 +1,10 @@
 //! The router of `mcp-smol`, whose handlers are async closures.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
 use mcp_proto::router::schema::NoArguments;
 use mcp_smol::{Cx, Router};
-use support::adapter;
-
-#[path = "../../suites/router.rs"]
-mod suite;
-mod support;
 
 #[test]
 fn handler_may_hold_state_that_is_not_send() {

@@ -1,11 +1,5 @@
 //! Server processes that behave well or badly; afterwards no process of their group is left.
 
-#![cfg(target_os = "linux")]
-
-mod support;
-
-extern crate alloc;
-
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs::File;
@@ -14,13 +8,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::{assert_no_group, eventually, group_members, pump, read_until, with_deadline};
 use mcp_std::Clock;
 use mcp_std::io::{Duplex, Interest, is_peer_gone};
 use mcp_std::process::{
     Child, ProcessStatus, Program, ShutdownStage, ShutdownStep, ShutdownTimeouts, SpawnErrorKind, Stderr,
     terminate_all,
 };
-use support::{assert_no_group, eventually, group_members, pump, read_until, with_deadline};
 
 /// Describes a misbehaving server; only tests use a shell.
 fn sh(script: &str) -> Program {
@@ -118,7 +112,7 @@ fn dropping_an_exited_server_kills_its_grandchild() {
         let mut io = child.take_io().unwrap();
         read_until(&mut io, ends_with_newline);
         assert!(
-            matches!(child.wait_timeout(support::DEADLINE), ProcessStatus::Exited(Some(status)) if status.success())
+            matches!(child.wait_timeout(crate::support::DEADLINE), ProcessStatus::Exited(Some(status)) if status.success())
         );
         // The exit was seen without reaping: the process id stays in use.
         assert!(group_members(id).contains(&id));
@@ -138,7 +132,7 @@ fn grandchild_that_finishes_in_time_is_not_signalled() {
             Some(io),
             ShutdownTimeouts {
                 stragglers: Duration::from_secs(60),
-                ..ShutdownTimeouts::uniform(support::DEADLINE)
+                ..ShutdownTimeouts::uniform(crate::support::DEADLINE)
             },
         );
         assert_eq!((report.stage, report.had_stragglers), (ShutdownStage::Exited, false));
@@ -237,7 +231,7 @@ fn killed_server_leaves_its_partial_line_and_status() {
         let mut child = sh("printf '{\"half'; echo 'cannot go on' >&2; kill -9 $$").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         assert_eq!(read_until(&mut io, |_| false), b"{\"half");
-        let ProcessStatus::Exited(Some(status)) = child.wait_timeout(support::DEADLINE) else {
+        let ProcessStatus::Exited(Some(status)) = child.wait_timeout(crate::support::DEADLINE) else {
             panic!("the server is still running")
         };
         assert_eq!(status.to_string(), "signal: 9 (SIGKILL)");
@@ -478,7 +472,7 @@ fn terminate_all_leaves_no_process_behind() {
     with_deadline(|| {
         let started_at = Instant::now();
         let report = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["helper_exits_without_dropping", "--exact", "--ignored", "--nocapture"])
+            .args(["child::helper_exits_without_dropping", "--exact", "--ignored", "--nocapture"])
             .output()
             .unwrap();
         assert!(started_at.elapsed() < Duration::from_secs(60), "waited for servers that do not exit");

@@ -1,7 +1,5 @@
 //! Handlers that run remote from the loop: their outcomes, and the calls that they leave unanswered.
 
-extern crate alloc;
-
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::thread;

@@ -1,7 +1,5 @@
 //! Streams at addresses: Unix domain sockets, and serial lines over pseudo-terminals.
 
-#![cfg(unix)]
-
 use core::time::Duration;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

@@ -1,16 +1,14 @@
 //! Byte streams: two ends with full pipes never deadlock, and ends and errors are reported as documented.
 
-mod support;
-
 use core::time::Duration;
 use std::io::{self, Cursor, ErrorKind, Read, Write};
 use std::thread;
 use std::time::Instant;
 
+use crate::support::{pump, read_until, with_deadline};
 #[cfg(unix)]
 use mcp_std::io::is_peer_gone;
 use mcp_std::io::{Duplex, Interest, Threaded, memory_pair};
-use support::{pump, read_until, with_deadline};
 
 const MB10: usize = 10_000_000;
 
@@ -19,11 +17,11 @@ fn both_ways(mut near: impl Duplex + Send + 'static, mut far: impl Duplex + Send
     with_deadline(move || {
         let other = thread::spawn(move || {
             let received = pump(&mut far, MB10);
-            far.flush(support::DEADLINE).unwrap();
+            far.flush(crate::support::DEADLINE).unwrap();
             received
         });
         assert_eq!(pump(&mut near, MB10), MB10);
-        near.flush(support::DEADLINE).unwrap();
+        near.flush(crate::support::DEADLINE).unwrap();
         assert_eq!(other.join().unwrap(), MB10);
     });
 }
@@ -92,7 +90,7 @@ mod threaded {
                 r2.read_to_end(&mut all).unwrap();
                 all.len()
             });
-            io.flush(support::DEADLINE).unwrap();
+            io.flush(crate::support::DEADLINE).unwrap();
             assert_eq!(reader.join().unwrap(), total);
         });
     }
@@ -105,7 +103,7 @@ mod threaded {
             drop((w1, r2));
             assert_eq!(read_until(&mut io, |_| false), b"");
             io.write(b"lost").unwrap();
-            let error = io.flush(support::DEADLINE).unwrap_err();
+            let error = io.flush(crate::support::DEADLINE).unwrap_err();
             assert!(is_peer_gone(&error), "{error}");
             assert!(is_peer_gone(&io.write(b"more").unwrap_err()));
         });
@@ -139,7 +137,7 @@ fn threaded_reports_a_broken_reader_and_a_panicking_writer() {
         assert_eq!(io.read(&mut buf).unwrap_err().to_string(), "torn");
         assert_eq!(io.read(&mut buf).unwrap(), 0);
         io.write(b"x").unwrap();
-        assert_eq!(io.flush(support::DEADLINE).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert_eq!(io.flush(crate::support::DEADLINE).unwrap_err().kind(), ErrorKind::BrokenPipe);
     });
 }
 
@@ -165,7 +163,7 @@ fn accepted_bytes_are_not_written_twice() {
         let mut io = Threaded::new(io::empty(), BufferedWriter { written, full: 0 }).unwrap();
         for bytes in [b"one", b"two"] {
             io.write(bytes).unwrap();
-            io.flush(support::DEADLINE).unwrap();
+            io.flush(crate::support::DEADLINE).unwrap();
         }
         drop(io);
         assert_eq!(received.iter().collect::<Vec<_>>().concat(), b"onetwo");

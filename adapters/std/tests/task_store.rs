@@ -1,7 +1,5 @@
 //! A folder of tasks that several processes want, and processes that are killed while they write to it.
 
-mod support;
-
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +9,7 @@ use std::thread;
 
 use mcp_std::task_store::{FileTaskStore, StoredTask, TaskStore, TaskStoreError};
 
-use support::{Folder, with_deadline};
+use crate::support::{Folder, with_deadline};
 
 /// The variables that tell a helper what to do.
 const STORE: &str = "MCP_TEST_STORE";
@@ -21,7 +19,7 @@ const TASKS: u64 = 5;
 /// Starts this program as a helper.
 fn start(helper: &str, store: &Path, first: u64) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([helper, "--exact", "--ignored", "--nocapture"])
+        .args([&format!("task_store::{helper}"), "--exact", "--ignored", "--nocapture"])
         .env(STORE, store)
         .env(FIRST, first.to_string())
         .stdin(Stdio::null())

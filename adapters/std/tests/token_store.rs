@@ -1,7 +1,5 @@
 //! A token store that several processes use, and processes that are killed while they use it.
 
-mod support;
-
 use core::time::Duration;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -10,7 +8,7 @@ use std::thread;
 
 use mcp_std::auth::{Cancellation, FileStore, StoreError, TokenStore};
 
-use support::{Folder, with_deadline};
+use crate::support::{Folder, with_deadline};
 
 /// The variables that tell a helper what to do.
 const STORE: &str = "MCP_TEST_STORE";
@@ -20,7 +18,7 @@ const LONG: Duration = Duration::from_secs(50);
 /// Starts this program as a helper.
 fn start(helper: &str, store: &Path, name: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([helper, "--exact", "--ignored", "--nocapture"])
+        .args([&format!("token_store::{helper}"), "--exact", "--ignored", "--nocapture"])
         .env(STORE, store)
         .env(NAME, name)
         .stdin(Stdio::null())

@@ -1,15 +1,13 @@
 //! Wakers of streams: any number of wakes ends exactly one wait, before it or during it.
 
-mod support;
-
 use core::time::Duration;
 use std::io::ErrorKind;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::with_deadline;
 use mcp_std::io::{Duplex, Interest, memory_pair};
-use support::with_deadline;
 
 /// Checks the waker of `io`, to which no peer writes.
 fn check_waker(mut io: impl Duplex + Send + 'static) {
@@ -247,7 +245,7 @@ mod unix {
         with_deadline(move || {
             io.set_read_nonblocking().unwrap();
             assert_eq!(io.read(&mut [0; 4]).unwrap(), 1);
-            assert!(io.wait(Interest::READ, Some(support::DEADLINE)).unwrap().readable);
+            assert!(io.wait(Interest::READ, Some(crate::support::DEADLINE)).unwrap().readable);
             assert_eq!(io.read(&mut [0; 4]).unwrap(), 0);
         });
     }

@@ -1,7 +1,5 @@
 //! A client of `mcp-threads` that many threads share.
 
-extern crate alloc;
-
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -9,6 +7,7 @@ use std::sync::{Barrier, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use crate::support::{DEADLINE, ERAS, client_config, text, version_set, with_timeout};
 use mcp_blocking::{Call, Cx, Handler, serve};
 use mcp_proto::client::{self, Input};
 use mcp_proto::model::{CallToolResult, ElicitResult, ElicitSchema, InputResponse, Map, SubscriptionFilter};
@@ -19,15 +18,10 @@ use mcp_proto::{
 use mcp_std::process::{ShutdownStage, ShutdownTimeouts};
 use mcp_threads::{Client, ClientHandler, Error, Program};
 use serde_json::json;
-use support::{DEADLINE, ERAS, adapter, client_config, text, version_set, with_timeout};
-
-#[path = "../../suites/client_support.rs"]
-mod client_support;
-mod support;
 
 #[cfg(target_os = "linux")]
-use client_support::{child_pids, command_lines_with, is_running, odd_server_after};
-use client_support::{odd_server, server_config, short_timeouts, tool_handler};
+use crate::suites::client_support::{child_pids, command_lines_with, is_running, odd_server_after};
+use crate::suites::client_support::{odd_server, server_config, short_timeouts, tool_handler};
 
 type ServerThread = JoinHandle<Result<(), Error>>;
 

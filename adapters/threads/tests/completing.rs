@@ -1,20 +1,13 @@
 //! Completion of texts while they are typed, by the client of `mcp-threads`.
 
-extern crate alloc;
-
-#[path = "../../suites/completing.rs"]
-mod suite;
-mod support;
-
 use core::time::Duration;
 use std::thread;
-use support::adapter;
 
+use crate::support::with_timeout;
 use mcp_proto::client::{Completer, Config};
 use mcp_proto::model::{Prompt, PromptArgument, PromptReference};
 use mcp_std::SharedCompleter;
 use mcp_threads::{Client, Router};
-use support::with_timeout;
 
 #[test]
 fn keystroke_on_another_thread_ends_the_wait() {
@@ -26,13 +19,14 @@ fn keystroke_on_another_thread_ends_the_wait() {
                 .completion(PromptReference::new("trip"), "to", |_, text| vec![text.value().to_uppercase()]);
             router
         };
-        let (client, serving) = adapter::serve(router, Client::options(Config::new("me", "1.0")));
+        let (client, serving) = crate::adapter::serve(router, Client::options(Config::new("me", "1.0")));
         // The first text waits long enough for the second one to come.
         let completer = SharedCompleter::new(Completer::new().delay(Duration::from_millis(500)));
         thread::scope(|scope| {
-            let first = scope.spawn(|| client.complete_typed(&completer, &suite::typed("a")).unwrap());
+            let first = scope
+                .spawn(|| client.complete_typed(&completer, &crate::suites::completing::typed("a")).unwrap());
             thread::sleep(Duration::from_millis(50));
-            let second = client.complete_typed(&completer, &suite::typed("ab")).unwrap();
+            let second = client.complete_typed(&completer, &crate::suites::completing::typed("ab")).unwrap();
             assert_eq!(second.unwrap().completion.values, ["AB"]);
             assert_eq!(first.join().unwrap(), None);
         });

@@ -1,22 +1,16 @@
 //! The router of `mcp-threads`, whose handlers run in parallel.
 
-extern crate alloc;
-
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::support::DEADLINE;
 use mcp_blocking::Client;
 use mcp_proto::EntryKind;
 use mcp_proto::{CallOptions, client};
 use mcp_threads::{Cx, Router};
 use serde_json::json;
-use support::{DEADLINE, adapter};
-
-#[path = "../../suites/router.rs"]
-mod suite;
-mod support;
 
 // covers: TOOL-019
 #[test]

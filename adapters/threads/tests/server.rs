@@ -1,7 +1,5 @@
 //! A server of `mcp-threads` whose handlers run on workers in parallel.
 
-extern crate alloc;
-
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -10,15 +8,13 @@ use std::sync::{Barrier, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use crate::support::{DEADLINE, raw_text};
 use mcp_blocking::Client;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{CallOptions, Capabilities, Capability, Change, Limits, RpcError, client, server};
 use mcp_std::io::{Duplex, Interest, MemoryEnd};
 use mcp_threads::{Answered, Call, Cx, Error, Handle, Handler, HandlerFailure, Server};
 use serde_json::json;
-use support::{DEADLINE, raw_text};
-
-mod support;
 
 fn config() -> server::Config {
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);

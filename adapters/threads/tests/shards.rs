@@ -1,8 +1,4 @@
 //! HTTP servers of `mcp-threads` with handlers on workers, with one shard and with several.
-#![cfg(unix)]
-
-extern crate alloc;
-
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{ErrorKind, Read};
@@ -16,10 +12,7 @@ use mcp_proto::server::Config;
 use mcp_proto::{Capabilities, Capability, Change, Limits};
 use mcp_threads::{Call, Cx, Error, Handle, Handler, HttpServer};
 
-#[path = "../../suites/shards.rs"]
-mod suite;
-
-use suite::{DEADLINE, RawHttpClient, ShardedServer};
+use crate::shards_suite::{DEADLINE, RawHttpClient, ShardedServer};
 
 fn config() -> Config {
     let capabilities = Capabilities::new()
@@ -87,6 +80,8 @@ fn calls_of_connections_run_in_parallel() {
     }
 }
 
+pub(crate) use adapter::{blocked_server, gated_server, pinned_servers, small_servers};
+
 mod adapter {
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicBool, Ordering};
@@ -96,8 +91,8 @@ mod adapter {
     use mcp_proto::model::CallToolResult;
     use mcp_threads::{Call, Cx};
 
-    use super::suite::allowed_cores;
     use super::{ShardedServer, counting_handler, gated_handler, serve};
+    use crate::shards_suite::allowed_cores;
 
     /// Starts two shards. A call of `waits` blocks its shard until the gate opens.
     pub(crate) fn blocked_server(begun: Sender<()>, gate: Receiver<()>) -> ShardedServer {
@@ -223,7 +218,7 @@ fn shutdown_interrupts_handlers_that_sleep_on_shards() {
 fn blocked_shard_shuts_down_with_the_others() {
     let (open, gate) = mpsc::channel();
     let (begun, begins) = mpsc::channel();
-    let server = adapter::blocked_server(begun, gate);
+    let server = blocked_server(begun, gate);
     // Connections are distributed in turn: the second shard serves the second one.
     let (mut first, mut second) = (server.connect(), server.connect());
     assert_eq!(first.call("echo"), "echo");

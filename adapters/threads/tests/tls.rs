@@ -1,19 +1,13 @@
 //! HTTP over TLS with `mcp-threads`: a client that threads share, and servers of one shard and of several.
-#![cfg(unix)]
-
-extern crate alloc;
-
-mod support;
-
 use core::time::Duration;
 use std::thread;
 
+use crate::support::{ERAS, client_config, server_config, version_set, with_timeout};
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 use mcp_threads::tls::{ClientTls, ServerTls};
 use mcp_threads::{Call, Cx, HttpServer, Options};
 use serde_json::json;
-use support::{ERAS, client_config, server_config, version_set, with_timeout};
 
 const ROOT: &[u8] = include_bytes!("../../std/tests/certificates/root.pem");
 const CHAIN: &[u8] = include_bytes!("../../std/tests/certificates/server.pem");

@@ -1,9 +1,5 @@
 //! Clients and servers of `mcp-tokio` in a runtime.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
 use core::future;
 use core::time::Duration;
 
@@ -12,12 +8,7 @@ use mcp_proto::model::Tool;
 use mcp_proto::{CallOptions, RawJson};
 use mcp_tokio::{Client, Cx, Error, PendingCall, Router, Server};
 use serde_json::{Value, json};
-use support::adapter;
 use tokio::runtime::{Builder, Runtime};
-
-#[path = "../../suites/executors.rs"]
-mod suite;
-mod support;
 
 /// Starts calls on this thread, outside of the runtime, and lets `wait` have the first one. The server never answers.
 fn call_from_outside(wait: impl FnOnce(&Runtime, &Client, PendingCall) -> Result<RawJson, Error>) {

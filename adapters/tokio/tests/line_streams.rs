@@ -1,21 +1,13 @@
 //! Servers and clients of `mcp-tokio` at TCP and Unix addresses and on serial lines.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-#[path = "../../suites/line_streams.rs"]
-mod suite;
-mod support;
-
+use crate::support::adapter::block_on_reactor;
+use crate::support::{Tools, server_config, text};
 use mcp_proto::{Era, client};
 use mcp_std::io::{Duplex, StreamAddress};
 use mcp_tokio::{ByteStream, Client, Error, Handle, Server};
 use serde_json::json;
-use support::adapter::block_on_reactor;
-use support::{Tools, server_config, text};
 
-fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
+pub(crate) fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
     block_on_reactor(async {
         let server = Server::new(server_config(), ByteStream::new(stream)?, Tools::new().0);
         register(server.handle());
@@ -23,7 +15,7 @@ fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Resul
     })
 }
 
-fn talk(
+pub(crate) fn talk(
     config: client::Config,
     address: StreamAddress,
     texts: &[&str],

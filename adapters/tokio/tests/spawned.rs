@@ -1,11 +1,5 @@
 //! Calls of `mcp-tokio` in tasks of their own, on runtimes of one and of several threads.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::future::pending;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 
+use crate::support::{DEADLINE, INITIALIZE, call_line, cancel_line, with_timeout};
 use mcp_proto::client;
 use mcp_proto::http::server::Config as HttpConfig;
 use mcp_proto::model::{ElicitSchema, StringSchema};
 use mcp_proto::{Progress, RpcError};
 use mcp_tokio::{Cx, Error, HttpServer, Router, Server, Spawned};
 use serde_json::{Value, json};
-use support::{DEADLINE, INITIALIZE, call_line, cancel_line, with_timeout};
 use tokio::runtime::{Builder, Runtime};
 
 const INITIALIZE_WITH_FORMS: &str = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\

@@ -1,21 +1,11 @@
 //! Routers of `mcp-tokio` in front of a test client, on virtual time.
 
-#![cfg(unix)]
-
-extern crate alloc;
-
-#[path = "../../suites/async_testing.rs"]
-mod async_suite;
-#[path = "../../suites/testing.rs"]
-mod suite;
-mod support;
-
+use crate::suites::testing::{options, tool};
+use crate::support::text;
 use mcp_blocking::testing;
 use mcp_proto::RpcError;
 use mcp_tokio::{Cx, LocalRouter};
 use serde_json::{Value, json};
-use suite::{options, tool};
-use support::{adapter, text};
 
 /// A test of a router is one poll of the test's task, which never yields: the runtime sets no bound to it.
 #[tokio::test(flavor = "multi_thread")]

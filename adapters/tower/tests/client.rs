@@ -1,9 +1,5 @@
 //! Clients over services, without sockets: the service of a server itself, and one that fails in all ways.
 
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::error::Error as StdError;
 use core::fmt;
@@ -29,7 +25,7 @@ use mcp_tower::{Cx, McpService, Router, RpcError};
 use serde_json::{Value, json};
 use tower_service::Service;
 
-use support::{ScriptedBody, poll_once, tool};
+use crate::support::{ScriptedBody, poll_once, tool};
 
 const URL: &str = "http://localhost/mcp";
 const ERAS: [Era; 2] = [Era::Modern, Era::Legacy];

@@ -1,9 +1,5 @@
 //! Bad input, limits, shutdown, shards, threads.
 
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::future::{Future as _, pending, poll_fn};
 use core::pin::pin;
@@ -20,7 +16,7 @@ use mcp_tower::mcp_proto::{Change, Limits};
 use mcp_tower::{Builder, Cx, McpService, Router, RpcError, ServerTasks, Sleep, StdClock, Timer};
 use serde_json::{Value, json};
 
-use support::{
+use crate::support::{
     CountingWaker, Events, Legacy, ScriptedBody, VirtualTime, answer, call, call_text, json_of, modern,
     poll_once, text_of, tool,
 };

@@ -1,9 +1,5 @@
 //! A protected server, whose validator decides at once or on a thread.
 
-extern crate alloc;
-
-mod support;
-
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::thread;
@@ -19,7 +15,7 @@ use mcp_tower::token::off_loop;
 use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError};
 use serde_json::{Value, json};
 
-use support::{answer, call, json_of, poll_once, text_of, tool};
+use crate::support::{answer, call, json_of, poll_once, text_of, tool};
 
 fn service(validator: impl mcp_tower::token::TokenValidator + 'static) -> McpService {
     let mut router = Router::new("protected", "1");

@@ -1,9 +1,5 @@
 //! Calls, refusals, handlers: one request after the other, and several at once, without a runtime.
 
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::future::{pending, poll_fn};
 use core::net::SocketAddr;
@@ -23,7 +19,7 @@ use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError, unblock};
 use serde_json::{Value, json};
 use tower_service::Service;
 
-use support::{
+use crate::support::{
     CountingWaker, Legacy, answer, assert_body, call, call_text, collect, json_of, modern, poll_once, post,
     text_of, tool,
 };

@@ -1,9 +1,5 @@
 //! Event streams, progress, questions, timers: without a runtime, and on virtual time.
 
-extern crate alloc;
-
-mod support;
-
 use alloc::sync::Arc;
 use core::future::{Future as _, pending, poll_fn};
 use core::pin::pin;
@@ -19,7 +15,7 @@ use mcp_tower::mcp_proto::{Change, Progress};
 use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError};
 use serde_json::{Value, json};
 
-use support::{
+use crate::support::{
     CountingWaker, Events, Legacy, VirtualTime, answer, call, call_with_progress, json_of, modern,
     modern_with, poll_once, text_of, tool,
 };

@@ -26,7 +26,7 @@
 //!
 //! The modules exist in the documentation alone, and cost a program nothing.
 
-// Pages that need the features of this package alone are tested here, the others by `tests/src/guide.rs`.
+// Pages that need the features of this package alone are tested here, the others by `tests/system/src/guide.rs`.
 
 #[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("contract.md"))]
 #[doc(alias(

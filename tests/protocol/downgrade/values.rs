@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::DowngradeRun;
 use super::connection::{CUSTOM_METHOD, PreparedAnswer};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 pub(super) const URI: &str = "chart://north";
 

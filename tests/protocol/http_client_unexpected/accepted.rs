@@ -5,8 +5,8 @@ use mcp_tests::harness::build::{notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, ms, secs};
-use crate::http_client_shared::{
+use crate::protocol::common::{client, ms, secs};
+use crate::protocol::http_client_shared::{
     V, expect_http_error, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
 

@@ -5,7 +5,7 @@ use mcp_tests::harness::build::{error_response, initialize_result, result_respon
 use mcp_tests::harness::{Chunker, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::http_client_shared::{
+use crate::protocol::http_client_shared::{
     BOM, JSON, V, expect_http_error, legacy_harness, modern_harness, non_retryable, tool_capabilities,
     tool_result,
 };

@@ -6,8 +6,8 @@ use mcp_tests::harness::build::{legacy_request, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{ms, secs};
-use crate::http_client_shared::{
+use crate::protocol::common::{ms, secs};
+use crate::protocol::http_client_shared::{
     V, describe_diagnostic, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
 

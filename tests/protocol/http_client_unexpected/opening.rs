@@ -5,8 +5,8 @@ use mcp_tests::harness::build::{error_response, initialize_result, result_respon
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{ms, secs};
-use crate::http_client_shared::{legacy_harness, non_retryable, tool_capabilities, tool_result};
+use crate::protocol::common::{ms, secs};
+use crate::protocol::http_client_shared::{legacy_harness, non_retryable, tool_capabilities, tool_result};
 
 // covers: VER-020, VER-021
 #[test]

@@ -9,8 +9,8 @@ use mcp_tests::harness::build::{
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::secs;
-use crate::http_client_shared::{
+use crate::protocol::common::secs;
+use crate::protocol::http_client_shared::{
     V, describe_diagnostic, expect_http_error, expect_session_renewed, legacy_harness, non_retryable,
     tool_capabilities, tool_result,
 };

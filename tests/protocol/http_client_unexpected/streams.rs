@@ -7,8 +7,8 @@ use mcp_tests::harness::build::{error_response, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::{client, limits, ms, secs};
-use crate::http_client_shared::{
+use crate::protocol::common::{client, limits, ms, secs};
+use crate::protocol::http_client_shared::{
     JSON, V, describe_diagnostic, expect_http_error, legacy_harness, non_retryable, tool_capabilities,
     tool_result,
 };

@@ -5,8 +5,8 @@ use mcp_tests::harness::build::{error_response, initialize_result, result_respon
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::common::secs;
-use crate::http_client_shared::{
+use crate::protocol::common::secs;
+use crate::protocol::http_client_shared::{
     JSON, V, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
 

@@ -5,8 +5,8 @@ use mcp_tests::harness::build::{LEGACY_VERSIONS, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness};
 use serde_json::json;
 
-use crate::common::{client, secs};
-use crate::http_client_shared::{
+use crate::protocol::common::{client, secs};
+use crate::protocol::http_client_shared::{
     V, expect_session_renewed, legacy_harness, modern_harness, non_retryable, tool_capabilities,
 };
 

@@ -5,7 +5,7 @@ use mcp_proto::server::Identity;
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{CALL_FIELDS, ECHO_PARAMS, answer_call, harness, legacy_request, modern_request, open_session};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn open_get(web: &mut HttpServerHarness, session: &str) -> ExchangeId {
     web.send_request("GET", "/mcp", &[("Mcp-Session-Id", session)], "")

@@ -11,7 +11,7 @@ use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
     open_session,
 };
-use crate::common::{limits, ms, secs, server};
+use crate::protocol::common::{limits, ms, secs, server};
 
 /// Posts `body` to a session, given by its id, or by its path over HTTP+SSE.
 fn post_to_session(web: &mut HttpServerHarness, session: &str, body: &str) -> ExchangeId {

@@ -8,7 +8,7 @@ use mcp_proto::server::Call;
 use mcp_tests::harness::{HttpServerHarness, Rng};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 /// A session that logs numbered messages outside of calls.
 struct LoggingSession {

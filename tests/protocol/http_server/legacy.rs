@@ -9,7 +9,7 @@ use super::{
     ECHO_PARAMS, answer_call, harness, harness_with_versions, initialize_request, legacy_request,
     open_session,
 };
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 

@@ -7,8 +7,8 @@ use mcp_tests::harness::{Chunker, HttpClientHarness, HttpServerHarness};
 use serde_json::json;
 
 use super::{answer_call, harness, legacy_request, open_session};
-use crate::common::{client, server};
-use crate::http_client_shared::non_retryable;
+use crate::protocol::common::{client, server};
+use crate::protocol::http_client_shared::non_retryable;
 
 const PARAMS: &str = "\"name\":\"echo\",\"arguments\":{\"region\":\"north\",\"n\":42}";
 

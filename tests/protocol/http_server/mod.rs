@@ -27,7 +27,7 @@ use mcp_proto::server::Call;
 use mcp_proto::{Capabilities, Capability, VersionSet};
 use mcp_tests::harness::HttpServerHarness;
 
-use crate::common::server;
+use crate::protocol::common::server;
 
 /// Returns a server with all capabilities for every revision.
 fn harness(http: Config) -> HttpServerHarness {

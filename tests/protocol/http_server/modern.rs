@@ -11,7 +11,7 @@ use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, legacy_request, modern_request,
     open_session,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 // covers: HTTP-021, HTTP-023, HTTP-040, HTTP-041, HTTP-061
 #[test]

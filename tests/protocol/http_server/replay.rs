@@ -6,7 +6,7 @@ use mcp_proto::http::server::Config;
 use mcp_proto::{Change, Progress};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn call_request(id: u32) -> String {
     legacy_request(id, "tools/call", &format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":{id}}}"))

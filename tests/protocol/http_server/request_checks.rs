@@ -156,8 +156,8 @@ fn accept_and_content_type_are_checked() {
 // covers: HTTP-081
 #[test]
 fn body_beyond_max_frame_is_413() {
-    let config =
-        crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 1_000));
+    let config = crate::protocol::common::server(VersionSet::ALL)
+        .limits(crate::protocol::common::limits(|l| l.max_frame = 1_000));
     let mut web = HttpServerHarness::new(config, Config::new());
     let x = web
         .post(&CALL_FIELDS, &modern_request(1, "tools/call", &format!("\"name\":\"{}\"", "x".repeat(1_000))));
@@ -292,7 +292,8 @@ fn most_specific_accept_entry_wins() {
 // covers: HTTP-029, HTTP-013
 #[test]
 fn header_checks_run_in_order() {
-    let config = crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 300));
+    let config = crate::protocol::common::server(VersionSet::ALL)
+        .limits(crate::protocol::common::limits(|l| l.max_frame = 300));
     let mut web = HttpServerHarness::new(config, Config::new());
     let long = " ".repeat(301);
     for (fields, status) in [

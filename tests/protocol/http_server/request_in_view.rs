@@ -231,7 +231,7 @@ fn http_sse_and_initialize_have_their_own_requests() {
 
 #[test]
 fn byte_stream_has_values_and_no_request() {
-    let config = crate::common::server(mcp_proto::VersionSet::ALL);
+    let config = crate::protocol::common::server(mcp_proto::VersionSet::ALL);
     let mut engine = mcp_proto::server::Engine::new(Arc::new(config));
     let now = Instant::from_micros(1);
     let channel = engine.open_channel(now);

@@ -6,7 +6,7 @@ use mcp_proto::{Change, Progress};
 use mcp_tests::harness::{HttpServerHarness, Rng};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
-use crate::common::ms;
+use crate::protocol::common::ms;
 
 /// The view that a client has of one stream.
 #[derive(Debug, Default)]

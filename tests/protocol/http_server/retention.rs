@@ -10,7 +10,7 @@ use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
     open_session,
 };
-use crate::common::{limits, secs, server};
+use crate::protocol::common::{limits, secs, server};
 
 /// Requests a form from the client of a call.
 fn request_input(web: &mut HttpServerHarness, call: &Call, key: &str) -> Result<(), UseError> {

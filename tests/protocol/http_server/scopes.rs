@@ -14,7 +14,7 @@ use super::tokens::protected;
 use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
 const TOKEN: (&str, &str) = ("Authorization", "Bearer good");

@@ -6,7 +6,7 @@ use mcp_proto::server::Identity;
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, open_session};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn session_exists(web: &mut HttpServerHarness, id: &str) -> bool {
     let x = web.post(&[("Mcp-Session-Id", id)], &legacy_request(9, "ping", ""));

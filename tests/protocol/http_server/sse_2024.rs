@@ -91,8 +91,8 @@ fn http_sse_answers_arrive_on_the_get_stream() {
 #[test]
 #[expect(deprecated, reason = "tested until its removal")]
 fn http_sse_accepts_cancellation_at_the_call_limit() {
-    let limits = crate::common::limits(|limits| limits.max_live_calls = 1);
-    let config = crate::common::server(mcp_proto::VersionSet::ALL).limits(limits);
+    let limits = crate::protocol::common::limits(|limits| limits.max_live_calls = 1);
+    let config = crate::protocol::common::server(mcp_proto::VersionSet::ALL).limits(limits);
     let mut web =
         mcp_tests::harness::HttpServerHarness::new(config, Config::new().http_sse(PATHS.0, PATHS.1));
     let stream = web.send_request("GET", "/sse", &[], "");

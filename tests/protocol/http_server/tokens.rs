@@ -438,7 +438,7 @@ fn delete_authorized_during_shutdown_ends_the_session() {
     for _ in held {
         assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
     }
-    web.server.shutdown(web.now, crate::common::secs(1));
+    web.server.shutdown(web.now, crate::protocol::common::secs(1));
     for x in held {
         web.server.grant(web.now, x, identity("alice"));
     }

@@ -14,7 +14,7 @@ use mcp_tests::harness::HttpServerHarness;
 use mcp_tests::harness::build::raw;
 use serde_json::{Value, json};
 
-use crate::transcripts::{complete, normalize};
+use crate::protocol::transcripts::{complete, normalize};
 
 fn flow(text: &str) -> Vec<Value> {
     text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -34,7 +34,10 @@ struct FlowReplay {
 impl FlowReplay {
     fn new(versions: VersionSet, capabilities: &[Capability], http: Config) -> Self {
         let capabilities = capabilities.iter().fold(Capabilities::new(), |all, one| all.with(*one));
-        let web = HttpServerHarness::new(crate::common::server(versions).capabilities(capabilities), http);
+        let web = HttpServerHarness::new(
+            crate::protocol::common::server(versions).capabilities(capabilities),
+            http,
+        );
         Self { harness: web, names: Vec::new(), session: None, calls: Vec::new() }
     }
 

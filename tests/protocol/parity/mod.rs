@@ -12,7 +12,7 @@ use self::differences::{Allowed, AllowedDifference, ROWS, Reason, compare, publi
 use self::record::{Facet, RecordLine};
 use self::scenario_runner::ScenarioRunner;
 use self::scenarios::{ParityScenario, all, run_random, task_scenario};
-use crate::common::{client, ms};
+use crate::protocol::common::{client, ms};
 
 mod differences;
 mod over_http;

@@ -11,7 +11,7 @@ use mcp_proto::{CallOptions, Capability, Entropy, Instant, RawJson, Version, Ver
 use serde_json::{Value, json};
 
 use super::{REFERENCE, capabilities};
-use crate::common::client;
+use crate::protocol::common::client;
 
 /// A client and a server that exchange requests and responses in memory.
 struct HttpPair {

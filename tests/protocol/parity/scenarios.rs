@@ -8,7 +8,7 @@ use mcp_tests::harness::Rng;
 use serde_json::json;
 
 use super::scenario_runner::ScenarioRunner;
-use crate::common::{limits, ms, secs};
+use crate::protocol::common::{limits, ms, secs};
 
 /// A named sequence of actions, and the settings it needs.
 pub(super) struct ParityScenario {

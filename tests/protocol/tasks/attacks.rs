@@ -10,7 +10,7 @@ use super::{
     LEGACY, begin, complete, dredged, form, harness_with, legacy_call, legacy_harness, modern, modern_call,
     modern_harness, table, task_request,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn cancel(harness: &mut ServerHarness, id: i64) {
     harness.feed_message(&notification("notifications/cancelled", json!({"requestId": id})));

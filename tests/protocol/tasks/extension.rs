@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     begin, complete, config, dredged, form, forms, modern, modern_call, modern_harness, refusal, table,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn get(harness: &mut ServerHarness, id: &str) -> Value {
     harness.feed_message(&modern(90, "tasks/get", json!({"taskId": id})));

@@ -10,7 +10,7 @@ use super::{
     LEGACY, begin, complete, dredged, form, harness_with, legacy_call, legacy_harness, refusal, table,
     task_request,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn related(id: &str) -> Value {
     json!({"io.modelcontextprotocol/related-task": {"taskId": id}})

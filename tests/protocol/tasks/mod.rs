@@ -16,7 +16,7 @@ use mcp_tests::harness::build::{legacy_request, modern_request_with};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
-use crate::common::server;
+use crate::protocol::common::server;
 
 const LEGACY: Version = Version::V2025_11_25;
 

@@ -6,7 +6,7 @@ use mcp_proto::RpcError;
 use mcp_proto::server::CancelReason;
 
 use super::*;
-use crate::recorder::Recorder;
+use crate::protocol::recorder::Recorder;
 
 fn observed(is_legacy: bool) -> (ServerHarness, Recorder) {
     let recorder = Recorder::default();

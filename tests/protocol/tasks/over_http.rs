@@ -9,7 +9,7 @@ use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
 
 use super::{config, dredged, form, table};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 pub(super) fn harness(http: Config) -> HttpServerHarness {
     let mut web = HttpServerHarness::new(config(), http);

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::over_http::{begin as begin_over_http, harness as http_harness, open_session, post};
 use super::stored::Store;
 use super::{LEGACY, begin, dredged, form, harness_with, legacy_call, legacy_harness, table, task_request};
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 // covers: TASK-034, TASK-036
 #[test]

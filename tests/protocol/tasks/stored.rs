@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     LEGACY, complete, dredged, form, harness_with, legacy_call, modern, modern_call, table, task_request,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 #[derive(Debug, Default)]
 pub(super) struct Store(pub(super) BTreeMap<TaskId, (u32, Vec<u8>)>);

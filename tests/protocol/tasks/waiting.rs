@@ -10,7 +10,7 @@ use super::{
     LEGACY, begin, complete, dredged, form, harness_with, legacy_call, modern, modern_call, table,
     task_request,
 };
-use crate::common::secs;
+use crate::protocol::common::secs;
 
 fn update(id: i64, task: &str) -> Value {
     modern(id, "tasks/update", json!({"taskId": task, "inputResponses": {"basin": {"action": "decline"}}}))

@@ -10,7 +10,7 @@ use super::{
     accepted, answer_poll, config, content, created, expect_task, followed_call, form, legacy, legacy_state,
     legacy_with, modern, modern_with, state, text, tool_call,
 };
-use crate::common::{limits, ms, secs};
+use crate::protocol::common::{limits, ms, secs};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 

@@ -9,7 +9,7 @@ use super::{
     answer_poll, config, content, created, expect_task, followed_call, modern, modern_with, state, text,
     tool_call,
 };
-use crate::common::{client, ms, secs};
+use crate::protocol::common::{client, ms, secs};
 
 // covers: TASK-101, TASK-103, TASK-105, TASK-111, TASK-112, TASK-114
 #[test]

@@ -9,7 +9,7 @@ use super::{
     answer_poll, config, content, created, expect_task, followed_call, modern, modern_with, state, text,
     tool_call,
 };
-use crate::common::{limits, ms, secs};
+use crate::protocol::common::{limits, ms, secs};
 
 // covers: TASK-124
 #[test]

@@ -11,7 +11,7 @@ use super::{
     answer_poll, config, content, created, expect_task, legacy, legacy_state, modern, modern_with, state,
     text,
 };
-use crate::common::{client, ms, secs};
+use crate::protocol::common::{client, ms, secs};
 
 fn peer(harness: &mut ClientHarness) -> Peer {
     harness.pipe.engine().peer().expect("ready").clone()

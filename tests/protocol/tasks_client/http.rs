@@ -7,7 +7,7 @@ use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest};
 use serde_json::json;
 
 use super::{config, created, legacy_state, state, tool_call};
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 fn legacy() -> HttpClientHarness {
     let mut harness =

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     accepted, answer_poll, config, content, expect_task, form, legacy, legacy_state, legacy_with, text,
 };
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 

@@ -15,7 +15,7 @@ use mcp_tests::harness::build::result_response;
 use mcp_tests::harness::{Chunker, ClientHarness};
 use serde_json::{Value, json};
 
-use crate::common::client;
+use crate::protocol::common::client;
 
 #[expect(deprecated, reason = "tested until its removal")]
 pub(super) const DECLARED: [Capability; 3] =

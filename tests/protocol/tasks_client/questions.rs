@@ -10,7 +10,7 @@ use super::{
     accepted, answer_poll, config, content, expect_task, followed_call, form, modern, modern_with, state,
     text,
 };
-use crate::common::{limits, ms, secs};
+use crate::protocol::common::{limits, ms, secs};
 
 fn asking(requests: Value) -> Value {
     let mut state = state("input_required", json!({}));

@@ -9,7 +9,7 @@ use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use super::{accepted, schema, with_related};
-use crate::common::{ms, secs, server};
+use crate::protocol::common::{ms, secs, server};
 
 /// Capabilities of a client that hosts tasks for elicitation and sampling.
 pub(super) fn hosting() -> Value {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::accepted;
 use super::asking::{ask, asked, call, expect_about, expect_answer, open, state};
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 /// Polls, and answers by a state.
 fn answer_poll(harness: &mut ServerHarness, state: Value) {

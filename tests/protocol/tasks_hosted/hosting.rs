@@ -8,7 +8,7 @@ use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use super::{RELATED, accepted, form, hosting_client, with_related};
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 pub(super) fn open(limits: InputTaskLimits, cut: Chunker) -> ClientHarness {
     let mut harness = ClientHarness::client(hosting_client(limits), cut);
@@ -156,7 +156,7 @@ fn question_without_a_task_or_of_a_client_without_tasks_is_answered_plainly() {
     harness.assert_nothing_sent();
     harness.answer(input.id, &accepted());
     assert_eq!(harness.expect_reply(), result_response(&json!({"id": 1}), accepted()));
-    let plain = crate::common::client(mcp_proto::VersionSet::ALL)
+    let plain = crate::protocol::common::client(mcp_proto::VersionSet::ALL)
         .capabilities(mcp_proto::Capabilities::new().with(mcp_proto::Capability::Elicitation));
     for (config, version) in
         [(plain, Version::V2025_11_25), (hosting_client(InputTaskLimits::new()), Version::V2025_06_18)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::hosting::{ask, expect_status, get, open, request};
 use super::{accepted, form, with_related};
-use crate::common::{ms, secs};
+use crate::protocol::common::{ms, secs};
 
 // covers: TASK-016, TASK-036
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn hosting_client(limits: InputTaskLimits) -> client::Config {
     let declared = [Capability::Elicitation, Capability::Sampling, Capability::Roots];
     let capabilities = declared.into_iter().fold(Capabilities::new(), Capabilities::with);
     let tasks = InputTasks::new(Entropy::new([3; 32], 0), Anchor::new(Instant::ZERO, START)).limits(limits);
-    crate::common::client(VersionSet::ALL).input_tasks(tasks).capabilities(capabilities)
+    crate::protocol::common::client(VersionSet::ALL).input_tasks(tasks).capabilities(capabilities)
 }
 
 pub(super) fn schema() -> ElicitSchema {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::asking::{hosting, state};
 use super::{accepted, schema};
-use crate::common::{ms, server};
+use crate::protocol::common::{ms, server};
 
 fn post(web: &mut HttpServerHarness, session: &str, message: &Value) -> ExchangeId {
     web.post(&[("Mcp-Session-Id", session)], &message.to_string())

@@ -15,7 +15,7 @@ use mcp_tests::schema::MessageDirection;
 use serde_json::json;
 
 use super::{accepted, hosting_client, schema};
-use crate::common::{ms, secs, server as server_config};
+use crate::protocol::common::{ms, secs, server as server_config};
 
 /// What the user does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

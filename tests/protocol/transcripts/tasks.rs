@@ -13,7 +13,7 @@ use mcp_tests::harness::{HttpServerHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use super::normalize;
-use crate::common::server;
+use crate::protocol::common::server;
 
 const LEGACY: &str = include_str!("../../transcripts/2025-11-25-tasks.jsonl");
 const EXTENSION: &str = include_str!("../../transcripts/2026-07-28-tasks-extension.jsonl");

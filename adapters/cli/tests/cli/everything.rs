@@ -1,6 +1,6 @@
 //! `serve --everything` with the steps of `everything.json`, in both eras and on every adapter.
 //!
-//! `tests/interop` holds the clients of other implementations to the same file.
+//! `tests/system/tests/interop` holds the clients of other implementations to the same file.
 
 use mcp_blocking::{Client, Program};
 use mcp_proto::{CallOptions, Version, VersionSet, client};

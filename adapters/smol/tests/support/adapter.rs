@@ -12,6 +12,7 @@ pub(crate) use async_adapter::*;
 pub(crate) use futures_lite::future::yield_now;
 pub(crate) use futures_lite::{AsyncRead, AsyncWrite};
 pub(crate) use mcp_smol as package;
+pub(crate) use mcp_smol::on_terminate;
 pub(crate) use mcp_smol::{Router, SendRouter, Smol as Runtime, block_on};
 /// Runs a future on the reactor, as any executor may.
 pub(crate) use smol::block_on as block_on_reactor;

@@ -14,7 +14,7 @@
 //!
 //! The modules exist in the documentation alone, and cost a program nothing.
 
-// Their programs run in `tests/src/guide.rs`, where the features and packages that they need are on.
+// Their programs run in `tests/system/src/guide.rs`, where the features and packages that they need are on.
 
 #[cfg_attr(not(doctest), doc = include_str!("first_server.md"))]
 #[doc(alias("quick start", "getting started", "tutorial", "async server", "stdio server"))]

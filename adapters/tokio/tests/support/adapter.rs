@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 pub(crate) use async_adapter::*;
 pub(crate) use block_on as block_on_reactor;
 pub(crate) use mcp_tokio as package;
+pub(crate) use mcp_tokio::on_terminate;
 pub(crate) use mcp_tokio::{LocalRouter as Router, Router as SendRouter, Tokio as Runtime};
 pub(crate) use tokio::io::{AsyncRead, AsyncWrite};
 pub(crate) use tokio::task::yield_now;

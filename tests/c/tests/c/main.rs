@@ -8,11 +8,11 @@ mod header;
 mod install;
 mod misuse;
 mod own_client;
-#[path = "../../../interop/peers.rs"]
+#[path = "../../../system/tests/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
 mod posix;
-#[path = "../../../interop/run.rs"]
+#[path = "../../../system/tests/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod run;
 mod sdk_clients;

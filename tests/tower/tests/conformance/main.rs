@@ -2,20 +2,20 @@
 
 extern crate alloc;
 
-#[path = "../../../conformance/evaluation.rs"]
+#[path = "../../../system/tests/conformance/evaluation.rs"]
 mod evaluation;
-#[path = "../../../conformance/node.rs"]
+#[path = "../../../system/tests/node.rs"]
 mod node;
-#[path = "../../../interop/peers.rs"]
+#[path = "../../../system/tests/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
-#[path = "../../../interop/run.rs"]
+#[path = "../../../system/tests/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod run;
 mod serve;
-#[path = "../../../conformance/sets.rs"]
+#[path = "../../../system/tests/conformance/sets.rs"]
 mod sets;
-#[path = "../../../conformance/suite.rs"]
+#[path = "../../../system/tests/conformance/suite.rs"]
 #[expect(dead_code, reason = "only the tests of clients use the rest")]
 mod suite;
 

@@ -1,5 +1,5 @@
 //! A server on stdin and stdout. The guide (`adapters/tokio/src/guide/from_rmcp.md`) shows it beside ours, from the first
-//! blank line on; a test of `mcp-tests` compares both.
+//! blank line on; a test of `mcp-system-tests` compares both.
 
 use std::time::Duration;
 

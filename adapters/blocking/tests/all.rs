@@ -1,0 +1,30 @@
+//! Tests of `mcp-blocking`: the suites of every adapter, and its own.
+
+extern crate alloc;
+
+mod client;
+mod conversation;
+#[cfg(unix)]
+mod http;
+mod input_timeouts;
+#[cfg(unix)]
+mod line_streams;
+mod pair;
+#[cfg(target_os = "linux")]
+mod process;
+mod router;
+#[cfg(unix)]
+mod sockets;
+#[path = "../../suites/mod.rs"]
+mod suites;
+mod support;
+mod testing;
+#[cfg(unix)]
+mod tls;
+mod validate;
+mod wire;
+// Not of `mcp-threads`, whose I/O thread writes when it likes.
+#[path = "../../suites/wire.rs"]
+mod wire_suite;
+
+use support::adapter;

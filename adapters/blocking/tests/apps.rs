@@ -1,9 +1,0 @@
-//! Apps, on `mcp-blocking`.
-
-extern crate alloc;
-
-#[path = "../../suites/apps.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

@@ -1,9 +1,0 @@
-//! Calls whose results are read as types, by the client of `mcp-blocking`.
-
-extern crate alloc;
-
-#[path = "../../suites/typed.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

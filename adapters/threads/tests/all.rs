@@ -1,0 +1,26 @@
+//! Tests of `mcp-threads`: the suites of every adapter, and its own.
+
+extern crate alloc;
+
+mod client;
+mod completing;
+#[cfg(unix)]
+mod line_streams;
+mod pair;
+mod router;
+mod server;
+#[cfg(unix)]
+mod server_tasks;
+#[cfg(unix)]
+mod shards;
+#[cfg(unix)]
+// Not of `mcp-blocking`, which has one thread.
+#[path = "../../suites/shards.rs"]
+mod shards_suite;
+#[path = "../../suites/mod.rs"]
+mod suites;
+mod support;
+#[cfg(unix)]
+mod tls;
+
+use support::adapter;

@@ -1,9 +1,0 @@
-//! Layers around the requests of the client of `mcp-threads`.
-
-extern crate alloc;
-
-#[path = "../../suites/client_layers.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

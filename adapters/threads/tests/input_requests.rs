@@ -1,9 +1,0 @@
-//! Input requests of handlers of `mcp-threads`.
-
-extern crate alloc;
-
-#[path = "../../suites/input_requests.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

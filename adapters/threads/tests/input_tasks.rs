@@ -1,9 +1,0 @@
-//! Questions of a handler that run as tasks of the client, with `mcp-threads`.
-
-extern crate alloc;
-
-#[path = "../../suites/input_tasks.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

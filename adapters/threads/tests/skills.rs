@@ -1,9 +1,0 @@
-//! Skills, from a folder of a server to verified files, with `mcp-threads`.
-
-extern crate alloc;
-
-#[path = "../../suites/skills.rs"]
-mod suite;
-mod support;
-
-use support::adapter;

@@ -1,0 +1,10 @@
+//! HTTP/1.1 request smuggling: hostile heads and bodies with the expected outcome, at every cut and with a hang-up at
+//! every byte; and the same inputs through other parsers.
+
+mod drive;
+mod exchanges;
+mod parsers;
+mod requests;
+mod responses;
+mod table;
+mod timeouts;
