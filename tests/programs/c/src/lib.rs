@@ -1,1 +1,1 @@
-//! Tests of the C library (`adapters/c`), in `tests/c`.
+//! Tests of the C library (`adapters/c`), in the folder `tests`.

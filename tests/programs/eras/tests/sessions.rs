@@ -1,7 +1,5 @@
 //! A server over HTTP without sessions, or with sessions that have no GET streams: what is left out is refused.
 
-#![cfg(feature = "http")]
-
 use std::sync::Arc;
 
 use mcp_proto::h1::HttpLimits;

@@ -72,5 +72,5 @@ impl Exporters {
 }
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../adapters/telemetry/README.md")]
+#[doc = include_str!("../../../../adapters/telemetry/README.md")]
 struct Readme;

@@ -5,14 +5,14 @@
 pub mod client;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../adapters/tower/README.md")]
+#[doc = include_str!("../../../../adapters/tower/README.md")]
 struct Readme;
 
 #[cfg(doctest)]
 mod guide {
-    #[doc = include_str!("../../../adapters/tower/src/guide/axum.md")]
+    #[doc = include_str!("../../../../adapters/tower/src/guide/axum.md")]
     struct Axum;
 
-    #[doc = include_str!("../../../adapters/tower/src/guide/workers.md")]
+    #[doc = include_str!("../../../../adapters/tower/src/guide/workers.md")]
     struct Workers;
 }

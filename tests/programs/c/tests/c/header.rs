@@ -19,7 +19,7 @@ fn header_is_that_of_the_source() {
     assert!(
         committed == made,
         "include/mcp.h is not that of the source; to write it: UPDATE_HEADER=1 cargo test --manifest-path \
-         tests/c/Cargo.toml header"
+         tests/programs/c/Cargo.toml header"
     );
 }
 

@@ -8,11 +8,11 @@ mod header;
 mod install;
 mod misuse;
 mod own_client;
-#[path = "../../../interop/peers.rs"]
+#[path = "../../../../interop/peers.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
 mod posix;
-#[path = "../../../interop/run.rs"]
+#[path = "../../../../interop/run.rs"]
 #[expect(dead_code, reason = "only the interop tests use the rest")]
 mod run;
 mod sdk_clients;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 /// Returns the folder of the package `mcp-c`.
 fn adapter() -> PathBuf {
-    ["..", "..", "adapters", "c"]
+    ["..", "..", "..", "adapters", "c"]
         .iter()
         .fold(env!("CARGO_MANIFEST_DIR").into(), |path: PathBuf, part| path.join(part))
 }

@@ -19,7 +19,7 @@ pub(crate) fn probe() -> &'static str {
         let target = profile.parent().unwrap();
         // Built even if it exists: it may be older than the code.
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build.current_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        build.current_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.."));
         build.args([
             "build",
             "--locked",

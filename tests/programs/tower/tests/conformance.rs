@@ -1,33 +1,11 @@
 //! The official conformance suite against the server of `mcp-probe serve --everything`, mounted in axum.
 
-extern crate alloc;
-
-#[path = "../../../conformance/evaluation.rs"]
-mod evaluation;
-#[path = "../../../conformance/node.rs"]
-mod node;
-#[path = "../../../interop/peers.rs"]
-#[expect(dead_code, reason = "only the interop tests use the rest")]
-mod peers;
-#[path = "../../../interop/run.rs"]
-#[expect(dead_code, reason = "only the interop tests use the rest")]
-mod run;
-mod serve;
-#[path = "../../../conformance/sets.rs"]
-mod sets;
-#[path = "../../../conformance/suite.rs"]
-#[expect(dead_code, reason = "only the tests of clients use the rest")]
-mod suite;
-
-/// Where the files of the server expect the steps of the tour, none of which is performed wrongly here.
-#[path = "../../../../adapters/cli/src/demo/tour_step.rs"]
-#[expect(dead_code, reason = "only the command line uses the rest")]
-mod demo;
-
-use evaluation::SuiteRole;
 use mcp_tower::McpService;
-use serve::clock::{ClockResource, POLL_INTERVAL};
 use tokio::runtime::Runtime;
+
+use crate::evaluation::SuiteRole;
+use crate::serve::clock::{ClockResource, POLL_INTERVAL};
+use crate::{serve, sets};
 
 /// Serves everything in axum. Returns the URL; the server stops with the runtime.
 fn serve_everything(runtime: &Runtime) -> String {
