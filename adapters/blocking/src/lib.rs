@@ -30,7 +30,7 @@
 //! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs. A function over
 //! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
-//! `tests/notes` in the repository uses all of it with a database.
+//! `tests/programs/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
 //! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads

@@ -28,7 +28,7 @@
 //! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs. A function over
 //! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
-//! `tests/notes` in the repository uses all of it with a database.
+//! `tests/programs/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate waits for
 //! them with [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: the task that awaits one

@@ -38,7 +38,7 @@
 //! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs. A function over
 //! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
-//! `tests/notes` in the repository uses all of it with a database.
+//! `tests/programs/notes` in the repository uses all of it with a database.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
 //! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-tokio` and `mcp-smol` with futures. The

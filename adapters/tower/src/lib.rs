@@ -101,7 +101,7 @@
 //! [`HttpConfig::protected`] names the authorization server, and [`Builder::validate_tokens`] sets what decides about access tokens:
 //! a function, or with the feature `auth-server` a validator of [`token`]. Mount the service by `fallback_service`, so that clients
 //! find its metadata. A validator that answers at once runs within a poll of a request.
-//! `tests/library` in the repository is a complete program.
+//! `tests/programs/library` in the repository is a complete program.
 //!
 //! # Workers
 //!
@@ -111,7 +111,7 @@
 //! work that need no session. Sealed state needs the same keys in each
 //! ([`Config::seal`](mcp_proto::server::Config)), and ids a secret that no other has. Validators of tokens must decide at once there.
 //! Most such programs abort on a panic, so it is not caught. Handlers are [`Send`]: wrap futures of the host that are not.
-//! `tests/worker` in the repository is an example.
+//! `tests/targets/worker` in the repository is an example.
 //!
 //! # Clients
 //!

@@ -20,10 +20,13 @@ pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the folder of the peers. Tests of `tests/tower` include this file, too.
+/// Returns the folder of the peers. Tests of `tests/programs` include this file, too.
 pub(crate) fn peers() -> PathBuf {
-    let beside = package().join("peers");
-    if beside.exists() { beside } else { package().with_file_name("peers") }
+    package()
+        .ancestors()
+        .map(|folder| folder.join("peers"))
+        .find(|peers| peers.is_dir())
+        .expect("tests/peers")
 }
 
 pub(crate) fn node() -> PathBuf {
@@ -78,7 +81,7 @@ pub(crate) fn is_python_ready() -> bool {
     report_readiness(READY.get_or_init(prepare_python), "interop with the official Python SDK")
 }
 
-/// Returns the folder of the Rust peer, a package with a lock file of its own.
+/// Returns the folder of the Rust peer, a package of the workspace `benches/peers`.
 fn rmcp() -> PathBuf {
     peers().join("rmcp")
 }
@@ -101,7 +104,10 @@ pub(crate) fn is_rmcp_ready() -> bool {
 
 fn prepare_rmcp() -> Result<(), String> {
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.current_dir(rmcp()).args(["build", "--locked", "--target-dir"]).arg(rmcp_target());
+    build
+        .current_dir(rmcp())
+        .args(["build", "--locked", "--package", "mcp-interop-rmcp", "--target-dir"])
+        .arg(rmcp_target());
     let done = run(build, BUILD_DEADLINE).map_err(|error| format!("no cargo: {error}"))?;
     match done.succeeded() {
         true => Ok(()),

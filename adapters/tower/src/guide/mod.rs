@@ -11,7 +11,7 @@
 //!
 //! The modules exist in the documentation alone, and cost a program nothing.
 
-// Their programs run in `tests/tower`, which has web frameworks.
+// Their programs run in `tests/programs/tower`, which has web frameworks.
 
 #[cfg_attr(not(doctest), doc = include_str!("axum.md"))]
 #[doc(alias(

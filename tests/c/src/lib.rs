@@ -1,1 +1,0 @@
-//! Tests of the C library (`adapters/c`), in `tests/c`.

@@ -1,0 +1,1 @@
+//! Tests of the C library (`adapters/c`), in the folder `tests`.
