@@ -1,6 +1,6 @@
 //! Definition of the command line.
 
-mod authorization;
+pub(crate) mod authorization;
 mod help;
 mod login;
 mod parse;
@@ -20,12 +20,10 @@ use mcp_proto::RawJson;
 
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
-pub(crate) use authorization::{
-    AuthorizationArgs, DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg, TokenArgs,
-};
+pub(crate) use authorization::AuthorizationArgs;
 use help::{
-    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP,
-    LISTEN_HELP, LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, remote_usage, usage,
+    BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP, LISTEN_HELP,
+    LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, after_help, remote_usage, usage,
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_server_tips, wants_json};
@@ -38,7 +36,7 @@ use values::{assignment, duration, duration_or_zero, json_source, named_argument
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-probe", version, max_term_width = 100, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
+#[command(name = "mcp-probe", version, max_term_width = 100, after_help = after_help(), after_long_help = after_help())]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -1,8 +1,9 @@
 //! A client of any adapter, for commands that wait for each answer.
 
+#[cfg_attr(not(feature = "runtimes"), path = "client/without_runtimes.rs")]
+mod runtimes;
+
 use core::time::Duration;
-use std::thread;
-use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::EntryKind;
@@ -15,19 +16,16 @@ use mcp_std::adapter::client::Options;
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use mcp_std::skills::SkillContent;
 use serde::Serialize;
-use smol::block_on;
 
 use crate::args::Runtime;
 use crate::failure::CommandFailure;
 use crate::server::ServerSpec;
-use crate::tokio_runtime;
+use runtimes::{RuntimeCall, RuntimeClient, with_runtime_client};
 
 /// A client on the selected adapter.
 pub(crate) enum Client {
     Blocking(Box<mcp_blocking::Client>),
-    Threads(mcp_threads::Client),
-    Smol(mcp_smol::Client),
-    Tokio(mcp_tokio::Client),
+    Other(RuntimeClient),
 }
 
 /// Evaluates an expression with the client of whichever adapter is in use.
@@ -35,9 +33,7 @@ macro_rules! with_client {
     ($self:ident, $client:ident => $call:expr) => {
         match $self {
             Client::Blocking($client) => $call,
-            Client::Threads($client) => $call,
-            Client::Smol($client) => block_on($call),
-            Client::Tokio($client) => tokio_runtime::block_on($call),
+            Client::Other(other) => with_runtime_client!(other, $client => $call),
         }
     };
 }
@@ -61,30 +57,14 @@ impl Client {
                     Options::<mcp_blocking::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
                 spec.connect(options)?.map(|client| Self::Blocking(Box::new(client)))
             }
-            Runtime::Threads => {
-                let options =
-                    Options::<mcp_threads::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
-                spec.connect(options)?.map(Self::Threads)
-            }
-            Runtime::Smol => {
-                let options =
-                    Options::<mcp_smol::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
-                block_on(spec.open(options)?).map(Self::Smol)
-            }
-            Runtime::Tokio => {
-                let options =
-                    Options::<mcp_tokio::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
-                tokio_runtime::block_on(spec.open(options)?).map(Self::Tokio)
-            }
+            other => RuntimeClient::open(other, spec, config, handler, timeouts)?.map(Self::Other),
         })
     }
 
     pub(crate) fn peer(&self) -> &Peer {
         match self {
             Self::Blocking(client) => client.peer(),
-            Self::Threads(client) => client.peer(),
-            Self::Smol(client) => client.peer(),
-            Self::Tokio(client) => client.peer(),
+            Self::Other(client) => client.peer(),
         }
     }
 
@@ -171,18 +151,14 @@ impl Client {
     ) -> Result<StartedCall, Error> {
         Ok(match self {
             Self::Blocking(client) => StartedCall::Blocking(client.start_tool(name, arguments, options)?),
-            Self::Threads(client) => StartedCall::Threads(client.start_tool(name, arguments, options)?),
-            Self::Smol(client) => StartedCall::Smol(client.start_tool(name, arguments, options)?),
-            Self::Tokio(client) => StartedCall::Tokio(client.start_tool(name, arguments, options)?),
+            Self::Other(client) => StartedCall::Other(client.start_tool(name, arguments, options)?),
         })
     }
 
     pub(crate) fn wait(&mut self, call: StartedCall) -> Result<RawJson, Error> {
         match (self, call) {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait(call),
-            (Self::Threads(client), StartedCall::Threads(call)) => client.wait(call),
-            (Self::Smol(client), StartedCall::Smol(call)) => block_on(client.wait(call)),
-            (Self::Tokio(client), StartedCall::Tokio(call)) => tokio_runtime::block_on(client.wait(call)),
+            (Self::Other(client), StartedCall::Other(call)) => client.wait(call),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
@@ -190,9 +166,7 @@ impl Client {
     pub(crate) fn cancel(&mut self, call: StartedCall, reason: &str) -> Result<(), Error> {
         match (self, call) {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.cancel(call, Some(reason)),
-            (Self::Threads(client), StartedCall::Threads(call)) => client.cancel(call, Some(reason)),
-            (Self::Smol(client), StartedCall::Smol(call)) => client.cancel(call, Some(reason)),
-            (Self::Tokio(client), StartedCall::Tokio(call)) => client.cancel(call, Some(reason)),
+            (Self::Other(client), StartedCall::Other(call)) => client.cancel(call, reason),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
@@ -249,20 +223,7 @@ impl Client {
     pub(crate) fn poll(&mut self, timeout: Duration) -> Result<(), Error> {
         match self {
             Self::Blocking(client) => client.poll(timeout).map(drop),
-            Self::Threads(client) => {
-                // Callbacks run on a thread of their own; only the end of the connection is left to detect.
-                let until = Instant::now() + timeout;
-                loop {
-                    client.check_open()?;
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Ok(());
-                    }
-                    thread::sleep(left.min(POLL_INTERVAL));
-                }
-            }
-            Self::Smol(client) => block_on(client.poll(timeout)).map(drop),
-            Self::Tokio(client) => tokio_runtime::block_on(client.poll(timeout)).map(drop),
+            Self::Other(client) => client.poll(timeout),
         }
     }
 
@@ -274,10 +235,5 @@ impl Client {
 /// A call that has been started.
 pub(crate) enum StartedCall {
     Blocking(CallKey),
-    Threads(mcp_threads::PendingCall),
-    Smol(mcp_smol::PendingCall),
-    Tokio(mcp_tokio::PendingCall),
+    Other(RuntimeCall),
 }
-
-/// Interval at which the end of a connection is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);

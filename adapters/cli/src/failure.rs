@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::args;
 use crate::authorization;
 use crate::escape;
+use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
 #[cfg(unix)]
@@ -51,9 +52,6 @@ struct ErrorJson<'a> {
     code: Option<i64>,
     data: Option<&'a RawJson>,
 }
-
-/// Hint for an `https` URL, which needs the feature `tls`.
-pub(crate) const MISSING_TLS_HINT: &str = "`cargo install mcp-probe --features tls` installs it with TLS";
 
 /// Exit codes, as `--help` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,13 +147,6 @@ impl CommandFailure {
         self
     }
 
-    /// Replaces the message.
-    #[must_use]
-    pub(crate) fn with_message(mut self, message: String) -> Self {
-        self.message = message;
-        self
-    }
-
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
@@ -171,6 +162,7 @@ impl CommandFailure {
     }
 
     /// Returns the message, for use in another one.
+    #[cfg(feature = "auth")]
     pub(crate) fn into_message(self) -> String {
         self.message
     }
@@ -184,8 +176,8 @@ impl CommandFailure {
 
     /// Creates a failure from an error of a client.
     pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
-        if let Some(error) = error.authorization() {
-            return Self::from_authorization_at(error, "URL");
+        if let Some(failure) = authorization::failure(error, "URL") {
+            return failure;
         }
         match error {
             Error::Spawn(error) => Self::new(Exit::Connection, error.to_string()),
@@ -198,7 +190,7 @@ impl CommandFailure {
                     .with_hint("`mcp-probe inspect` shows its capabilities")
             }
             Error::Url { reason, .. } if reason.contains("feature `tls`") => {
-                Self::usage(error.to_string()).with_hint(MISSING_TLS_HINT)
+                Self::usage(error.to_string()).with_hint(FULL_HINT)
             }
             Error::Url { .. } => Self::usage(error.to_string()),
             Error::Closed(closed) => Self::from_closed(closed, context),
@@ -253,9 +245,7 @@ impl CommandFailure {
             | HttpError::Lost { .. }
             | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
-            _ if authorization::is_refusal(error) => {
-                Self::new(Exit::Unauthorized, error.to_string()).with_hint(BEARER_HINT)
-            }
+            _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string()).with_hint(BEARER_HINT),
             _ => Self::failed(error.to_string()),
         }
     }
@@ -287,7 +277,7 @@ impl CommandFailure {
                 "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
                 format_seconds(context.connect_timeout)
             )),
-            Fault::Http(error) if authorization::is_refusal(error) => {
+            Fault::Http(error) if is_refusal(error) => {
                 failure.exit = Exit::Unauthorized;
                 Some(BEARER_HINT.into())
             }
@@ -396,11 +386,18 @@ fn describe_closed(closed: &ConnectionClosed) -> String {
         Fault::HandshakeRefused(error) => {
             format!("{server} refused the handshake with {}", describe_rpc_error(error))
         }
-        Fault::Http(error) if authorization::is_refusal(error) => {
+        Fault::Http(error) if is_refusal(error) => {
             format!("{server} refused the request: {error}")
         }
         fault => format!("no connection to {server}: {fault}"),
     }
+}
+
+/// Returns whether the server refused a request for want of authorization.
+pub(crate) fn is_refusal(error: &HttpError) -> bool {
+    let HttpError::Response(answer) = error else { return false };
+    let lacks_scope = || answer.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
+    answer.status == 401 || (answer.status == 403 && lacks_scope())
 }
 
 /// Describes an error response with its `data`, where peers put the revisions that they support.

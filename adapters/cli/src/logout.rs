@@ -34,6 +34,6 @@ pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
     }
     match outcome {
         Ok(_) => print(&format!("logged out of {shown}\n")),
-        Err(error) => Err(CommandFailure::from_revocation(&error, &url)),
+        Err(error) => Err(CommandFailure::from_revocation(&error)),
     }
 }

@@ -11,12 +11,11 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallKey, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
-use mcp_std::auth::Authorizer;
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
 use crate::answer::{InputResponder, UnansweredInputs};
 use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
-use crate::authorization;
+use crate::authorization::{self, Authorizer};
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
 use crate::era_cache::{self, EraMemory, Reopen};

@@ -1,5 +1,7 @@
 //! Texts that `--help` prints after the options: examples and longer explanations.
 
+use crate::features;
+
 /// Concatenates the usage lines of a command, one for each form of a server.
 macro_rules! usage {
     ($head:literal) => {
@@ -22,7 +24,13 @@ macro_rules! remote_usage {
 }
 pub(super) use remote_usage;
 
-pub(super) const AFTER_HELP: &str = "\
+/// Returns the text after the options of the program.
+pub(super) fn after_help() -> String {
+    let missing = features::describe_missing().map(|missing| format!("\n\n{missing}"));
+    format!("{AFTER_HELP}{}", missing.unwrap_or_default())
+}
+
+const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
   mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything

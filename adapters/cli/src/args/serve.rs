@@ -1,7 +1,6 @@
 //! Options of the commands that serve: `serve` and `bridge`.
 
 use core::time::Duration;
-#[cfg(feature = "tls")]
 use std::path::PathBuf;
 
 use clap::Args;
@@ -96,21 +95,13 @@ pub(crate) struct ServeHttpArgs {
     /// Serves HTTPS with the certificates in this PEM file.
     ///
     /// The certificate of the server comes first.
-    #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE", requires_all = ["address", "tls_key"])]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Reads the private key of the certificate from this PEM file.
     ///
     /// The key must not be encrypted. It may be in the same file as the certificates.
-    #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    #[cfg(not(feature = "tls"))]
-    #[arg(long, hide = true, value_parser = values::without_tls)]
-    tls_cert: Option<core::convert::Infallible>,
-    #[cfg(not(feature = "tls"))]
-    #[arg(long, hide = true, value_parser = values::without_tls)]
-    tls_key: Option<core::convert::Infallible>,
     /// Sets the path of the endpoint.
     #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = values::path)]
     pub(crate) path: String,

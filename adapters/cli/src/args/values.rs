@@ -31,12 +31,6 @@ pub(super) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Refuses the options of TLS.
-#[cfg(not(feature = "tls"))]
-pub(super) fn without_tls(_: &str) -> Result<core::convert::Infallible, String> {
-    Err("this mcp-probe was built without the feature `tls`".into())
-}
-
 /// Parses the path of a URL, without a query.
 pub(super) fn path(text: &str) -> Result<String, String> {
     let fits =

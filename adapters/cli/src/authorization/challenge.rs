@@ -5,10 +5,9 @@ use core::time::Duration;
 use mcp_blocking::Error;
 use mcp_proto::{AuthChallenge, HttpError};
 
-use super::failure::is_refusal;
 use crate::args::{RevisionArgs, Runtime, StderrChoice};
 use crate::client::Client;
-use crate::failure::{CommandFailure, FailureContext};
+use crate::failure::{CommandFailure, FailureContext, is_refusal};
 use crate::server::{Server, ServerSpec};
 use crate::session::{self, SHUTDOWN_TIMEOUTS};
 

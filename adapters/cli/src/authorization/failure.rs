@@ -1,17 +1,9 @@
 //! Failures of authorization: their exit codes, and what to run then.
 
-use mcp_proto::HttpError;
 use mcp_proto::auth::{self, ErrorKind, Step};
 use mcp_proto::http::client::Url;
 
 use crate::failure::{CommandFailure, Exit};
-
-/// Returns whether the server refused a request for want of authorization.
-pub(crate) fn is_refusal(error: &HttpError) -> bool {
-    let HttpError::Response(answer) = error else { return false };
-    let lacks_scope = || answer.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
-    answer.status == 401 || (answer.status == 403 && lacks_scope())
-}
 
 impl CommandFailure {
     /// Creates a failure from an authorization that failed for the server at `url`.
@@ -21,21 +13,23 @@ impl CommandFailure {
 
     /// Does the same. `url` holds no secret.
     pub(crate) fn from_authorization_at(error: &auth::Error, url: &str) -> Self {
-        let exit = match error {
-            error if error.is_unreachable() => Exit::Connection,
-            error if error.is_timeout() => Exit::Timeout,
-            _ => Exit::Unauthorized,
-        };
-        Self::new(exit, format!("not authorized: {error}")).with_hint(hint(error, url))
+        Self::new(exit(error), format!("not authorized: {error}")).with_hint(hint(error, url))
     }
 
     /// Creates a failure from a revocation that failed, after which the tokens were forgotten all the same.
-    pub(crate) fn from_revocation(error: &auth::Error, url: &Url) -> Self {
+    pub(crate) fn from_revocation(error: &auth::Error) -> Self {
         let hint =
             "they stay valid until they expire, unless the authorization server offers a page to revoke them";
-        Self::from_authorization(error, url)
-            .with_message(format!("the tokens are forgotten here, but not revoked: {error}"))
+        Self::new(exit(error), format!("the tokens are forgotten here, but not revoked: {error}"))
             .with_hint(hint)
+    }
+}
+
+fn exit(error: &auth::Error) -> Exit {
+    match error {
+        error if error.is_unreachable() => Exit::Connection,
+        error if error.is_timeout() => Exit::Timeout,
+        _ => Exit::Unauthorized,
     }
 }
 

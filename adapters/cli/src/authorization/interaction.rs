@@ -8,7 +8,7 @@ use mcp_std::auth::{Browser, BrowserLogin, Interaction, RedirectReceiver};
 
 use super::options::AssertionSource;
 use super::pasted_redirect::pasted_redirect;
-use crate::args::LoginArgs;
+use crate::args::authorization::LoginArgs;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::session::print_stderr;

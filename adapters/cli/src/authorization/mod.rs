@@ -9,15 +9,17 @@ mod store;
 
 use std::io::{self, IsTerminal as _};
 
-use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord, Trigger};
+use mcp_blocking::Error;
+use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
 use mcp_proto::http::client::{Credential, Url};
-use mcp_std::auth::{Authorizer, Cancellation};
+use mcp_std::adapter::client::{Connector, Options};
+pub(crate) use mcp_std::auth::Authorizer;
 
-use crate::args::{AuthorizationArgs, CheckArgs, LogInArgs, LogOutArgs, RevisionArgs};
-use crate::failure::{CommandFailure, Exit};
+use crate::args::{AuthorizationArgs, LogInArgs, LogOutArgs, RevisionArgs};
+use crate::failure::CommandFailure;
 use crate::server::{RemoteServer, Server};
 pub(crate) use challenge::learn_challenges;
-pub(crate) use failure::{is_refusal, url_text};
+pub(crate) use failure::url_text;
 use interaction::ProbeInteraction;
 use options::ClientOptions;
 pub(crate) use store::ProbeStore;
@@ -73,34 +75,14 @@ pub(crate) fn for_command(
     Ok(Some(authorizer.store(store).interaction(interaction)))
 }
 
-/// Adds a token to the requests of `check`, which makes them itself: the stored one, or one that the user gets now.
-///
-/// # Errors
-///
-/// Fails if an option is wrong, if the authorization fails, or if the token is bound to a key.
-pub(crate) fn for_check(args: &CheckArgs, server: &mut Server) -> Result<(), CommandFailure> {
-    let Some(authorizer) = for_command(&args.authorization, &args.revisions, server)? else { return Ok(()) };
-    let Server::Remote(remote) = &*server else { return Ok(()) };
-    let url = endpoint(remote)?;
-    let run = |trigger| {
-        let outcome = authorizer.run(&url, trigger, &Cancellation::new());
-        outcome.map_err(|error| CommandFailure::from_authorization(&error, &url))
-    };
-    let mut token = run(Trigger::Connect)?;
-    if token.is_none() && (args.authorization.authorize || is_terminal()) {
-        // A server that cannot be connected to is what the checks report.
-        if let Ok(Some(challenges)) = learn_challenges(server, &args.revisions, args.connect_timeout) {
-            token = run(Trigger::Unauthorized { challenges, rejected: None })?;
-        }
-    }
-    let (Some(token), Server::Remote(remote)) = (token, server) else { return Ok(()) };
-    if token.dpop.is_some() {
-        let why = "check cannot use a token that is bound to a key (DPoP)";
-        let hint = format!("`mcp-probe login --dpop never {}` gets another one", url_text(&url));
-        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(hint));
-    }
-    remote.set_bearer(token.token.expose());
-    Ok(())
+/// Lets an authorizer answer the challenges of the server.
+pub(crate) fn add_to<C: Connector>(options: Options<C>, authorizer: &Authorizer) -> Options<C> {
+    options.authorize(authorizer.clone())
+}
+
+/// Creates a failure from an error of a client, if an authorization failed. `url` holds no secret.
+pub(crate) fn failure(error: &Error, url: &str) -> Option<CommandFailure> {
+    error.authorization().map(|error| CommandFailure::from_authorization_at(error, url))
 }
 
 /// Returns what is stored for the server at `url`.
@@ -187,7 +169,7 @@ fn adopt(config: Config, record: &TokenRecord) -> Config {
 }
 
 /// Returns whether a user is at a terminal and can be asked.
-fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 

@@ -9,8 +9,9 @@ use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType
 use mcp_proto::http::client::{Credential, Url};
 use mcp_std::auth::{Authorizer, ClientKey};
 
-use crate::args::{
-    DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, RevisionArgs, SecretArg, TokenArgs,
+use crate::args::RevisionArgs;
+use crate::args::authorization::{
+    DpopChoice, GrantArgs, GrantChoice, LoginArgs, OAuthClientArgs, SecretArg, TokenArgs,
 };
 use crate::failure::CommandFailure;
 use crate::server::read_secret;

@@ -19,12 +19,11 @@ use std::io;
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
 use mcp_std::adapter::poll::WaitRequest;
-use mcp_std::auth::Authorizer;
 use mcp_std::io::{Duplex, Listener, Stdio};
 use mcp_std::process::terminate_all;
 
 use crate::args;
-use crate::authorization;
+use crate::authorization::{self, Authorizer};
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::{http, streams};

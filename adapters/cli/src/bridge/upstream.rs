@@ -10,10 +10,10 @@ use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
 use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
-use mcp_std::auth::Authorizer;
 
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
+use crate::authorization::Authorizer;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};

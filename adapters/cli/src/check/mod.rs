@@ -24,6 +24,7 @@ mod requests;
 mod rules;
 mod schemas;
 mod subscriptions;
+mod token;
 mod transport;
 mod versions;
 
@@ -36,10 +37,8 @@ use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
 use crate::args;
-use crate::authorization;
-use crate::failure::{
-    BEARER_HINT, CommandFailure, Exit, FailureContext, MISSING_TLS_HINT, UNREACHABLE_HINT, format_seconds,
-};
+use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
+use crate::features::Feature;
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
 /// Returns the server that the command line names.
 fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
     let mut server = Server::from_args(&args.server)?;
-    authorization::for_check(args, &mut server)?;
+    token::add_token(args, &mut server)?;
     let remote = match server {
         Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),
         Server::Stream(StreamAddress::Serial(_)) => {
@@ -115,11 +114,8 @@ fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure
         Server::Remote(remote) => remote,
     };
     let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());
-    if url.origin().secure && cfg!(not(feature = "tls")) {
-        let why = "this mcp-probe was built without the feature `tls`: use a local proxy for TLS";
-        return Err(
-            CommandFailure::usage(format!("cannot connect to {shown}: {why}")).with_hint(MISSING_TLS_HINT)
-        );
+    if url.origin().secure && !Feature::Tls.is_enabled() {
+        return Err(Feature::Tls.missing(&shown));
     }
     let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {

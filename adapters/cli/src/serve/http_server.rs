@@ -24,6 +24,7 @@ pub(super) fn bind(
     if let Some(tls) = http::tls(&args.http)? {
         server = server.tls(tls);
     }
+    #[cfg(feature = "auth")]
     if let Some(protected) = &protected {
         server = server.validate_tokens(protection::validator(protected));
     }

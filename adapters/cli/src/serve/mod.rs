@@ -7,11 +7,10 @@ mod demo;
 mod everything;
 pub(crate) mod http;
 mod protection;
+#[cfg(feature = "runtimes")]
+mod runtimes;
 mod server_log;
-mod smol;
 pub(crate) mod streams;
-mod threads;
-mod tokio;
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -41,9 +40,12 @@ pub(crate) fn run(args: args::ServeArgs) -> Result<(), CommandFailure> {
     http::raise_descriptor_limit(&args.http);
     match args.runtime {
         Runtime::Blocking => blocking::run(args)?,
-        Runtime::Threads => threads::run(args)?,
-        Runtime::Smol => smol::run(args)?,
-        Runtime::Tokio => tokio::run(args)?,
+        #[cfg(feature = "runtimes")]
+        Runtime::Threads | Runtime::Smol | Runtime::Tokio => runtimes::run(args)?,
+        #[cfg(not(feature = "runtimes"))]
+        Runtime::Threads | Runtime::Smol | Runtime::Tokio => {
+            return Err(crate::features::Feature::Runtimes.missing("--runtime"));
+        }
     }
     if args.broken == Some(TourStep::End) {
         // Longer than any client waits.

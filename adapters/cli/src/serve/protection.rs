@@ -4,13 +4,12 @@ use alloc::borrow::Cow;
 use std::net::{TcpListener, ToSocketAddrs as _};
 
 use mcp_proto::http::server::{Config, Protected, ProtectedError};
-use mcp_std::auth::HttpFetcher;
+#[cfg(feature = "auth")]
 use mcp_std::token::JwtValidator;
 
 use super::http;
 use crate::args;
 use crate::failure::CommandFailure;
-use crate::session;
 
 /// Adds the protection to the configuration, if there is one. Also returns the address to listen at.
 ///
@@ -46,9 +45,10 @@ fn describe(audience: &str, issuer: &str, scopes: &[String]) -> Result<Protected
 }
 
 /// Returns the validator of the tokens, which prints on stderr why it has no keys.
+#[cfg(feature = "auth")]
 pub(super) fn validator(protected: &Protected) -> JwtValidator {
-    JwtValidator::new(protected, HttpFetcher::new()).on_failure(|failure| {
-        session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
+    JwtValidator::new(protected, mcp_std::auth::HttpFetcher::new()).on_failure(|failure| {
+        crate::session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
     })
 }
 

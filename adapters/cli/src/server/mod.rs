@@ -1,5 +1,7 @@
 //! The server that the command line names, and how to reach it.
 
+#[cfg(feature = "auth")]
+mod authorized;
 mod config_file;
 mod jsonc;
 mod variables;
@@ -14,11 +16,11 @@ use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_std::adapter::client::{Connector, Options};
-use mcp_std::auth::Authorizer;
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
+use crate::authorization::{self, Authorizer};
 use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::paint::Paint;
 use crate::session::print_stderr;
@@ -196,12 +198,11 @@ impl Server {
                 _ => failure,
             };
         }
-        match (self, error.authorization()) {
-            (Self::Remote(remote), Some(error)) => {
-                CommandFailure::from_authorization_at(error, &remote.display_name())
-            }
-            _ => CommandFailure::from_client_error(error, context),
-        }
+        let unauthorized = match self {
+            Self::Remote(remote) => authorization::failure(error, &remote.display_name()),
+            Self::Program(_) | Self::Stream(_) => None,
+        };
+        unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context))
     }
 
     /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
@@ -260,49 +261,6 @@ impl RemoteServer {
         Self { url, fields, http_hosts: Vec::new() }
     }
 
-    /// Returns the server that a URL or a configuration file names.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is none, or if it is a program.
-    pub(crate) fn from_place(place: &ServerPlaceArgs) -> Result<Self, CommandFailure> {
-        Self::over_http(Server::from_place(place)?)
-    }
-
-    /// Returns the server that the options name, with its header fields.
-    ///
-    /// # Errors
-    ///
-    /// As [`Server::from_args()`]; also if it is a program.
-    pub(crate) fn from_args(args: &ServerArgs) -> Result<Self, CommandFailure> {
-        Self::over_http(Server::from_args(args)?)
-    }
-
-    fn over_http(server: Server) -> Result<Self, CommandFailure> {
-        match server {
-            Server::Remote(remote) => Ok(remote),
-            Server::Program(_) | Server::Stream(_) => {
-                Err(CommandFailure::usage("authorization is for servers over HTTP: give the URL of one"))
-            }
-        }
-    }
-
-    /// Allows a credential to travel to these hosts without TLS.
-    pub(crate) fn allow_http(&mut self, hosts: &[String]) {
-        self.http_hosts.extend_from_slice(hosts);
-    }
-
-    /// Adds a bearer token to each request.
-    pub(crate) fn set_bearer(&mut self, token: &str) {
-        let (name, source) = (AUTHORIZATION.to_owned(), "the token".to_owned());
-        self.fields.push(HeaderField { name, value: format!("Bearer {token}"), source });
-    }
-
-    /// Returns whether a header field holds a credential.
-    pub(crate) fn has_credential(&self) -> bool {
-        self.fields.iter().any(|field| field.name.eq_ignore_ascii_case(AUTHORIZATION))
-    }
-
     /// Returns the URL without secrets, for messages.
     pub(crate) fn display_name(&self) -> String {
         Url::redacted(&self.url)
@@ -327,7 +285,15 @@ impl RemoteServer {
         Ok(config)
     }
 
+    /// Adds a bearer token to each request.
+    #[cfg(feature = "check")]
+    pub(crate) fn set_bearer(&mut self, token: &str) {
+        let (name, source) = (AUTHORIZATION.to_owned(), "the token".to_owned());
+        self.fields.push(HeaderField { name, value: format!("Bearer {token}"), source });
+    }
+
     /// Returns the header fields: name and value.
+    #[cfg(feature = "check")]
     pub(crate) fn into_fields(self) -> Vec<(String, String)> {
         self.fields.into_iter().map(|field| (field.name, field.value)).collect()
     }
@@ -411,7 +377,7 @@ impl ServerSpec<'_> {
             options = options.tap_heads();
         }
         if let Some(authorizer) = self.authorizer {
-            options = options.authorize(authorizer.clone());
+            options = authorization::add_to(options, authorizer);
         }
         Ok(options.connect_http(remote.config()?))
     }

@@ -22,11 +22,11 @@ macro_rules! wait {
     };
 }
 
-#[path = "on_future.rs"]
+#[path = "../on_future.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the futures of each adapter")]
 mod on_future;
-#[path = "tools/mod.rs"]
+#[path = "../tools/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
-pub(super) use on_future::run;
+pub(in crate::serve) use on_future::run;

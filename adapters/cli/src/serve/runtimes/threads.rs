@@ -15,14 +15,14 @@ macro_rules! wait {
     };
 }
 
-#[path = "on_thread.rs"]
+#[path = "../on_thread.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
 mod on_thread;
-#[path = "tools/mod.rs"]
+#[path = "../tools/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
-pub(super) use on_thread::run;
+pub(in crate::serve) use on_thread::run;
 
 fn with_shards<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
     server.shards(shards)

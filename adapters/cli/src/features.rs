@@ -1,0 +1,137 @@
+//! Parts of the program that features of the package leave out, and what the command line needs of them.
+
+use crate::args::{
+    AuthorizationArgs, BridgeArgs, Command, DemoArgs, Runtime, ServeArgs, ServeHttpArgs, SkillsCommand,
+    TargetArgs,
+};
+use crate::failure::CommandFailure;
+
+/// A feature of the package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    Auth,
+    Check,
+    Runtimes,
+    Tls,
+}
+
+impl Feature {
+    const ALL: [Self; 4] = [Self::Auth, Self::Check, Self::Runtimes, Self::Tls];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Check => "check",
+            Self::Runtimes => "runtimes",
+            Self::Tls => "tls",
+        }
+    }
+
+    /// Returns whether this program was built with the feature.
+    pub(crate) const fn is_enabled(self) -> bool {
+        match self {
+            Self::Auth => cfg!(feature = "auth"),
+            Self::Check => cfg!(feature = "check"),
+            Self::Runtimes => cfg!(feature = "runtimes"),
+            Self::Tls => cfg!(feature = "tls"),
+        }
+    }
+
+    /// Creates the failure of a command or an option that needs the feature.
+    pub(crate) fn missing(self, what: &str) -> CommandFailure {
+        let name = self.name();
+        CommandFailure::usage(format!("{what}: this mcp-probe was built without the feature `{name}`"))
+            .with_hint(FULL_HINT)
+    }
+}
+
+/// Returns a sentence about the features that are missing, if any, for the end of the help.
+pub(crate) fn describe_missing() -> Option<String> {
+    let missing = Feature::ALL.into_iter().filter(|feature| !feature.is_enabled());
+    let names: Vec<_> = missing.map(Feature::name).collect();
+    (!names.is_empty()).then(|| {
+        format!("Built without the features {}: what needs one says so.\n{FULL_HINT}.", names.join(", "))
+    })
+}
+
+/// Checks that this program has all that the command line asks for.
+///
+/// # Errors
+///
+/// Returns a usage error that names the first missing feature.
+pub(crate) fn check(command: &Command) -> Result<(), CommandFailure> {
+    let mut needs = Needs::default();
+    match command {
+        Command::Inspect(args) => needs.target(&args.target),
+        Command::Call(args) => needs.target(&args.request_args.target),
+        Command::Read(args) => needs.target(&args.request_args.target),
+        Command::Prompt(args) => needs.target(&args.request_args.target),
+        Command::Complete(args) => needs.target(&args.request_args.target),
+        Command::Listen(args) => needs.target(&args.target),
+        Command::Ping(args) => needs.target(&args.target),
+        Command::Skills(SkillsCommand::List(args)) => needs.target(&args.target),
+        Command::Skills(SkillsCommand::Show(args)) => needs.target(&args.target),
+        Command::Skills(SkillsCommand::Verify(args)) => needs.target(&args.target),
+        Command::Check(_) => needs.add(Feature::Check, "check"),
+        Command::Login(_) => needs.add(Feature::Auth, "login"),
+        Command::Logout(_) => needs.add(Feature::Auth, "logout"),
+        Command::Whoami(_) => needs.add(Feature::Auth, "whoami"),
+        Command::Serve(args) => needs.serve(args),
+        Command::Bridge(args) => needs.bridge(args),
+        Command::Demo(DemoArgs { runtime, .. }) => needs.runtime(*runtime),
+        Command::Completions(_) => {}
+    }
+    let missing = needs.0.into_iter().find(|(feature, _)| !feature.is_enabled());
+    missing.map_or(Ok(()), |(feature, what)| Err(feature.missing(what)))
+}
+
+/// The features that a command line needs, each with the command or option that needs it.
+#[derive(Default)]
+struct Needs(Vec<(Feature, &'static str)>);
+
+impl Needs {
+    fn add(&mut self, feature: Feature, what: &'static str) {
+        self.0.push((feature, what));
+    }
+
+    fn target(&mut self, args: &TargetArgs) {
+        self.runtime(args.runtime);
+        self.authorization(&args.authorization);
+    }
+
+    fn serve(&mut self, args: &ServeArgs) {
+        self.runtime(args.runtime);
+        self.http(&args.http);
+        if args.protection.issuer.is_some() {
+            self.add(Feature::Auth, "--protect");
+        }
+    }
+
+    fn bridge(&mut self, args: &BridgeArgs) {
+        self.runtime(args.runtime);
+        self.http(&args.http);
+        self.authorization(&args.authorization);
+    }
+
+    fn runtime(&mut self, runtime: Runtime) {
+        if runtime != Runtime::Blocking {
+            self.add(Feature::Runtimes, "--runtime");
+        }
+    }
+
+    fn http(&mut self, args: &ServeHttpArgs) {
+        let given = [(args.tls_cert.is_some(), "--tls-cert"), (args.tls_key.is_some(), "--tls-key")];
+        for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
+            self.add(Feature::Tls, option);
+        }
+    }
+
+    fn authorization(&mut self, args: &AuthorizationArgs) {
+        if let Some(option) = args.given() {
+            self.add(Feature::Auth, option);
+        }
+    }
+}
+
+/// Hint for whatever needs a feature that is missing.
+pub(crate) const FULL_HINT: &str = "`cargo install mcp-probe --features full` installs it with all features";
