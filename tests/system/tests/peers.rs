@@ -33,12 +33,15 @@ pub(crate) fn node() -> PathBuf {
     peers().join("node")
 }
 
-/// Returns the `mcp-probe` under test: `MCP_PROBE`, or the one that cargo builds beside this test.
+/// Returns the `mcp-probe` under test: `MCP_PROBE`, the program of this package, or the one that cargo builds beside this test.
 pub(crate) fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
     PROBE.get_or_init(|| {
         if let Some(given) = env::var_os("MCP_PROBE") {
             return given.into();
+        }
+        if let Some(program) = option_env!("CARGO_BIN_EXE_full-probe") {
+            return program.into();
         }
         let test = env::current_exe().expect("the path of this test");
         let profile =
@@ -53,7 +56,7 @@ pub(crate) fn probe() -> &'static Path {
             None => "cargo".into(),
         };
         let mut build = Command::new(cargo);
-        build.current_dir(package()).args(["build", "--package", "mcp-probe", "--bin", "mcp-probe"]);
+        build.current_dir(package()).args(["build", "--package", "mcp-probe", "--features", "full"]);
         build.arg("--target-dir").arg(profile.parent().expect("a profile is in a target directory"));
         match profile.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => {}
