@@ -1,8 +1,14 @@
-//! Tests with processes, sockets and peers that others wrote.
+//! Tests with processes, sockets and peers that others wrote. The feature `every-peer` adds those that take minutes.
+
+#![cfg_attr(
+    not(feature = "every-peer"),
+    allow(dead_code, reason = "only the other tests use the rest of the helpers")
+)]
 
 extern crate alloc;
 
 mod authorization;
+#[cfg(feature = "every-peer")]
 mod conformance;
 mod diagnostics;
 mod dpop_both_ends;
@@ -12,4 +18,5 @@ mod json_schema_suite;
 mod node;
 mod peers;
 mod run;
+#[cfg(feature = "every-peer")]
 mod soak;

@@ -62,8 +62,8 @@ fn commands() -> Vec<(String, Vec<String>)> {
                 is_command = line == "```sh" || line == "```console";
                 continue;
             }
-            let cargo = "cargo run --release --bin mcp-probe -- ";
-            let rest = line.strip_prefix("mcp-probe ").or_else(|| line.strip_prefix(cargo));
+            let rest =
+                line.strip_prefix("mcp-probe ").or_else(|| line.strip_prefix("cargo run -p mcp-probe -- "));
             if let Some(rest) = rest.filter(|_| is_command) {
                 found.push((format!("{}: {line}", file.display()), words(rest)));
             }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::hosted_server::HostedServer;
 use crate::node::locked_node;
-use crate::peers::{is_npm_ready, package};
+use crate::peers::{is_npm_ready, peers};
 
 /// Secret of the clients that the authorization server knows in advance.
 pub(crate) const CLIENT_SECRET: &str = "secret-of-the-tests";
@@ -38,7 +38,7 @@ pub(crate) struct AuthorizationServer {
 
 /// Returns the folder of the authorization server.
 pub(crate) fn folder() -> PathBuf {
-    package().join("peers").join("oidc")
+    peers().join("oidc")
 }
 
 /// Returns the key of the clients `jwt` and `machine-jwt`.

@@ -4,9 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::evaluation::{
-    self, CheckException, Evaluation, ScenarioExclusion, ScenarioSet, SuiteRole,
-};
+use super::evaluation::{self, CheckException, Evaluation, ScenarioExclusion, ScenarioSet, SuiteRole};
 use super::suite::{self, ConformanceSuite};
 use crate::run::print_line;
 

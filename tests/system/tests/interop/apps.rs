@@ -6,11 +6,11 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::interop::LEGACY;
-use crate::peers::{is_npm_ready, package, probe};
+use crate::peers::{is_npm_ready, peers, probe};
 use crate::run::{DEADLINE, command, print_line, run};
 
 fn folder() -> PathBuf {
-    package().join("peers").join("apps")
+    peers().join("apps")
 }
 
 fn is_ready() -> bool {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::hosted_server::HostedServer;
 use crate::interop::sdk_clients::{check_session, parse_steps};
 use crate::interop::{LEGACY, MODERN};
-use crate::peers::{is_node_ready, node, package, probe};
+use crate::peers::{is_node_ready, node, peers, probe};
 use crate::run::{DEADLINE, ProcessOutput, command, print_line, run};
 
 fn to_os_strings(words: &[&str]) -> Vec<OsString> {
@@ -29,7 +29,7 @@ fn script(name: &str) -> Command {
 }
 
 fn conversation_file() -> PathBuf {
-    package().join("peers").join("talk.json")
+    peers().join("talk.json")
 }
 
 fn conversation() -> Value {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::interop::LEGACY;
 use crate::interop::steps::StepRunner;
-use crate::peers::{is_node_ready, node, package};
+use crate::peers::{is_node_ready, node, peers};
 use crate::run::print_line;
 
 /// A small image.
@@ -36,8 +36,7 @@ fn run_steps(server: &str, args: &[OsString], steps: &[Value]) {
 
 /// Returns the steps of `peers/NAME.json`, with `directory` in place of `$DIR`.
 fn client_steps(name: &str, directory: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(package().join("peers").join(format!("{name}.json")))
-        .expect("a file of this repository");
+    let text = fs::read_to_string(peers().join(format!("{name}.json"))).expect("a file of this repository");
     let directory = serde_json::to_string(directory.to_str().expect("UTF-8")).expect("JSON");
     serde_json::from_str(&text.replace("$DIR", directory.trim_matches('"'))).expect("JSON")
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 use std::{env, fs, thread};
 
-use crate::peers::{package, report_readiness};
+use crate::peers::{peers, report_readiness};
 use crate::run::{DEADLINE, command, run};
 
 /// Longest time until nginx listens.
@@ -44,8 +44,7 @@ impl NginxProxy {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let dir = env::temp_dir().join(format!("mcp-interop-nginx-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("room for a folder");
-        let template = fs::read_to_string(package().join("peers").join("nginx.conf"))
-            .expect("a file of this repository");
+        let template = fs::read_to_string(peers().join("nginx.conf")).expect("a file of this repository");
         let mut path = "";
         let mut servers = String::new();
         for url in urls {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::interop::{LEGACY, MODERN};
-use crate::peers::{is_node_ready, is_python_ready, node, package, probe, python, python_program};
+use crate::peers::{is_node_ready, node, peers, probe};
 use crate::run::{DEADLINE, command, print_line, run};
 
 /// Runs an SDK client with our server and returns its steps by name, all of them successful.
@@ -139,9 +139,9 @@ fn sdk_clients_pinned_to_missing_era_are_refused() {
 
 /// Returns the file of everything that `serve --everything` offers, with the expected results. Our client uses it too.
 pub(crate) fn everything() -> PathBuf {
-    ["..", "adapters", "cli", "tests", "cli", "everything.json"]
+    ["..", "..", "adapters", "cli", "tests", "cli", "everything.json"]
         .iter()
-        .fold(package().to_owned(), |path, part| path.join(part))
+        .fold(peers(), |path, part| path.join(part))
 }
 
 /// Checks that a client used everything, in the given era and revision.
@@ -196,8 +196,11 @@ fn typescript_clients_use_all_features_of_own_server() {
 // covers: TOOL-004, TOOL-005, TOOL-006, TOOL-007, TOOL-013, TOOL-014, TOOL-015, TOOL-018, TOOL-022, RES-003, RES-004
 // covers: RES-005, RES-006, RES-015, RES-016, RES-020, PROMPT-003, PROMPT-004, PROMPT-006, PROMPT-010, COMP-002, COMP-004
 // covers: COMP-006, CONT-001, CONT-002, CONT-003, PAGE-001, PAGE-003, PAGE-008, CACHE-001, META-017, ERR-007, VER-018
+#[cfg(feature = "every-peer")]
 #[test]
 fn python_client_uses_all_features_of_own_server() {
+    use crate::peers::{is_python_ready, python, python_program};
+
     if !is_python_ready() {
         return;
     }

@@ -22,7 +22,7 @@ use std::{env, fs, thread};
 
 use serde_json::Value;
 
-use crate::peers::package;
+use crate::peers::peers;
 use crate::run::print_line;
 use row::TableRow;
 
@@ -49,11 +49,11 @@ fn table() -> &'static Value {
 }
 
 fn table_file() -> PathBuf {
-    package().join("peers").join("table.json")
+    peers().join("table.json")
 }
 
 fn page_file() -> PathBuf {
-    package().join("INTEROP.md")
+    peers().with_file_name("INTEROP.md")
 }
 
 /// Returns the names of the steps, in their order.
