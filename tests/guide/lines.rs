@@ -286,12 +286,15 @@ fn wrong_cargo(words: &[String], folder: &Path, own: &[Package]) -> Option<Strin
     if !["bench", "build", "doc", "install", "run", "test"].contains(&subcommand) {
         return Some(format!("cargo {subcommand} is unknown to this test"));
     }
-    let installed = if subcommand == "install" { words.get(1).map(String::as_str) } else { None };
+    let by_path = value(&["--path"]);
+    let installed = if subcommand == "install" { by_path.or(words.get(1).map(String::as_str)) } else { None };
     let package = match value(&["-p", "--package"]).or(installed) {
-        Some(name) => match own.iter().find(|package| package.name == name) {
-            Some(package) => Some(package),
-            None => return Some(format!("no package {name}")),
-        },
+        Some(name) => {
+            match own.iter().find(|package| package.name == name || by_path == Some(&*package.folder)) {
+                Some(package) => Some(package),
+                None => return Some(format!("no package {name}")),
+            }
+        }
         None => None,
     };
     let has = |kind: &str, name: &str| {
@@ -303,7 +306,7 @@ fn wrong_cargo(words: &[String], folder: &Path, own: &[Package]) -> Option<Strin
             return Some(format!("no --{kind} {name}"));
         }
     }
-    if installed.is_some_and(|name| !has("bin", name)) {
+    if installed.is_some() && package.is_none_or(|package| !has("bin", &package.name)) {
         return Some("there is no program to install".to_owned());
     }
     let features = value(&["--features", "-F"])?;

@@ -90,7 +90,7 @@ fn edges() -> BTreeMap<(String, String), String> {
     let mut edges = BTreeMap::new();
     for source in sources.iter().filter(|s| s.path != "lib.rs" && s.path != "adapter/mod.rs") {
         let from = std_module(&source.path);
-        for (line, path) in source.code_paths("crate::layering::") {
+        for (line, path) in source.code_paths("crate::") {
             let Some(first) = path.first() else { continue };
             let to = match (&**first, path.get(1)) {
                 ("adapter", Some(below)) if *below == "NetStream" => "adapter::net_stream".to_owned(),

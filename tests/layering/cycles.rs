@@ -36,7 +36,7 @@ fn edges(sources: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
         let own = module_path(&source.path);
         let targets = edges.entry(source.path.clone()).or_default();
         let mut absolute: Vec<Vec<String>> =
-            source.code_paths("crate::layering::").into_iter().map(|(_, path)| path).collect();
+            source.code_paths("crate::").into_iter().map(|(_, path)| path).collect();
         for (_, path) in source.code_paths("super::") {
             let ups = 1 + path.iter().take_while(|part| *part == "super").count();
             if let Some(base) = own.len().checked_sub(ups) {

@@ -88,7 +88,7 @@ impl SourceFile {
         self.code.lines().enumerate().filter(|(_, line)| is_word(line)).map(|(i, _)| i + 1).collect()
     }
 
-    /// Returns the paths after `prefix` (`crate::layering::`, `super::` or `pub use `), with their lines. Groups are split.
+    /// Returns the paths after `prefix` (`crate::`, `super::` or `pub use `), with their lines. Groups are split.
     pub(crate) fn code_paths(&self, prefix: &str) -> Vec<(usize, Vec<String>)> {
         let mut found = Vec::new();
         for (at, _) in self.code.match_indices(prefix) {
@@ -109,7 +109,7 @@ impl SourceFile {
         let depth = self.path.matches('/').count() + usize::from(!self.path.ends_with("mod.rs"));
         let to_root = "super::".repeat(depth);
         let mut paths = Vec::new();
-        for prefix in ["crate::layering::", &to_root] {
+        for prefix in ["crate::", &to_root] {
             for (at, _) in self.code.match_indices(prefix) {
                 let before = &self.code[..at];
                 // `super::super::` begins once, and `$crate::` elsewhere.
@@ -313,18 +313,18 @@ fn test_items(code: &str) -> Vec<(usize, usize)> {
 #[test]
 fn comments_literals_and_test_items_are_removed() {
     let text = r##"
-use crate::layering::{a, b::{c, d}, e};
-/* crate::layering::no /* nested */ */ // crate::layering::no
-fn f<'a>(x: &'a str) -> char { crate::layering::g::h("crate::layering::no \" // -32700", r#"a"b"#, b'"', '\'', '"'); super::i() }
+use crate::{a, b::{c, d}, e};
+/* crate::no /* nested */ */ // crate::no
+fn f<'a>(x: &'a str) -> char { crate::g::h("crate::no \" // -32700", r#"a"b"#, b'"', '\'', '"'); super::i() }
 #[cfg(test)]
-mod tests { use crate::layering::no; const N: &str = "no"; }
+mod tests { use crate::no; const N: &str = "no"; }
 const M: i64 = -32_601;
 "##;
     let source = SourceFile::new("x.rs", text);
     let paths: Vec<String> = source.root_paths().into_iter().map(|(_, name)| name).collect();
     assert_eq!(paths, ["a", "b", "e", "g", "i"]);
     let strings: Vec<&str> = source.strings.iter().map(|(_, s)| &**s).collect();
-    assert_eq!(strings, ["crate::layering::no \\\" // -32700", "a\"b"]);
+    assert_eq!(strings, ["crate::no \\\" // -32700", "a\"b"]);
     assert_eq!(source.root_paths()[3].0, 4);
     assert!(has_error_number(source.line(7)) && !has_error_number("-3260"));
     assert_eq!(source.lines_with("f"), [4]);

@@ -10,6 +10,8 @@ extern crate alloc;
 mod authorization;
 #[cfg(feature = "every-peer")]
 mod conformance;
+// Builds all adapters again.
+#[cfg(feature = "every-peer")]
 mod diagnostics;
 mod dpop_both_ends;
 mod hosted_server;

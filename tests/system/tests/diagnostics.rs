@@ -83,12 +83,12 @@ fn check(messages: &[(PathBuf, String)]) {
 
 #[test]
 fn mistakes_in_handlers_are_explained() {
-    let folder = root().join("tests/diagnostics");
+    let folder = root().join("tests/system/tests/diagnostics");
     check(&compile(&folder, &["blocking", "threads", "smol"], "\"schemars\""));
 }
 
 #[test]
 fn missing_feature_is_named_for_the_package_of_the_user() {
-    let folder = root().join("tests/diagnostics/without_schemars");
+    let folder = root().join("tests/system/tests/diagnostics/without_schemars");
     check(&compile(&folder, &["blocking"], ""));
 }

@@ -6,7 +6,7 @@
 //! table and writes `tests/INTEROP.md`:
 //!
 //! ```sh
-//! cargo test -p mcp-system-tests --features every-peer -- --ignored whole_table_passes
+//! cargo test -p mcp-system-tests -F every-peer -- --ignored whole_table
 //! ```
 
 mod page;
