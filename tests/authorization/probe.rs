@@ -19,7 +19,7 @@ use crate::hosted_server::HostedServer;
 use crate::own_server::OwnServer;
 use crate::peers::probe;
 use crate::run::{DEADLINE, ProcessOutput, run};
-use crate::sdk::{Sdk, browser_program};
+use crate::sdk::{Sdk, browser_command};
 
 /// A folder for the tokens of one user.
 struct User(PathBuf);
@@ -45,7 +45,7 @@ impl User {
 
     /// Logs in with the scripted browser, which gets `script`.
     fn log_in(&self, url: &str, options: &[&str], script: &str) -> ProcessOutput {
-        let browser = format!("'{}' {script}", browser_program());
+        let browser = format!("{} {script}", browser_command());
         self.run(&[&["login", "--json", "--browser", &browser], options, &[url]].concat())
     }
 }
@@ -109,7 +109,7 @@ fn probe_authorizes_within_a_command_at_the_servers_of_all_sdks() {
     for sdk in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
         let server = sdk.start_server(&issuer.issuer);
         let user = User::new();
-        let words = ["call", "whoami", "--authorize", "--browser", browser_program(), &server.url];
+        let words = ["call", "whoami", "--authorize", "--browser", &browser_command(), &server.url];
         user.run(&words).assert_success();
         user.run(&["inspect", &server.url]).assert_success();
         server.stop();

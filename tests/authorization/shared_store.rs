@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::authorization_server::AuthorizationServer;
 use crate::own_server::OwnServer;
 use crate::run::DEADLINE;
-use crate::sdk::browser_program;
+use crate::sdk::browser_command;
 
 /// Lifetime of access tokens in seconds: long enough for processes that wait for each other on a busy machine.
 const LIFETIME: u64 = 4;
@@ -135,7 +135,7 @@ fn is_tester(call: &Value) -> bool {
 }
 
 fn authorizer(store: &Path) -> Authorizer {
-    let browser = Browser::command(browser_program()).expect("a command");
+    let browser = Browser::command(&browser_command()).expect("a command");
     Authorizer::new(Config::new("tests")).store(FileStore::new(store)).interaction(BrowserLogin::new(browser))
 }
 
