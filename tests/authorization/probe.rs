@@ -17,7 +17,7 @@ use crate::authorization_server::{
 };
 use crate::hosted_server::HostedServer;
 use crate::own_server::OwnServer;
-use crate::peers::probe;
+use crate::peers::probe_client;
 use crate::run::{DEADLINE, ProcessOutput, run};
 use crate::sdk::{Sdk, browser_command};
 
@@ -34,7 +34,7 @@ impl User {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(probe());
+        let mut command = probe_client();
         command.args(words).env("MCP_TOKEN_STORE", self.0.join("tokens.json"));
         command
     }
