@@ -4,9 +4,9 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, Once, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use mcp_proto::model::CallToolResult;
@@ -99,25 +99,41 @@ pub fn with_timeout<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -
 
 /// Returns the path of an example program of the tested package or of `mcp-blocking`.
 ///
-/// Cargo builds examples together with all tests, but not for a selection of them: then this function builds them.
+/// Cargo builds examples together with all tests, but not for a selection of them, and not those of another package: then
+/// this function builds them.
 pub fn example(name: &str) -> PathBuf {
-    static BUILD: Once = Once::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let test = std::env::current_exe().expect("the path of the test program");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/profile/deps");
     let path = profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    BUILD.call_once(|| {
-        if path.exists() {
-            return;
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build
-            .args(["build", "-p", env!("CARGO_PKG_NAME"), "-p", "mcp-blocking", "--examples"])
-            .env("CARGO_TARGET_DIR", profile.parent().expect("the target directory"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo starts").success(), "cargo cannot build the examples");
-    });
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_current(&path) {
+        return path;
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--locked", "-p", env!("CARGO_PKG_NAME"), "-p", "mcp-blocking", "--examples"])
+        .env("CARGO_TARGET_DIR", profile.parent().expect("the target directory"));
+    match profile.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => {}
+        Some(name) => _ = build.args(["--profile", name]),
+    }
+    assert!(build.status().expect("cargo starts").success(), "cargo cannot build the examples");
+    assert!(path.exists(), "cargo built the examples, but not at {}", path.display());
     path
+}
+
+/// Returns whether a program exists and is not older than its sources, which cargo lists beside it.
+fn is_current(program: &Path) -> bool {
+    let modified = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    let Ok(listed) = std::fs::read_to_string(program.with_extension("d")) else { return false };
+    let Some((_, sources)) = listed.trim_end().split_once(": ") else { return false };
+    // A space in a path has a backslash before it.
+    let sources = sources.replace("\\ ", "\0");
+    let is_older = |source: &str| {
+        let source = modified(Path::new(&source.replace('\0', " ")));
+        source.is_some() && source <= modified(program)
+    };
+    sources.split(' ').all(is_older)
 }

@@ -26,9 +26,10 @@ pub(crate) struct Package {
 
 /// Returns the output of `cargo metadata` for a manifest, without its dependencies.
 pub(crate) fn metadata(manifest: &str) -> Value {
+    // By its path from the root, as the root is written: the current directory would resolve links.
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest])
-        .current_dir(root())
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(root().join(manifest))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{manifest}: {}", String::from_utf8_lossy(&output.stderr));

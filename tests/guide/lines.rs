@@ -52,8 +52,10 @@ fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // Cargo marks target directories with other names.
+        let is_foreign = name == "target" || name == "node_modules" || path.join("CACHEDIR.TAG").exists();
         let is_ours = name == ".github" || !name.starts_with('.');
-        if path.is_dir() && is_ours && name != "target" && name != "node_modules" {
+        if path.is_dir() && is_ours && !is_foreign {
             markdown(&path, found);
         } else if name.ends_with(".md") {
             found.push(path);
@@ -168,7 +170,11 @@ fn dependency_lines_resolve() {
     let patches: String = packages()
         .iter()
         .filter(|package| package.is_published)
-        .map(|package| format!("{} = {{ path = {:?} }}\n", package.name, root().join(&package.folder)))
+        .map(|package| {
+            // A string of JSON is one of TOML, too.
+            let path = Value::from(root().join(&package.folder).to_str().expect("UTF-8"));
+            format!("{} = {{ path = {path} }}\n", package.name)
+        })
         .collect();
     let mut found = Vec::new();
     for block in blocks_in(&["toml"]) {

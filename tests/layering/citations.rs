@@ -31,7 +31,8 @@ fn texts(folder: &Path, found: &mut Vec<(String, String)>) {
         let path = entry.expect("a directory entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
-            if !SKIPPED.contains(&&*name) && !path.is_symlink() {
+            // Cargo marks target directories with other names.
+            if !SKIPPED.contains(&&*name) && !path.is_symlink() && !path.join("CACHEDIR.TAG").exists() {
                 texts(&path, found);
             }
         } else if path.extension().is_none_or(|e| ENDINGS.iter().any(|ending| e == *ending)) {

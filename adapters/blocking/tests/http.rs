@@ -31,8 +31,10 @@ fn connect_reports_reason_of_failure() {
             assert!(matches!(error, Error::Url { .. }));
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
         }
-        // A port that was free a moment ago has no listener.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Nobody can listen at a port that a connection has.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_far, free) = listener.accept().unwrap();
         let url = format!("http://{free}/mcp");
         let error = Client::connect_url(&url).expect_err("no listener");
         assert!(matches!(&error, Error::Closed(closed) if closed.url.as_deref() == Some(&*url)), "{error:?}");

@@ -2,7 +2,7 @@
 //
 //   node auth-client.mjs --era modern|legacy|auto [OPTION…] --call NAME[=ARGUMENTS] … -- URL
 //
-//   --browser COMMAND   command that opens the authorization URL, split at spaces; the URL is appended
+//   --browser COMMAND   command that opens the authorization URL, split at spaces outside of '…'; the URL is appended
 //   --client-id ID      a known client instead of registration
 //   --client-secret S   secret of the known client
 //   --client-key FILE   private key of the known client (PEM), for private_key_jwt with client credentials
@@ -129,7 +129,7 @@ class Provider {
         const asked = (name) => authorization.searchParams.get(name);
         report('authorize', { client: asked('client_id'), resource: asked('resource'), scope: asked('scope') });
         if (options.browser === undefined) throw new Error('authorization is needed, but there is no --browser');
-        const [command, ...words] = options.browser.split(' ');
+        const [command, ...words] = options.browser.match(/'[^']*'|[^ ]+/g).map((word) => word.replaceAll("'", ''));
         spawn(command, [...words, authorization.href], { stdio: ['ignore', 'ignore', 'inherit'] });
     };
 

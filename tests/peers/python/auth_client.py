@@ -2,7 +2,7 @@
 
     auth_client.py --era modern|legacy|auto [OPTION…] --call NAME[=ARGUMENTS] … -- URL
 
-    --browser COMMAND    command that opens the authorization URL, split at spaces; the URL is appended
+    --browser COMMAND    command that opens the authorization URL, split at spaces outside of '…'; the URL is appended
     --client-id ID       a known client instead of registration
     --client-secret S    secret of the known client
     --client-metadata U  client id metadata document
@@ -15,6 +15,7 @@ Prints one JSON line per step, like `../node/auth-client.mjs`. The exit code is 
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -106,7 +107,7 @@ async def browse(url: str) -> None:
     report("authorize", client=asked["client_id"], resource=asked.get("resource"), scope=asked.get("scope"))
     if given.browser is None:
         raise RuntimeError("authorization is needed, but there is no --browser")
-    await asyncio.create_subprocess_exec(*given.browser.split(" "), url, stdout=asyncio.subprocess.DEVNULL)
+    await asyncio.create_subprocess_exec(*shlex.split(given.browser), url, stdout=asyncio.subprocess.DEVNULL)
 
 
 def provider(listener: RedirectListener) -> OAuthClientProvider:

@@ -55,7 +55,7 @@ pub(super) fn parse(text: &str) -> Vec<LogSection> {
 
 /// Parses `Running unittests src/lib.rs (target/debug/deps/mcp_proto-0123456789abcdef)`.
 fn header(line: &str) -> Option<LogSection> {
-    let (header, path) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
+    let (header, path) = line.strip_prefix("Running ")?.strip_suffix(')')?.split_once(" (")?;
     let executable = path.rsplit(['/', '\\']).next()?.trim_end_matches(".exe");
     let (binary, hash) = executable.rsplit_once('-')?;
     let known = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -24,6 +24,11 @@ fn programs(folder: &Path) -> Vec<(String, PathBuf)> {
     programs
 }
 
+/// Returns a path as a string of JSON, which is one of TOML, too.
+fn quoted(path: &Path) -> serde_json::Value {
+    path.to_str().expect("UTF-8").into()
+}
+
 /// Compiles the programs of a folder, with these adapters as dependencies, and returns the messages of each.
 fn compile(folder: &Path, adapters: &[&str], features: &str) -> Vec<(PathBuf, String)> {
     let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
@@ -33,22 +38,22 @@ fn compile(folder: &Path, adapters: &[&str], features: &str) -> Vec<(PathBuf, St
         format!("[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n");
     manifest.push_str("[dependencies]\nserde = { version = \"1\", features = [\"derive\"] }\n");
     for adapter in adapters {
-        let path = root().join("adapters").join(adapter);
+        let path = quoted(&root().join("adapters").join(adapter));
         writeln!(
             manifest,
-            "mcp-{adapter} = {{ path = {path:?}, default-features = false, features = [{features}] }}"
+            "mcp-{adapter} = {{ path = {path}, default-features = false, features = [{features}] }}"
         )
         .expect("text");
     }
     let programs = programs(folder);
     for (name, path) in &programs {
-        writeln!(manifest, "[[bin]]\nname = {name:?}\npath = {path:?}").expect("text");
+        writeln!(manifest, "[[bin]]\nname = {name:?}\npath = {}", quoted(path)).expect("text");
     }
     fs::write(package.join("Cargo.toml"), manifest).expect("a manifest");
-    // The versions of the workspace, so that nothing else is downloaded.
+    // The versions of the workspace, so that nothing is downloaded.
     fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).expect("a lock file");
     let output = Command::new(env!("CARGO"))
-        .args(["check", "--quiet", "--bins", "--keep-going"])
+        .args(["check", "--offline", "--quiet", "--bins", "--keep-going"])
         .args(["--message-format=json", "--target-dir"])
         .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("diagnostics-target"))
         .current_dir(&package)

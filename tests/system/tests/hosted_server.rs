@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 use std::{fs, thread};
 
-use crate::run::{DEADLINE, signal_tree};
+use crate::run::{DEADLINE, bypass_proxies, signal_tree};
 
 /// Longest time that a server may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,6 +31,7 @@ impl HostedServer {
     pub(crate) fn start(mut command: Command) -> Self {
         let command_line = format!("{command:?}");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        bypass_proxies(&mut command);
         // A process group of its own, so that one signal reaches all its children.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -58,6 +59,7 @@ impl HostedServer {
     pub(crate) fn start_at(mut command: Command, port: u16, path: &str) -> Self {
         let command_line = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        bypass_proxies(&mut command);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command_line}: {error}"));

@@ -68,6 +68,14 @@ pub(crate) fn probe() -> &'static Path {
     })
 }
 
+/// Returns the command `mcp-probe` for a client, which remembers nothing of earlier runs.
+pub(crate) fn probe_client() -> Command {
+    let mut command = Command::new(probe());
+    // Its parent is a file.
+    command.envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, probe().join("cache"))));
+    command
+}
+
 /// Returns whether the Node peers can run. If not, prints a warning, and fails if `CI` is `true`.
 pub(crate) fn is_node_ready() -> bool {
     is_npm_ready(&node(), "interop with the official TypeScript SDKs")
@@ -153,16 +161,21 @@ fn prepare_npm(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Compares versions, because an older installation would silently test other peers than those of the lock file.
+/// Compares what npm lists at the end of an installation with the lock file: an older or interrupted one would silently
+/// test other peers.
 fn is_npm_installed(dir: &Path) -> bool {
-    let read =
-        |path: PathBuf| fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    let manifest = read(dir.join("package.json")).expect("a package.json");
-    let dependencies = manifest["dependencies"].as_object().expect("dependencies");
-    dependencies.iter().all(|(name, version)| {
-        let own = dir.join("node_modules").join(name).join("package.json");
-        read(own).is_some_and(|own| own["version"] == *version)
-    })
+    let packages = |path: PathBuf| {
+        let bytes = fs::read(path).ok()?;
+        serde_json::from_slice::<Value>(&bytes).ok()?["packages"].as_object().cloned()
+    };
+    let locked = packages(dir.join("package-lock.json")).expect("a lock file");
+    let Some(installed) = packages(dir.join("node_modules").join(".package-lock.json")) else { return false };
+    // The package itself is not listed, and neither are packages for other systems.
+    let is_same = |(path, package): (&String, &Value)| match installed.get(path) {
+        Some(found) => found["version"] == package["version"] && dir.join(path).is_dir(),
+        None => path.is_empty() || package["optional"] == true,
+    };
+    locked.iter().all(is_same)
 }
 
 pub(crate) fn python() -> PathBuf {

@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 
 use serde_json::Value;
 
@@ -81,6 +81,7 @@ pub(crate) fn run(mut command: Command, deadline: Duration) -> io::Result<Proces
     let command_line = format!("{command:?}");
     let started = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    bypass_proxies(&mut command);
     // A process group of its own, so that one signal reaches the servers that it starts.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -164,6 +165,14 @@ pub(crate) fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> C
     let mut command = Command::new(words.next().expect("a program"));
     command.args(words);
     command
+}
+
+/// Keeps proxies of the environment away from connections to this machine: the SDKs for Python and Rust use them.
+pub(crate) fn bypass_proxies(command: &mut Command) {
+    for name in ["NO_PROXY", "no_proxy"] {
+        let given = env::var(name).unwrap_or_default();
+        command.env(name, format!("127.0.0.1,localhost,::1,{given}").trim_end_matches(','));
+    }
 }
 
 /// Prints a line past the test harness, which captures what passing tests print. Results, and above all checks that

@@ -1,6 +1,5 @@
 //! Options of authorization: wrong ones, each grant, and the exit codes of failures.
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
 use crate::protected_server::{Behaviour, ProtectedServer};
-use crate::support::{ProbeOutput, run};
+use crate::support::{ClosedAddress, ProbeOutput, run};
 
 const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/client-key.pem");
 
@@ -289,7 +288,7 @@ fn legacy_fallback_is_enabled_by_option_or_by_revision() {
 
 #[test]
 fn unreachable_and_silent_hosts_have_their_own_exit_codes() {
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let closed = ClosedAddress::new();
     let url = format!("http://{closed}/mcp");
     log_in(&[&url]).assert_code(3).assert_stderr(&["not reached"]);
     run(&["ping", &url], &[]).assert_code(3);

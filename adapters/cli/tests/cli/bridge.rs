@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 use crate::http::ServingProcess;
-use crate::support::{PROBE, ProbeOutput, probe};
+use crate::support::{ClosedAddress, PROBE, ProbeOutput, probe, probe_command};
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
@@ -86,7 +86,7 @@ fn bridge_restricts_clients_to_an_era() {
 #[test]
 fn bridge_names_unreachable_server() {
     let begin = |args: &[&str]| {
-        let mut child = Command::new(PROBE)
+        let mut child = probe_command()
             .arg("bridge")
             .args(args)
             .stdin(Stdio::piped())
@@ -98,9 +98,11 @@ fn bridge_names_unreachable_server() {
         child.stdin.as_mut().expect("piped").write_all(ping).expect("read");
         child.wait_with_output().expect("it ends")
     };
-    let done = begin(&["http://127.0.0.1:9/mcp"]);
+    let closed = ClosedAddress::new();
+    let unreachable = format!("http://{closed}/mcp");
+    let done = begin(&[&unreachable]);
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.code() == Some(3) && stderr.contains("127.0.0.1:9"), "{stderr}");
+    assert!(done.status.code() == Some(3) && stderr.contains(&closed.to_string()), "{stderr}");
     let done = begin(&["--", "/nowhere/at/all"]);
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.code() == Some(3) && stderr.contains("/nowhere/at/all"), "{stderr}");
@@ -113,7 +115,7 @@ fn bridge_names_unreachable_server() {
         .assert_code(3)
         .assert_stderr(&["cannot listen at nonsense"]);
     // Stdin is empty, so there is no client and nothing to do.
-    probe(&["bridge", "http://127.0.0.1:9/mcp"]).assert_ok();
+    probe(&["bridge", &unreachable]).assert_ok();
 }
 
 /// A bridge on stdio, driven line by line.
@@ -124,7 +126,7 @@ struct BridgeProcess {
 
 impl BridgeProcess {
     fn new(bridge: &[&str]) -> Self {
-        let mut child = Command::new(PROBE)
+        let mut child = probe_command()
             .arg("bridge")
             .args(bridge)
             .stdin(Stdio::piped())

@@ -8,7 +8,7 @@ use std::thread;
 use crate::check::{found_rules, noted_features};
 use crate::http::ServingProcess;
 use crate::protection::Issuer;
-use crate::support::{ProbeOutput, probe};
+use crate::support::{ClosedAddress, ProbeOutput, probe};
 
 /// The rules of `check` about challenges and metadata.
 pub(crate) const RULES: [&str; 15] = [
@@ -241,10 +241,11 @@ fn check_finds_faults_of_authorization_servers() {
     let of_tenant = GOOD_SERVER.replace(r#""issuer":"ORIGIN""#, r#""issuer":"ORIGIN/t""#);
     let several = |issuers: &[&str]| GOOD.replace(r#"["ORIGIN"]"#, &format!("{issuers:?}"));
     let foreign: &[&str] = if cfg!(feature = "tls") { &["server-metadata"] } else { &["server-unreachable"] };
+    let closed = ClosedAddress::new();
     assert_findings(vec![
         (ScriptedServer::described(&tenant).document("/t/.well-known/openid-configuration", &of_tenant), &[]),
         (ScriptedServer::described(&tenant), &["server-metadata"]),
-        (ScriptedServer::described(&several(&["http://127.0.0.1:1"])), &["server-unreachable"]),
+        (ScriptedServer::described(&several(&[&format!("http://{closed}")])), &["server-unreachable"]),
         (ScriptedServer::described(&several(&["ORIGIN"; 5])), &["server-unreachable"]),
         // A server on this machine may refer to this machine alone. Without TLS nobody gets that far.
         (ScriptedServer::described(&several(&["https://10.0.0.1"])), foreign),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
-use crate::support::{PROBE, REVISIONS, probe, run};
+use crate::support::{ClosedAddress, PROBE, REVISIONS, probe, probe_command, run};
 
 /// A process `mcp-probe serve --http 127.0.0.1:0 ARGS` that ends when it is dropped.
 pub(crate) struct ServingProcess {
@@ -24,17 +24,17 @@ impl ServingProcess {
     }
 
     pub(crate) fn listening_at(address: &str, args: &[&str]) -> Self {
-        Self::spawn(Command::new(PROBE).args(["serve", "--http", address]).args(args), args)
+        Self::spawn(probe_command().args(["serve", "--http", address]).args(args), args)
     }
 
     /// Starts `mcp-probe bridge --http 127.0.0.1:0 ARGS`.
     pub(crate) fn bridge(args: &[&str]) -> Self {
-        Self::spawn(Command::new(PROBE).args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
+        Self::spawn(probe_command().args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
     /// Starts `mcp-probe COMMAND ARGS`, which listens at an address.
     pub(crate) fn listening(command: &[&str], args: &[&str]) -> Self {
-        Self::spawn(Command::new(PROBE).args(command).args(args), args)
+        Self::spawn(probe_command().args(command).args(args), args)
     }
 
     fn spawn(command: &mut Command, args: &[&str]) -> Self {
@@ -50,7 +50,8 @@ impl ServingProcess {
             lines.read_line(&mut line).expect("UTF-8");
             let url =
                 line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
-            url.split(' ').next().unwrap_or_default().to_owned()
+            // The path of a socket may have spaces.
+            url.trim_end_matches(" (2024-11-05)").to_owned()
         };
         let url = next();
         let sse = args.contains(&"--sse").then(next);
@@ -191,12 +192,19 @@ fn slow_http_server_is_awaited_until_connect_timeout() {
 #[test]
 fn http_server_killed_during_call_exits_with_3() {
     let mut server = ServingProcess::new(&[]);
-    let url = server.url.clone();
-    let count = ["call", "count", "--args", r#"{"to":100,"delay_ms":100}"#, "--era", "modern"];
-    let call = thread::spawn(move || probe(&[&count[..], &[&url]].concat()));
-    thread::sleep(Duration::from_millis(1_500));
+    let count = ["call", "count", "--args", r#"{"to":1000,"delay_ms":100}"#, "--era", "modern"];
+    let mut client = probe_command();
+    client.args(count).arg(&server.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut call = client.spawn().expect("the program under test starts");
+    let mut stderr = BufReader::new(call.stderr.take().expect("piped"));
+    let mut text = String::new();
+    while !text.contains("progress") {
+        assert_ne!(stderr.read_line(&mut text).expect("UTF-8"), 0, "{text}");
+    }
     server.child.kill().expect("it runs");
-    call.join().expect("no panic").assert_code(3).assert_stderr(&["the answer was lost"]);
+    stderr.read_to_string(&mut text).expect("UTF-8");
+    assert_eq!(call.wait().expect("it ends").code(), Some(3), "{text}");
+    assert!(text.contains("the answer was lost"), "{text}");
 }
 
 // covers: XHDR-012
@@ -285,7 +293,7 @@ fn bearer_token_is_read_from_variable_or_file() {
 // covers: SEC-019
 #[test]
 fn messages_about_urls_contain_no_secrets() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let free = ClosedAddress::new();
     for (url, code) in [
         (&*format!("http://{free}/mcp?key=s3cret"), 3),
         ("http://me:s3cret@localhost/mcp", 2),
@@ -335,7 +343,7 @@ fn serve_applies_path_host_and_origin_options() {
 
 /// Starts a server, ends it as soon as it listens, and returns what it has written to stderr.
 pub(crate) fn stderr_of_server(args: &[&str]) -> String {
-    let mut child = Command::new(PROBE)
+    let mut child = probe_command()
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -391,15 +399,19 @@ fn server_at_routable_address_says_what_guards_it() {
         let local = stderr(&["--http", "127.0.0.1:0"]);
         assert_eq!(local.lines().count(), 1, "{command:?}: {local}");
     }
-    if TcpListener::bind("[::1]:0").is_ok() {
-        assert!(stderr_of_server(&["serve", "--http", "[::]:0"]).contains("other machines can reach [::]:"));
-        assert!(!stderr_of_server(&["serve", "--http", "[::1]:0"]).contains("note:"));
+    if let Err(error) = TcpListener::bind("[::1]:0") {
+        // Not `eprintln!`: the test harness would capture the line and drop it.
+        let _ = writeln!(std::io::stderr(), "NOT CHECKED: notes about addresses of IPv6: {error}");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "IPv6 is required in CI");
+        return;
     }
+    assert!(stderr_of_server(&["serve", "--http", "[::]:0"]).contains("other machines can reach [::]:"));
+    assert!(!stderr_of_server(&["serve", "--http", "[::1]:0"]).contains("note:"));
 }
 
 #[test]
 fn invalid_or_unreachable_url_is_explained() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let free = ClosedAddress::new();
     let refused = format!("http://{free}/mcp");
     probe(&["ping", &refused]).assert_code(3).assert_stderr(&[&refused, "refused", "hint:"]);
     probe(&["ping", "http://"]).assert_code(2).assert_stderr(&["host"]);
@@ -440,8 +452,9 @@ fn invalid_or_unreachable_url_is_explained() {
 
 #[test]
 fn server_survives_more_connections_than_descriptors() {
-    // About four file descriptors are left for connections.
-    let script = "ulimit -n 14; exec \"$0\" serve --http 127.0.0.1:0";
+    // About four file descriptors are left for connections, if none is inherited.
+    let script =
+        "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 14; exec \"$0\" serve --http 127.0.0.1:0";
     let server = ServingProcess::spawn(Command::new("sh").args(["-c", script, PROBE]), &[]);
     let ask = |stream: &mut TcpStream| {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
@@ -473,16 +486,19 @@ fn max_connections_limits_the_server_and_the_bridge() {
     for server in [ServingProcess::new(&serve), ServingProcess::bridge(&bridged)] {
         // Two requests that are being received fill the server.
         let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                    Accept: application/json, text/event-stream\r\nContent-Length: 4000000\r\n\r\n";
+                    Accept: application/json, text/event-stream\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n";
         let connect = || TcpStream::connect(server.address()).expect("it listens");
         let busy: Vec<TcpStream> = (0..2)
             .map(|_| {
                 let mut stream = connect();
-                stream.write_all(&[head.as_bytes(), &[b' '; 100_000]].concat()).expect("taken");
+                stream.write_all(head.as_bytes()).expect("taken");
+                let mut answer = [0; 25];
+                stream.read_exact(&mut answer).expect("the head is read");
+                assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+                stream.write_all(&[b' '; 100_000]).expect("taken");
                 stream
             })
             .collect();
-        thread::sleep(Duration::from_millis(200));
         let mut third = connect();
         third.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
         third.write_all(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("taken");

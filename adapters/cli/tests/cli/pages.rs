@@ -12,8 +12,10 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // Cargo marks target directories with other names.
+        let is_foreign = name == "target" || name == "node_modules" || path.join("CACHEDIR.TAG").exists();
         let is_ours = name == ".github" || !name.starts_with('.');
-        if path.is_dir() && is_ours && name != "target" && name != "node_modules" {
+        if path.is_dir() && is_ours && !is_foreign {
             pages(&path, found);
         } else if name.ends_with(".md") {
             found.push(path);

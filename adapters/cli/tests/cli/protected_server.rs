@@ -283,7 +283,7 @@ impl ProtectedServer {
 /// Returns a value for `--browser` that only writes the address to a file.
 pub(crate) fn browser_command(file: &std::path::Path) -> String {
     let file = file.display();
-    format!("sh -c 'printf %s \"$1\" > {file}.tmp && mv {file}.tmp {file}' browser")
+    format!("sh -c 'printf %s \"$1\" > \"{file}.tmp\" && mv \"{file}.tmp\" \"{file}\"' browser")
 }
 
 /// Waits until a file exists, and returns its text.

@@ -11,7 +11,7 @@ use mcp_std::auth::ClientKey;
 use serde_json::{Value, json};
 
 use crate::http::ServingProcess;
-use crate::support::probe;
+use crate::support::{ClosedAddress, probe};
 
 const KEY: &str = include_str!("../../../std/tests/keys/p256.pem");
 const PUBLIC: &str = include_str!("../../../std/tests/keys/p256.public");
@@ -137,12 +137,14 @@ fn audience_can_be_that_of_a_proxy() {
 #[test]
 fn authorization_server_that_cannot_be_reached_is_no_fault_of_the_token() {
     let issuer = Issuer::new();
-    let gone = Issuer("http://127.0.0.1:1".into());
+    let closed = ClosedAddress::new();
+    let gone = Issuer(format!("http://{closed}"));
     let server = ServingProcess::new(&["--protect", &gone.0]);
     assert!(call(&server, &gone.token(&server.url, "")).stderr.contains("503"));
     assert!(call(&server, &issuer.token(&server.url, "")).stderr.contains("401"), "another issuer");
     let stderr = server.stop();
-    assert!(stderr.contains("no new keys") && stderr.contains("http://127.0.0.1:1/.well-known/"), "{stderr}");
+    let metadata = format!("http://{closed}/.well-known/");
+    assert!(stderr.contains("no new keys") && stderr.contains(&metadata), "{stderr}");
     assert!(!stderr.contains("eyJ"), "a token was printed: {stderr}");
 }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::http::ServingProcess;
-use crate::support::{PROBE, probe};
+use crate::support::{PROBE, probe, probe_command};
 
 const RUNTIMES: [&str; 3] = ["blocking", "threads", "smol"];
 
@@ -51,7 +51,7 @@ struct ProbeProcess {
 
 impl ProbeProcess {
     fn new(args: &[&str]) -> Self {
-        let mut child = Command::new(PROBE)
+        let mut child = probe_command()
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

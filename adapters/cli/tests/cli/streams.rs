@@ -3,9 +3,10 @@
 use core::time::Duration;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bridge::assert_all_features;
 use crate::http::ServingProcess;
-use crate::support::{PROBE, probe};
+use crate::support::{ClosedAddress, PROBE, probe};
 
 const RUNTIMES: [&str; 4] = ["blocking", "threads", "smol", "tokio"];
 const ANY_PORT: &str = "tcp://127.0.0.1:0";
@@ -100,7 +101,7 @@ fn connection_beyond_the_limit_is_closed() {
 
 #[test]
 fn wrong_addresses_are_failures_that_name_them() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = ClosedAddress::new();
     let nobody = format!("tcp://{free}");
     for command in [&["inspect"][..], &["call", "echo"], &["check"], &["ping"]] {
         probe(&[command, &[&nobody]].concat()).assert_code(3).assert_stderr(&[&nobody, "host and port"]);
@@ -260,15 +261,25 @@ fn server_serves_a_serial_line() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the line is not opened");
             thread::sleep(Duration::from_millis(10));
         }
-        // What the server receives before it has opened the line completely is discarded.
-        thread::sleep(Duration::from_millis(300));
-        far.write_all(b"\x00boot\n\n{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n").unwrap();
+        // What the server receives before it has opened the line completely is discarded, so this is said again.
+        let (answered, is_answered) = mpsc::channel::<()>();
+        let saying = thread::spawn(move || {
+            loop {
+                let ping = b"\x00boot\n\n{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n";
+                far.write_all(ping).unwrap();
+                if is_answered.recv_timeout(Duration::from_secs(1)) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return far;
+                }
+            }
+        });
         let mut answer = String::new();
         while !answer.contains("\"id\":7") {
             answer.clear();
             assert_ne!(answers.read_line(&mut answer).unwrap(), 0, "the server has ended");
         }
         assert!(!answer.contains("method"), "an echo: {answer}");
+        drop(answered);
+        let far = saying.join().unwrap();
         // Unplugged, which is the end of the server.
         drop((far, answers));
         assert!(server.wait().unwrap().success());

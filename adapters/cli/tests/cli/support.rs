@@ -1,8 +1,10 @@
 //! Runs the program under test and captures its output.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -34,6 +36,38 @@ pub(crate) struct ProbeOutput {
     pub(crate) elapsed: Duration,
 }
 
+/// An address at which nobody listens, and nobody can while this lives: a connection has its port.
+pub(crate) struct ClosedAddress {
+    pub(crate) address: SocketAddr,
+    _connection: [TcpStream; 2],
+}
+
+impl ClosedAddress {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
+        let (far, address) = listener.accept().expect("the connection");
+        Self { address, _connection: [near, far] }
+    }
+}
+
+impl fmt::Display for ClosedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// Returns the command `mcp-probe`, which finds nothing of the user and of earlier runs.
+pub(crate) fn probe_command() -> Command {
+    let mut command = Command::new(PROBE);
+    // No cache unless a test names a folder: its parent is a file.
+    command.envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, Path::new(PROBE).join("cache"))));
+    // No tokens unless a test names a file, and no browser.
+    let tokens = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-tokens").join("tokens.json");
+    command.env("MCP_TOKEN_STORE", tokens).env("BROWSER", "false");
+    command
+}
+
 /// Runs `mcp-probe ARGS`.
 pub(crate) fn probe(args: &[&str]) -> ProbeOutput {
     run(args, &[])
@@ -52,13 +86,8 @@ pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> ProbeOutput {
 /// Runs `mcp-probe ARGS` with additional environment variables and this text on stdin, which must be short.
 pub(crate) fn run_with_input(args: &[&str], environment: &[(&str, &str)], input: &str) -> ProbeOutput {
     let begun = Instant::now();
-    let mut child = Command::new(PROBE)
+    let mut child = probe_command()
         .args(args)
-        // No cache unless a test names a folder: its parent is a file.
-        .envs(["XDG_CACHE_HOME", "LOCALAPPDATA"].map(|name| (name, Path::new(PROBE).join("cache"))))
-        // No tokens of the user unless a test names a file, and no browser.
-        .env("MCP_TOKEN_STORE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-tokens").join("tokens.json"))
-        .env("BROWSER", "false")
         .envs(environment.iter().copied())
         .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
 use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
-use crate::support::{PROBE, run};
+use crate::support::{PROBE, probe_command, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
 fn open_terminal() -> (File, File) {
@@ -34,7 +34,7 @@ fn run_on_terminal(
     typed: &str,
 ) -> (Option<i32>, String, String) {
     let (mut user, program) = open_terminal();
-    let mut client = Command::new(PROBE)
+    let mut client = probe_command()
         .args(args)
         .envs(environment.iter().copied())
         .stdin(program.try_clone().unwrap())
@@ -109,7 +109,7 @@ fn command_on_terminal_lets_the_user_log_in_by_itself() {
 fn server_on_terminal_prints_a_usage_hint() {
     for runtime in ["blocking", "threads", "smol"] {
         let (mut typed, terminal) = open_terminal();
-        let mut server = Command::new(PROBE)
+        let mut server = probe_command()
             .args(["serve", "--runtime", runtime])
             .stdin(terminal)
             .stdout(Stdio::piped())

@@ -1,7 +1,6 @@
 //! HTTP over TLS.
 
 use core::time::Duration;
-use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
@@ -11,7 +10,7 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server};
 
 use crate::http::{ServingProcess, stderr_of_server};
-use crate::support::{PROBE, run};
+use crate::support::{ClosedAddress, PROBE, run};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
 
@@ -89,8 +88,8 @@ fn server_with_tls_at_routable_address_says_that_it_encrypts() {
 #[test]
 fn refused_connection_is_not_reported_as_a_tls_failure() {
     for host in ["127.0.0.1", "localhost"] {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-        let url = format!("https://{host}:{}/mcp", free.port());
+        let free = ClosedAddress::new();
+        let url = format!("https://{host}:{}/mcp", free.address.port());
         for command in [
             &["inspect"][..],
             &["inspect", "--runtime", "threads"],

@@ -60,8 +60,6 @@ impl SerialPort {
         if rustix::fs::flock(&device, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(busy());
         }
-        // It only keeps other programs away, so a system without it serves as well.
-        let _ = rustix::termios::ioctl_tiocexcl(&device);
         let mut settings = before.clone();
         set_raw(&mut settings);
         let unsupported = |_| {
@@ -72,6 +70,8 @@ impl SerialPort {
         // Dropped after an error, too: some settings may have changed.
         let port =
             Self { device: device.into(), before, is_write_closed: false, notifier: LazyNotifier::default() };
+        // It only keeps other programs away, so a system without it serves as well.
+        let _ = rustix::termios::ioctl_tiocexcl(&port.device);
         rustix::termios::tcsetattr(&port.device, OptionalActions::Now, &settings)?;
         // `tcsetattr` succeeds if it could change anything at all.
         if rustix::termios::tcgetattr(&port.device)?.output_speed() != config.baud {
@@ -88,6 +88,8 @@ impl Drop for SerialPort {
     fn drop(&mut self) {
         // Not `Drain`: a device that takes no more bytes would block this thread for ever. It fails if the device was unplugged.
         let _ = rustix::termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
+        // The mark is that of the device, and outlives this descriptor while another program has the device open.
+        let _ = rustix::termios::ioctl_tiocnxcl(&self.device);
     }
 }
 

@@ -290,7 +290,10 @@ mod tests {
 
     #[test]
     fn refused_connection_names_the_address() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Nobody can listen at a port that a connection has.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_far, free) = listener.accept().unwrap();
         let address = parse(&format!("tcp://{free}")).unwrap();
         let error = address.connect(Duration::from_secs(5)).err().expect("nobody listens");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);

@@ -87,7 +87,12 @@ impl RedirectListener {
         );
         let browser =
             given.option("--browser").ok_or("authorization is needed, but there is no --browser")?;
-        let mut words = browser.split(' ');
+        // Every second part is in quotes, and one word.
+        let parts = browser.split('\'').enumerate();
+        let mut words = parts.flat_map(|(number, part)| {
+            let words = part.split(move |c| number % 2 == 0 && c == ' ');
+            words.filter(|word| !word.is_empty())
+        });
         let mut browser = tokio::process::Command::new(words.next().unwrap_or_default());
         let _browser = browser.args(words).arg(url).stdout(Stdio::null()).spawn()?;
         tokio::time::timeout(REDIRECT_TIMEOUT, self.receive()).await?

@@ -11,7 +11,7 @@ use mcp_system_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocatio
 use serde_json::{Value, json};
 
 use crate::authorization::authorization_server::AuthorizationServer;
-use crate::authorization::sdk::{Sdk, browser_program};
+use crate::authorization::sdk::{Sdk, browser_command};
 
 /// Handler that is never asked.
 struct NoHandler;
@@ -24,7 +24,7 @@ impl mcp_blocking::ClientHandler for NoHandler {
 
 /// Returns an authorizer whose browser is the scripted one, with options.
 pub(crate) fn authorizer(options: &str) -> Authorizer {
-    let command = format!("{} {options}", browser_program());
+    let command = format!("{} {options}", browser_command());
     let browser = Browser::command(command.trim()).expect("a command");
     Authorizer::new(AuthConfig::new("tests")).interaction(BrowserLogin::new(browser))
 }

@@ -16,9 +16,9 @@ use crate::authorization::authorization_server::{
     AuthorizationServer, CLIENT_SECRET, DOCUMENT_URL, client_key, document_option,
 };
 use crate::authorization::own_server::OwnServer;
-use crate::authorization::sdk::{Sdk, browser_program};
+use crate::authorization::sdk::{Sdk, browser_command};
 use crate::hosted_server::HostedServer;
-use crate::peers::probe;
+use crate::peers::probe_client;
 use crate::run::{DEADLINE, ProcessOutput, run};
 
 /// A folder for the tokens of one user.
@@ -34,7 +34,7 @@ impl User {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(probe());
+        let mut command = probe_client();
         command.args(words).env("MCP_TOKEN_STORE", self.0.join("tokens.json"));
         command
     }
@@ -45,7 +45,7 @@ impl User {
 
     /// Logs in with the scripted browser, which gets `script`.
     fn log_in(&self, url: &str, options: &[&str], script: &str) -> ProcessOutput {
-        let browser = format!("'{}' {script}", browser_program());
+        let browser = format!("{} {script}", browser_command());
         self.run(&[&["login", "--json", "--browser", &browser], options, &[url]].concat())
     }
 }
@@ -109,7 +109,7 @@ fn probe_authorizes_within_a_command_at_the_servers_of_all_sdks() {
     for sdk in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
         let server = sdk.start_server(&issuer.issuer);
         let user = User::new();
-        let words = ["call", "whoami", "--authorize", "--browser", browser_program(), &server.url];
+        let words = ["call", "whoami", "--authorize", "--browser", &browser_command(), &server.url];
         user.run(&words).assert_success();
         user.run(&["inspect", &server.url]).assert_success();
         server.stop();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::authorization::authorization_server::{AuthorizationServer, CLIENT_SECRET, json as body};
 use crate::authorization::own_server::OwnServer;
 use crate::authorization::protected_servers::{challenge, send};
-use crate::authorization::sdk::{Sdk, browser_program, identities, of_kind, steps};
+use crate::authorization::sdk::{Sdk, browser_command, identities, of_kind, steps};
 use crate::hosted_server::HostedServer;
 use crate::peers::probe;
 
@@ -121,7 +121,7 @@ fn clients_are_refused_for_another_audience_and_for_missing_scopes() {
     let strict = start_probe(&issuer, &["--require-scope", "mcp:write"]);
     for sdk in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
         let grants = issuer.grants("authorization_code").len();
-        let options = ["--browser", browser_program(), "--call", ECHO];
+        let options = ["--browser", &browser_command(), "--call", ECHO];
         let output = sdk.run_client("modern", &options, &elsewhere.url).assert_failure();
         assert!(of_kind(&steps(&output), "tools").is_empty(), "{sdk:?}: {output}");
         // The document names another resource than the server, so no client asks for a token for it.

@@ -72,13 +72,19 @@ impl Sdk {
 
     /// Runs the client of the SDK with the scripted browser and returns its steps. It must succeed.
     pub(crate) fn authorize(self, era: &str, options: &[&str], url: &str) -> Vec<Value> {
-        let mut all = vec!["--browser", browser_program()];
+        let browser = browser_command();
+        let mut all = vec!["--browser", &browser];
         all.extend_from_slice(options);
         steps(&self.run_client(era, &all, url).assert_success())
     }
 }
 
-/// Returns the command of the scripted browser.
+/// Returns the scripted browser as a command line, in quotes: its path may have spaces.
+pub(crate) fn browser_command() -> String {
+    format!("'{}'", browser_program())
+}
+
+/// Returns the program of the scripted browser.
 pub(crate) fn browser_program() -> &'static str {
     let program = env!("CARGO_BIN_EXE_scripted-browser");
     assert!(Path::new(program).exists(), "{program}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::authorization::authorization_server::{
     AuthorizationServer, CLIENT_SECRET, DOCUMENT_URL, ODD_CLIENT_SECRET, client_key, document_option,
 };
-use crate::authorization::sdk::{Sdk, browser_program, identities, of_kind, steps};
+use crate::authorization::sdk::{Sdk, browser_command, identities, of_kind, steps};
 
 /// Longer than the lifetime of access tokens in [`SHORT`], in milliseconds.
 const PAUSE: &str = "2500";
@@ -178,7 +178,7 @@ fn clients_fail_if_user_declines_or_redirect_is_changed() {
     for sdk in Sdk::ALL.into_iter().filter(|sdk| sdk.is_ready()) {
         let server = sdk.start_server(&issuer.issuer);
         for script in ["--decline", "--set state=other", "--set iss=http://127.0.0.1:1"] {
-            let browser = format!("{} {script}", browser_program());
+            let browser = format!("{} {script}", browser_command());
             let options = ["--browser", &browser, "--call", "whoami"];
             let output = sdk.run_client("modern", &options, &server.url).assert_failure();
             assert!(!output.stdout.contains("\"tools\""), "{sdk:?} {script}: {output}");
@@ -197,7 +197,7 @@ fn typescript_client_gets_bound_token_with_nonce() {
     }
     let Some(issuer) = AuthorizationServer::start(&["--dpop-nonces"]) else { return };
     let server = Sdk::TypeScript.start_server(&issuer.issuer);
-    let options = ["--browser", browser_program(), "--dpop"];
+    let options = ["--browser", &browser_command(), "--dpop"];
     let output = Sdk::TypeScript.run_client("modern", &options, &server.url).assert_failure();
     assert_eq!(of_kind(&steps(&output), "tokens")[0]["type"], "DPoP", "{output}");
     let first = &issuer.requests("/token")[0];

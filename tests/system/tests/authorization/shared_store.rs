@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::authorization::authorization_server::AuthorizationServer;
 use crate::authorization::own_server::OwnServer;
-use crate::authorization::sdk::browser_program;
+use crate::authorization::sdk::browser_command;
 use crate::run::DEADLINE;
 
 /// Lifetime of access tokens in seconds: long enough for processes that wait for each other on a busy machine.
@@ -135,7 +135,7 @@ fn is_tester(call: &Value) -> bool {
 }
 
 fn authorizer(store: &Path) -> Authorizer {
-    let browser = Browser::command(browser_program()).expect("a command");
+    let browser = Browser::command(&browser_command()).expect("a command");
     Authorizer::new(Config::new("tests")).store(FileStore::new(store)).interaction(BrowserLogin::new(browser))
 }
 

@@ -41,7 +41,7 @@ fn client_command(runtime: AdapterKind) -> String {
         beside.pop();
         beside.pop();
         // `exec`, so that a timeout ends the client and not only a shell.
-        format!("exec {} --runtime {runtime}", beside.join("conformance-client").display())
+        format!("exec '{}' --runtime {runtime}", beside.join("conformance-client").display())
     })
 }
 

@@ -1,12 +1,11 @@
 //! Apps: our client with an official server, and our server with the official code of hosts and pages.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::json;
 
 use crate::interop::LEGACY;
-use crate::peers::{is_npm_ready, peers, probe};
+use crate::peers::{is_npm_ready, peers, probe, probe_client};
 use crate::run::{DEADLINE, command, print_line, run};
 
 fn folder() -> PathBuf {
@@ -25,7 +24,7 @@ fn own_client_inspects_and_calls_an_official_app() {
     }
     let server = folder().join("node_modules/@modelcontextprotocol/server-basic-vanillajs/dist/index.js");
     let probe_server = |args: &[&str]| {
-        let mut client = Command::new(probe());
+        let mut client = probe_client();
         client.args(args).arg("--").arg("node").arg(&server).arg("--stdio");
         run(client, DEADLINE).expect("mcp-probe starts").assert_success()
     };

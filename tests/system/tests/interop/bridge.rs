@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::hosted_server::HostedServer;
 use crate::interop::sdk_clients::{check_session, parse_steps};
 use crate::interop::{LEGACY, MODERN};
-use crate::peers::{is_node_ready, node, peers, probe};
+use crate::peers::{is_node_ready, node, peers, probe, probe_client};
 use crate::run::{DEADLINE, ProcessOutput, command, print_line, run};
 
 fn to_os_strings(words: &[&str]) -> Vec<OsString> {
@@ -103,7 +103,7 @@ impl BridgedConversation {
     /// Runs the newer client over HTTP against the older server.
     fn run_modern_client() -> Self {
         let log = log_path("legacy");
-        let mut bridge = Command::new(probe());
+        let mut bridge = probe_client();
         bridge.args(["bridge", "--http", "127.0.0.1:0", "--", "node"]).arg(node().join("talk-server.mjs"));
         bridge
             .arg(conversation_file())

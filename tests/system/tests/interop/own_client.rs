@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::hosted_server::HostedServer;
 use crate::interop::{LEGACY, MODERN};
-use crate::peers::{is_node_ready, node, probe};
+use crate::peers::{is_node_ready, node, probe_client};
 use crate::run::{DEADLINE, ProcessOutput, print_line, run};
 
 /// Duration of calls that the client cancels. The client must end long before.
@@ -59,7 +59,7 @@ impl SdkServer {
             // The log of an earlier run is removed.
             let _ = fs::remove_file(log);
         }
-        let mut client = Command::new(probe());
+        let mut client = probe_client();
         client.args(args).args(["--era", era]);
         let done = if self.over_http {
             let mut server = Command::new(&self.command[0]);

@@ -1,17 +1,15 @@
 //! `mcp-probe` answers the input requests of an SDK server and follows its changes.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::peers::{is_node_ready, node, probe};
+use crate::peers::{is_node_ready, node, probe_client};
 use crate::run::{DEADLINE, ProcessOutput, print_line, run};
 
 /// Runs `mcp-probe ARGS -- node server-everything`.
 fn everything(args: &[&str]) -> ProcessOutput {
     let entry = ["node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js"];
     let entry = entry.iter().fold(node(), |path, part| path.join(part));
-    let mut client = Command::new(probe());
+    let mut client = probe_client();
     client.args(args).args(["--stderr", "null", "--", "node"]).arg(entry).arg("stdio");
     run(client, DEADLINE).expect("mcp-probe starts")
 }

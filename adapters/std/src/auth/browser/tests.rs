@@ -56,7 +56,7 @@ mod unix {
 
         /// Returns a browser that runs a script, with the report as `$0`.
         fn browser(&self, script: &str) -> Browser {
-            Browser::command(&format!("sh -c '{script}' {} first", self.0.display())).unwrap()
+            Browser::command(&format!("sh -c '{script}' '{}' first", self.0.display())).unwrap()
         }
 
         fn read(&self) -> String {
@@ -74,7 +74,7 @@ mod unix {
     #[test]
     fn address_is_one_word_that_no_shell_sees() {
         let report = Report::new("words");
-        report.browser("printf \"%s\\n\" \"$@\" >$0").open(&url()).unwrap();
+        report.browser("printf \"%s\\n\" \"$@\" >\"$0\"").open(&url()).unwrap();
         assert_eq!(report.read(), format!("first\n{ADDRESS}\n"));
     }
 
@@ -83,7 +83,7 @@ mod unix {
         let report = Report::new("next");
         let mut browser = Browser::command("/no/such-program").unwrap();
         browser.commands =
-            [&browser.commands[..], &report.browser("echo $# >$0").commands[..]].concat().into();
+            [&browser.commands[..], &report.browser("echo $# >\"$0\"").commands[..]].concat().into();
         browser.open(&url()).unwrap();
         assert_eq!(report.read(), "2\n");
     }
@@ -98,8 +98,8 @@ mod unix {
     #[test]
     fn program_that_goes_on_has_a_group_and_null_streams_and_is_reaped() {
         let report = Report::new("long");
-        let script = "streams=$(readlink /proc/$$/fd/[012]); cut -d\" \" -f1,5 /proc/$$/stat >$0; \
-                      echo \"$streams\" >>$0; sleep 1.5";
+        let script = "streams=$(readlink /proc/$$/fd/[012]); cut -d\" \" -f1,5 /proc/$$/stat >\"$0\"; \
+                      echo \"$streams\" >>\"$0\"; sleep 1.5";
         report.browser(script).open(&url()).unwrap();
         let text = report.read();
         let (stat, streams) = text.split_once('\n').unwrap();

@@ -426,7 +426,10 @@ fn address_that_hangs_is_given_up_for_the_next_one() {
 // covers: SEC-019
 #[test]
 fn failures_name_the_host_and_no_secret() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Nobody can listen at a port that a connection has.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_far, closed) = listener.accept().map(|(far, address)| (far, address.port())).unwrap();
     let (garbage, _r1) = serve("hush-garbage\r\n\r\n");
     let (truncated, _r2) = serve("HTTP/1.1 200 OK\r\nX: hush\r\nContent-Length: 9\r\n\r\nhush");
     let (nothing, _r3) = serve("");

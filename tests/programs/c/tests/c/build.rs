@@ -37,6 +37,10 @@ fn build_package(package: &str) -> PathBuf {
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.current_dir(adapter()).args(["build", "--locked", "--package", package, "--target-dir"]);
     build.arg(folder.parent().expect("a profile is in a target directory"));
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => {}
+        Some(name) => _ = build.args(["--profile", name]),
+    }
     run(build, BUILD_DEADLINE).expect("cargo runs").assert_success();
     folder
 }

@@ -25,8 +25,10 @@ fn installed_library_is_found_by_pkg_config() {
     flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "mcp"]);
     let flags = run(flags, DEADLINE).expect("pkg-config starts").assert_success().stdout;
     let program = prefix.join("server");
-    let mut compile = Command::new("gcc");
-    compile.arg(example("server.c")).args(flags.split_whitespace()).arg("-o").arg(&program);
+    // pkg-config writes words for a shell: the path of the repository may have spaces.
+    let mut compile = Command::new("sh");
+    compile.args(["-c", r#"eval "exec gcc \"\$1\" $2 -o \"\$3\"""#, "sh"]);
+    compile.arg(example("server.c")).arg(flags.trim()).arg(&program);
     run(compile, DEADLINE).expect("gcc starts").assert_success();
     let mut server = Command::new(&program);
     server.env("LD_LIBRARY_PATH", prefix.join("lib"));

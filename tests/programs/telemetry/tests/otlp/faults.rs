@@ -1,6 +1,6 @@
 //! Exporters that hang or fail hold up no call.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use crate::collector::HangingCollector;
 use crate::processes::{SERVICES, run_client, success};
@@ -49,8 +49,10 @@ fn collector_that_hangs_holds_up_no_call_and_no_end() {
 
 #[test]
 fn collector_that_refuses_fails_no_call() {
-    // The port of a listener that is gone.
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody can listen at a port that a connection has.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_far, closed) = listener.accept().unwrap();
     let arguments = ["modern", "look_up", "300", SERVICES, "server"];
     let (answer, stderr) = success(run_client(&format!("http://{closed}"), &[], &arguments));
     assert!(answer.contains("traceparent"), "{answer}");
