@@ -23,7 +23,7 @@ mod testing;
 mod tls;
 mod validate;
 mod wire;
-// Not of `mcp-threads`, whose I/O thread writes when it likes.
+// For adapters whose handlers share a thread with the I/O.
 #[path = "../../suites/wire.rs"]
 mod wire_suite;
 

@@ -12,13 +12,13 @@ mod line_streams;
 mod process;
 mod router;
 mod server_tasks;
-// Not of `mcp-blocking`, which has one thread.
+// For adapters with shards.
 #[path = "../../suites/shards.rs"]
 mod shards_suite;
 #[path = "../../suites/mod.rs"]
 mod suites;
 mod support;
-// Not of `mcp-threads`, whose I/O thread writes when it likes.
+// For adapters whose handlers share a thread with the I/O.
 #[path = "../../suites/wire.rs"]
 mod wire_suite;
 

@@ -14,7 +14,7 @@ mod server_tasks;
 #[cfg(unix)]
 mod shards;
 #[cfg(unix)]
-// Not of `mcp-blocking`, which has one thread.
+// For adapters with shards.
 #[path = "../../suites/shards.rs"]
 mod shards_suite;
 #[path = "../../suites/mod.rs"]

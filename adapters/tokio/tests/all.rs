@@ -10,7 +10,7 @@ mod futures;
 mod line_streams;
 mod router;
 mod server_tasks;
-// Not of `mcp-blocking`, which has one thread.
+// For adapters with shards.
 #[path = "../../suites/shards.rs"]
 mod shards_suite;
 mod spawned;
@@ -18,7 +18,7 @@ mod spawned;
 mod suites;
 mod support;
 mod testing;
-// Not of `mcp-threads`, whose I/O thread writes when it likes.
+// For adapters whose handlers share a thread with the I/O.
 #[path = "../../suites/wire.rs"]
 mod wire_suite;
 
