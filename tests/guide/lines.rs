@@ -293,7 +293,8 @@ fn wrong_cargo(words: &[String], folder: &Path, own: &[Package]) -> Option<Strin
         return Some(format!("cargo {subcommand} is unknown to this test"));
     }
     let by_path = value(&["--path"]);
-    let installed = if subcommand == "install" { by_path.or(words.get(1).map(String::as_str)) } else { None };
+    let installed =
+        if subcommand == "install" { by_path.or_else(|| words.get(1).map(String::as_str)) } else { None };
     let package = match value(&["-p", "--package"]).or(installed) {
         Some(name) => {
             match own.iter().find(|package| package.name == name || by_path == Some(&*package.folder)) {
