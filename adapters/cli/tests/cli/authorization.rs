@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
-use crate::protected_server::{Behaviour, ProtectedServer, browser_command, form, get};
+use crate::protected_server::{Behaviour, ProtectedServer, browser_command, expire_tokens, form, get};
 use crate::support::{PROBE, ProbeOutput, run, run_with_input};
 
 /// A folder with a token store, and the commands that use it.
@@ -158,10 +158,9 @@ fn command_with_authorize_lets_the_user_log_in() {
 
 #[test]
 fn expired_token_is_refreshed_before_use_and_revoked_one_after_a_401() {
-    let (user, server) =
-        (User::new(), ProtectedServer::new(Behaviour { lifetime: Some(2), ..Behaviour::default() }));
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
     user.log_in(&server).assert_ok();
-    thread::sleep(Duration::from_secs(2));
+    expire_tokens(&user.store());
     let before = server.requests("/mcp").len();
     user.run(&["ping", "-n", "1", &server.url]).assert_ok();
     let refreshed = server.token_forms().remove(1);
@@ -173,7 +172,7 @@ fn expired_token_is_refreshed_before_use_and_revoked_one_after_a_401() {
         |request: &crate::protected_server::Received| request.fields.contains_key("authorization");
     assert!(server.requests("/mcp")[before..].iter().all(authorized));
     server.revoke_tokens();
-    thread::sleep(Duration::from_secs(2));
+    expire_tokens(&user.store());
     user.run(&["ping", "-n", "1", &server.url]).assert_ok();
 }
 
@@ -367,14 +366,13 @@ fn store_that_others_can_read_is_repaired_and_said() {
 #[cfg(target_os = "linux")]
 #[test]
 fn locked_store_is_waited_for() {
-    let (user, server) =
-        (User::new(), ProtectedServer::new(Behaviour { lifetime: Some(1), ..Behaviour::default() }));
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
     user.log_in(&server).assert_ok();
-    thread::sleep(Duration::from_secs(1));
+    expire_tokens(&user.store());
     let locks = || std::fs::read_dir(user.folder.path()).expect("a folder").filter_map(Result::ok);
     // The lock of each key: a first refresh has created it.
     user.run(&["ping", "-n", "1", &server.url]).assert_ok();
-    thread::sleep(Duration::from_secs(1));
+    expire_tokens(&user.store());
     let held: Vec<std::fs::File> = locks()
         .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "lock"))
         .filter(|entry| entry.file_name() != "tokens.json.lock")
@@ -390,7 +388,7 @@ fn locked_store_is_waited_for() {
     assert!(done.elapsed >= Duration::from_secs(11), "{done}");
     releaser.join().expect("no panic");
     // The file itself is locked for a moment at most.
-    thread::sleep(Duration::from_secs(1));
+    expire_tokens(&user.store());
     let _held = lock(&user.folder.path().join("tokens.json.lock"));
     let done = user.run(&["ping", "-n", "1", &server.url]).assert_code(4);
     assert!(done.elapsed >= Duration::from_secs(10), "{done}");

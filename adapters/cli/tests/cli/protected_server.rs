@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -15,8 +15,6 @@ use serde_json::{Value, json};
 /// How a [`ProtectedServer`] behaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Behaviour {
-    /// Lifetime of access tokens, in seconds; `None` for a day.
-    pub(crate) lifetime: Option<u64>,
     /// The server lets everybody in.
     pub(crate) is_open: bool,
     /// The server lets everybody in until tools are listed.
@@ -37,6 +35,24 @@ pub(crate) struct Behaviour {
     pub(crate) refuses_delete: bool,
     /// Error of each response of the revocation endpoint.
     pub(crate) is_revocation_down: bool,
+}
+
+/// Makes all access tokens of a store expire, as if their time had passed.
+///
+/// A short lifetime would not do: it may pass within a command, too.
+pub(crate) fn expire_tokens(store: &Path) {
+    let mut text = std::fs::read_to_string(store).expect("a store");
+    for name in ["renew_at", "expires_at"] {
+        let (start, rest) = text.split_once(name).expect("a token with a lifetime");
+        let mut changed = start.to_owned();
+        for part in rest.split(name) {
+            let digits = part.find(|c: char| c.is_ascii_digit()).expect("a time");
+            let (between, time) = part.split_at(digits);
+            changed += &format!("{name}{between}1{}", time.trim_start_matches(|c: char| c.is_ascii_digit()));
+        }
+        text = changed;
+    }
+    std::fs::write(store, text).expect("a store");
 }
 
 /// A request as it was received.
@@ -202,7 +218,7 @@ impl ProtectedServer {
         let mut answer = json!({
             "access_token": format!("s3cret-access-{number}"), "token_type": kind,
             // Half an hour more than a day, so that a shown "24 h" does not depend on the second.
-            "expires_in": self.behaviour.lifetime.unwrap_or(88_200),
+            "expires_in": 88_200,
         });
         if matches!(&*grant, "authorization_code" | "refresh_token") {
             answer["refresh_token"] = json!(format!("s3cret-refresh-{number}"));
@@ -281,7 +297,7 @@ impl ProtectedServer {
 }
 
 /// Returns a value for `--browser` that only writes the address to a file.
-pub(crate) fn browser_command(file: &std::path::Path) -> String {
+pub(crate) fn browser_command(file: &Path) -> String {
     let file = file.display();
     format!("sh -c 'printf %s \"$1\" > \"{file}.tmp\" && mv \"{file}.tmp\" \"{file}\"' browser")
 }
