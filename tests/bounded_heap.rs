@@ -1,4 +1,5 @@
-//! Servers and clients whose heap is bounded: what does not fit is refused, and nothing else is lost.
+//! Servers and clients whose heap is bounded, by the allocator of this program: what does not fit is refused, and nothing else is
+//! lost.
 //!
 //! The allocator counts the bytes of each thread, and refuses those beyond the budget of the thread. What the core does not
 //! ask for in advance ends the test program then.

@@ -1,4 +1,4 @@
-//! Thousands of connections to one HTTP server of `mcp-smol`.
+//! Thousands of connections to one HTTP server of `mcp-smol`, which need the descriptors of a whole process.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Servers of `mcp-threads` as processes in a hostile environment.
+//! Servers of `mcp-threads` in a hostile environment: the program starts itself as each, so it has its own `main`.
 
 #[cfg(target_os = "linux")]
 extern crate alloc;

@@ -13,7 +13,7 @@ use crate::run::{DEADLINE, command, print_line, run};
 
 /// Limit for fetching and unpacking about a hundred packages over a slow connection.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(300);
-/// Limit for a cold build of the probe and its dependencies.
+/// Limit for a cold build of the Rust peer and its dependencies.
 const BUILD_DEADLINE: Duration = Duration::from_secs(900);
 
 pub(crate) fn package() -> &'static Path {
@@ -33,38 +33,12 @@ pub(crate) fn node() -> PathBuf {
     peers().join("node")
 }
 
-/// Returns the `mcp-probe` under test: `MCP_PROBE`, the program of this package, or the one that cargo builds beside this test.
+/// Returns the `mcp-probe` under test: `MCP_PROBE`, or the program of this package.
 pub(crate) fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
     PROBE.get_or_init(|| {
-        if let Some(given) = env::var_os("MCP_PROBE") {
-            return given.into();
-        }
-        if let Some(program) = option_env!("CARGO_BIN_EXE_full-probe") {
-            return program.into();
-        }
-        let test = env::current_exe().expect("the path of this test");
-        let profile =
-            test.parent().and_then(Path::parent).expect("a test binary is in <target>/<profile>/deps");
-        let probe = profile.join(format!("mcp-probe{}", env::consts::EXE_SUFFIX));
-        // Built even if it exists: cargo builds no binaries of other packages for a test, so an existing one may be
-        // older than the code. An up-to-date build is cheap. Without cargo (the test was started manually) the existing
-        // one is used.
-        let cargo = match env::var_os("CARGO") {
-            Some(cargo) => cargo,
-            None if probe.exists() => return probe,
-            None => "cargo".into(),
-        };
-        let mut build = Command::new(cargo);
-        build.current_dir(package()).args(["build", "--package", "mcp-probe", "--features", "full"]);
-        build.arg("--target-dir").arg(profile.parent().expect("a profile is in a target directory"));
-        match profile.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => {}
-            Some(name) => _ = build.args(["--profile", name]),
-        }
-        run(build, BUILD_DEADLINE).expect("cargo runs").assert_success();
-        assert!(probe.exists(), "cargo built mcp-probe, but not at {}", probe.display());
-        probe
+        let given = env::var_os("MCP_PROBE").map(PathBuf::from);
+        given.unwrap_or_else(|| option_env!("CARGO_BIN_EXE_full-probe").expect("a test of mcp-system-tests").into())
     })
 }
 

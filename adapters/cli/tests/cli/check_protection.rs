@@ -240,15 +240,14 @@ fn check_finds_faults_of_authorization_servers() {
     let tenant = GOOD.replace(r#"["ORIGIN"]"#, r#"["ORIGIN/t"]"#);
     let of_tenant = GOOD_SERVER.replace(r#""issuer":"ORIGIN""#, r#""issuer":"ORIGIN/t""#);
     let several = |issuers: &[&str]| GOOD.replace(r#"["ORIGIN"]"#, &format!("{issuers:?}"));
-    let foreign: &[&str] = if cfg!(feature = "tls") { &["server-metadata"] } else { &["server-unreachable"] };
     let closed = ClosedAddress::new();
     assert_findings(vec![
         (ScriptedServer::described(&tenant).document("/t/.well-known/openid-configuration", &of_tenant), &[]),
         (ScriptedServer::described(&tenant), &["server-metadata"]),
         (ScriptedServer::described(&several(&[&format!("http://{closed}")])), &["server-unreachable"]),
         (ScriptedServer::described(&several(&["ORIGIN"; 5])), &["server-unreachable"]),
-        // A server on this machine may refer to this machine alone. Without TLS nobody gets that far.
-        (ScriptedServer::described(&several(&["https://10.0.0.1"])), foreign),
+        // A server on this machine may refer to this machine alone.
+        (ScriptedServer::described(&several(&["https://10.0.0.1"])), &["server-metadata"]),
         (server("<html>"), &["server-metadata"]),
         (server("{}"), &["server-endpoints", "server-issuer"]),
         // What clients pass over, and what they follow.

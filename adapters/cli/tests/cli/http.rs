@@ -297,7 +297,7 @@ fn messages_about_urls_contain_no_secrets() {
     for (url, code) in [
         (&*format!("http://{free}/mcp?key=s3cret"), 3),
         ("http://me:s3cret@localhost/mcp", 2),
-        ("https://localhost/mcp?key=s3cret", if cfg!(feature = "tls") { 3 } else { 2 }),
+        ("https://localhost/mcp?key=s3cret", 3),
         ("http://localhost:x/mcp?key=s3cret", 2),
         ("HTTP://me:s3cret@localhost/", 2),
     ] {
@@ -416,11 +416,6 @@ fn invalid_or_unreachable_url_is_explained() {
     probe(&["ping", &refused]).assert_code(3).assert_stderr(&[&refused, "refused", "hint:"]);
     probe(&["ping", "http://"]).assert_code(2).assert_stderr(&["host"]);
     probe(&["check", &refused]).assert_code(3).assert_stderr(&[&refused, "refused", "hint:"]);
-    if cfg!(not(feature = "tls")) {
-        for command in ["ping", "check"] {
-            probe(&[command, "https://localhost/mcp"]).assert_code(2).assert_stderr(&["feature `tls`"]);
-        }
-    }
     probe(&["check", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
     probe(&["ping", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
     probe(&["ping", "--bearer", "x y", &refused]).assert_code(2).assert_stderr(&["--bearer"]);

@@ -50,7 +50,7 @@ mod streams;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
-#[cfg(all(unix, feature = "tls"))]
+#[cfg(unix)]
 mod tls;
 mod tool_arguments;
 mod usage;

@@ -63,19 +63,6 @@ fn help_fits_into_80_columns() {
     }
 }
 
-#[cfg(not(feature = "tls"))]
-#[test]
-fn options_of_tls_name_the_missing_feature() {
-    for option in ["--tls-cert", "--tls-key"] {
-        let done = probe(&["serve", "--http", "127.0.0.1:0", option, "file.pem"]).assert_code(2);
-        done.assert_stderr(&[option, "this mcp-probe was built without the feature `tls`"]);
-    }
-    for command in ["inspect", "check", "login"] {
-        let done = probe(&[command, "https://tools.example.com/mcp"]).assert_code(2);
-        done.assert_stderr(&["the feature `tls`", "cargo install mcp-probe --features tls"]);
-    }
-}
-
 #[test]
 fn word_in_place_of_a_server_is_answered_with_both_forms() {
     for command in [&["inspect"][..], &["ping"], &["check"], &["bridge"], &["read", "a:b"]] {

@@ -6,7 +6,7 @@
 //! table and writes `tests/INTEROP.md`:
 //!
 //! ```sh
-//! cargo test -p mcp-system-tests -F every-peer -- --ignored whole_table
+//! cargo test --workspace --features mcp-system-tests/every-peer --test system -- --ignored whole_table
 //! ```
 
 mod page;
