@@ -38,7 +38,9 @@ pub(crate) fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
     PROBE.get_or_init(|| {
         let given = env::var_os("MCP_PROBE").map(PathBuf::from);
-        given.unwrap_or_else(|| option_env!("CARGO_BIN_EXE_full-probe").expect("a test of mcp-system-tests").into())
+        given.unwrap_or_else(|| {
+            option_env!("CARGO_BIN_EXE_full-probe").expect("a test of mcp-system-tests").into()
+        })
     })
 }
 
