@@ -38,7 +38,6 @@ use mcp_std::process::ShutdownStage;
 
 use crate::args;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
-use crate::features::Feature;
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -114,9 +113,6 @@ fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure
         Server::Remote(remote) => remote,
     };
     let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());
-    if url.origin().secure && !Feature::Tls.is_enabled() {
-        return Err(Feature::Tls.missing(&shown));
-    }
     let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {
         CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))

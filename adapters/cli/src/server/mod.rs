@@ -22,6 +22,7 @@ use mcp_std::process::{Program, Stderr};
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
 use crate::authorization::{self, Authorizer};
 use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
+use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{era_cache, escape};
@@ -89,7 +90,10 @@ impl Server {
             }
             Self::Remote(remote) => {
                 remote.add_options(args)?;
-                remote.config()?;
+                let is_secure = remote.config()?.endpoint().origin().secure;
+                if is_secure && !Feature::Tls.is_enabled() {
+                    return Err(Feature::Tls.missing(&remote.display_name()));
+                }
             }
         }
         Ok(server)
