@@ -20,7 +20,7 @@ const MAX_COMMENT_COLUMNS: usize = 31;
 /// Commands that are not tried, with the reason. Paths in them are looked up nevertheless.
 const UNTRIED: [(&str, &str); 15] = [
     ("./client", "a program of the reader; tests/programs/c builds and runs the same"),
-    ("./mcp-otlp", "a program of the line before it; the tests of tests/programs/telemetry run it"),
+    ("mcp-otlp", "a program of the line before it; the tests of tests/programs/telemetry run it"),
     ("callgrind_annotate", "reads the file that the line before it has written"),
     ("cc", "tests/programs/c compiles the same programs with two compilers"),
     ("cd", "a folder, which is looked up"),
@@ -318,9 +318,12 @@ fn wrong_cargo(words: &[String], folder: &Path, own: &[Package]) -> Option<Strin
     }
     let features = value(&["--features", "-F"])?;
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-    let is_known = |feature: &str| match package {
-        Some(package) => package.features.contains(feature),
-        None => manifest.contains(&format!("\n{feature} = [")),
+    let is_known = |feature: &str| match (feature.split_once('/'), package) {
+        (Some((name, feature)), _) => {
+            own.iter().any(|package| package.name == name && package.features.contains(feature))
+        }
+        (None, Some(package)) => package.features.contains(feature),
+        (None, None) => manifest.contains(&format!("\n{feature} = [")),
     };
     features.split(',').find(|feature| !is_known(feature)).map(|feature| format!("no feature {feature}"))
 }

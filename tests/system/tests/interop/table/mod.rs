@@ -6,7 +6,8 @@
 //! table and writes `tests/INTEROP.md`:
 //!
 //! ```sh
-//! cargo test --workspace --features mcp-system-tests/every-peer --test system -- --ignored whole_table
+//! cargo test --workspace --features mcp-system-tests/every-peer --test system \
+//!     -- --ignored whole_table
 //! ```
 
 mod page;

@@ -16,7 +16,8 @@ revision. A letter means that the peer or the revision does not support the step
 is an error. This command runs all rows and writes this page:
 
 ```sh
-cargo test --workspace --features mcp-system-tests/every-peer --test system -- --ignored whole_table
+cargo test --workspace --features mcp-system-tests/every-peer --test system \\
+    -- --ignored whole_table
 ```
 
 The other tests run a selection of rows in which every two values of different axes meet.
