@@ -386,6 +386,7 @@
 //!   ([`Options::no_cache`] turns the cache off).
 //! - If a server process dies, the [error](Error) has its exit status and, with [`Stderr::Capture`], the end of its
 //!   stderr. No server process outlives its [`Client`].
+//! - Handlers run on the thread that serves, one at a time. Its thread-locals are theirs: what one leaves there, the next one finds.
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Platforms

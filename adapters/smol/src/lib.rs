@@ -315,6 +315,8 @@
 //!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns. A client that disconnects is noticed, and is not an
 //!   error.
 //! - A handler that panics causes an internal error response. The server continues.
+//! - A handler is polled where its server is: what surrounds that future (a span, a value of its task) is the same for all clients, and
+//!   none of them is seen by the handlers of another one.
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features

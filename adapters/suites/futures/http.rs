@@ -2,12 +2,15 @@
 //!
 //! `crate::suites::http` is that of all adapters, and `crate::adapter` names the adapter under test.
 
-use core::cell::RefCell;
-use core::future::poll_fn;
+use alloc::sync::Arc;
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use std::io::{ErrorKind, Read, Write};
-use std::sync::mpsc;
+use std::net::TcpStream;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use mcp_proto::Change;
@@ -15,7 +18,7 @@ use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 
 use crate::adapter::package::{Call, Cx, Error, HttpServer};
-use crate::adapter::{async_pair, block_on_reactor as block_on, package};
+use crate::adapter::{async_pair, block_on_reactor as block_on, package, yield_now};
 use crate::suites::http::{HttpTestServer, call};
 use crate::support::{DEADLINE, Tools, server_config, with_timeout};
 
@@ -48,6 +51,66 @@ fn calls_of_all_connections_run_concurrently() {
         }
         drop(streams);
         served.stop();
+    });
+}
+
+thread_local! {
+    static CONTEXT: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Polls a future with a value of its context, as a task-local or a span is set.
+async fn in_context<T>(context: &'static str, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let outer = CONTEXT.replace(Some(context));
+        let outcome = future.as_mut().poll(cx);
+        CONTEXT.set(outer);
+        outcome
+    })
+    .await
+}
+
+/// What surrounds the server surrounds all handlers, and nothing of one reaches another one.
+#[test]
+fn handlers_of_all_clients_are_polled_in_the_context_of_the_server() {
+    with_timeout(|| {
+        let strange = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&strange);
+        let handler = async move |cx: &mut Cx, call: &Call| {
+            let user = if call.tool_call()?.name == "alice" { "alice" } else { "bob" };
+            for step in 0..10 {
+                seen.lock().unwrap().extend(CONTEXT.get().filter(|context| *context != "server"));
+                if step % 2 == 0 {
+                    cx.sleep(Duration::from_millis(1)).await?;
+                } else {
+                    in_context(user, yield_now()).await;
+                }
+            }
+            cx.complete(&CallToolResult::text(user))
+        };
+        let (started, starts) = mpsc::channel();
+        let running = thread::spawn(move || {
+            let server = HttpServer::bind("127.0.0.1:0", server_config(), Http::new(), handler)?;
+            started.send((server.address()?, server.handle())).unwrap();
+            block_on(in_context("server", server.run()))
+        });
+        let (address, handle) = starts.recv_timeout(DEADLINE).expect("the server listens");
+        let users = ["alice", "bob"].into_iter().cycle().take(40);
+        let streams: Vec<_> = users
+            .map(|user| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(&call(user, "{}", "")).unwrap();
+                stream
+            })
+            .collect();
+        for mut stream in streams {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+        }
+        handle.shutdown(Duration::ZERO);
+        running.join().unwrap().unwrap();
+        assert_eq!(*strange.lock().unwrap(), [""; 0]);
     });
 }
 

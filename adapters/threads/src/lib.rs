@@ -254,6 +254,8 @@
 //! - A handler that panics causes an internal error response. Its worker continues.
 //! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls received before it within the
 //!   grace period, and returns.
+//! - A handler runs on one worker from its beginning to its end. Workers are used again: what a handler leaves in a thread-local, a
+//!   handler of another client finds. Set it anew, or keep what belongs to a request in its [values](Cx::extension).
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Platforms

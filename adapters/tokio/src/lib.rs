@@ -198,6 +198,8 @@
 //! - A handler that panics causes an internal error response. The server continues.
 //! - At the end of its input a server answers the calls received before it, within
 //!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns.
+//! - A handler is polled where its server is, or in a task of its own ([`Spawned`]): task-locals and spans around the server are the same
+//!   for all clients, and a task of its own has none. What one client's handler sets is never seen by that of another one.
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features

@@ -2,7 +2,7 @@
 //!
 //! [`McpService`] is a [`tower_service::Service`] from [`http::Request`] to [`http::Response`], with any
 //! [`http_body::Body`] as input and [`McpBody`] as output. All of MCP over HTTP works in it: both eras, event streams,
-//! progress, input requests, subscriptions, sessions, resumption, authorization. It starts neither threads nor tasks, except
+//! progress, input requests, subscriptions, sessions, resumption, authorization. It starts no threads, except
 //! for what blocks: validators of tokens, stores of [tasks](task_store), and handlers that ask for it ([`unblock`]).
 //!
 //! ```
@@ -46,10 +46,20 @@
 //! # Handlers
 //!
 //! A [`Router`] has `async` closures, whose futures are [`Send`] (see [`router::Router`] for all kinds of entries). That of
-//! `mcp-tokio` is accepted as well. Handlers run inside the futures and bodies of whoever polls; nothing is locked while they
-//! do. They may use what the runtime around them has, and call the same service: such calls are nested in the poll of their
+//! `mcp-tokio` is accepted as well. Nothing is locked while a handler runs. It may use what the runtime around it has, and call the
+//! same service: such calls are nested in the poll of their
 //! caller, and take a place of [`Builder::max_running`] besides it, so keep them few and shallow. A handler that computes for a long time
 //! without awaiting, or blocks, holds up the task that polls it: move such work to a thread by [`unblock`]. A panic is caught and ends its call.
+//!
+//! A handler is polled in the context of its own request or in none, never in that of another one:
+//!
+//! - until its response begins, by the [`ResponseFuture`] of its request. Task-locals and spans of the layers around the service are there;
+//! - then, on an event stream, by whatever [drives](McpService::run) the service, or if nothing does by the [`McpBody`]: task-locals of the
+//!   layers are **absent**. So is the case for the run of a task, and for a call whose client has left.
+//!
+//! The span of the request is entered wherever its handler is polled (feature `tracing`). What else a handler is to know of its
+//! request is a value of the request, as follows; it is there at all times. Token validators, taps and observers run wherever the
+//! service is driven, and may depend on no context.
 //!
 //! # Requests in view
 //!
@@ -78,10 +88,14 @@
 //! # }
 //! ```
 //!
+//! An [`Identity`] among the extensions is the principal of the request, as if it came from a token: `cx.principal()` returns
+//! it, sessions, tasks and sealed state are bound to it, and one that began a session is the only one that the session serves. The
+//! [page about axum](guide::axum#a-product-with-users) has such a layer.
+//!
 //! # How it is driven
 //!
-//! There is no task of the server. Each poll of a [`ResponseFuture`] or an [`McpBody`] does the work that is there, its own and
-//! that of others, and wakes those whose output it made. So:
+//! Each poll of a [`ResponseFuture`] or an [`McpBody`] does the protocol's work that is there, its own and that of others, polls the
+//! handlers of its own request, and wakes those whose output or handlers are next. So:
 //!
 //! - *Dropping* a future or a body before its end is a disconnect: a modern call is cancelled, and its handler's future
 //!   is dropped. What it was woken for is passed on to another one that waits.
@@ -89,8 +103,10 @@
 //!   [`Limits`](mcp_proto::Limits). Requests beyond them get 503, and a body beyond `max_frame` 413.
 //! - *Timers* are those of a [`Timer`]: of tokio (feature `tokio`) or of async-io (feature `async-io`), or your own. Without any,
 //!   deadlines are met when something is polled.
-//! - *Between requests*, when nothing is polled, nothing moves: a call of a legacy client that left and may come back,
-//!   or a task. Spawn [`McpService::run`] if that matters.
+//! - *Between requests*, when nothing is polled, nothing moves. Handlers without a response that polls them (of an event stream, of
+//!   a legacy client that left and may come back, of a task) need a driver: [`McpService::run`], which you spawn. Without it, the
+//!   service spawns one for as long as there are such handlers, where it is polled in tokio (feature `tokio`); elsewhere
+//!   they wait.
 //! - *Shutting down* is [`McpService::shutdown`]. Await it in the future that stops the web server, as the
 //!   [README](https://github.com/mcp-proto/mcp-proto/tree/main/adapters/tower) shows. Not after the web server has ended: it waits for
 //!   event streams, which only the shutdown of the service ends.
@@ -123,6 +139,7 @@
 //! | feature | effect |
 //! |---|---|
 //! | `base64` (default) | binary resources from bytes |
+//! | `tracing` (default) | handlers run in the spans of the layers around the service |
 //! | `tokio`, `async-io` | timers |
 //! | `schemars` | schemas of Rust types |
 //! | `validate` | JSON Schema validation |
@@ -144,6 +161,7 @@ mod request_view;
 mod response_future;
 mod service;
 mod shard;
+mod span;
 mod time;
 mod unblock;
 
@@ -154,7 +172,7 @@ pub use mcp_proto::http::server::Config as HttpConfig;
 pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
-pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::server::{Call, Identity, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::Error;
 #[doc(inline)]

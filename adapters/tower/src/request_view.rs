@@ -6,7 +6,7 @@ use core::fmt;
 
 use http::request;
 use mcp_proto::Extensions;
-use mcp_proto::server::{ConnectionInfo, HttpRequest};
+use mcp_proto::server::{ConnectionInfo, HttpRequest, Identity};
 
 /// Copies a value from the extensions of a request.
 type CopyExtension = fn(&http::Extensions, &mut Extensions);
@@ -46,6 +46,7 @@ impl RequestView {
         }
         SeenRequest {
             extensions,
+            identity: head.extensions.get::<Identity>().cloned(),
             connection: self.describe.as_ref().map(|describe| Arc::new(describe(head))),
         }
     }
@@ -61,10 +62,16 @@ impl fmt::Debug for RequestView {
 #[derive(Debug)]
 pub(crate) struct SeenRequest {
     extensions: Extensions,
+    identity: Option<Identity>,
     connection: Option<Arc<ConnectionInfo>>,
 }
 
 impl SeenRequest {
+    /// Returns the principal, if a layer has authenticated one.
+    pub(crate) const fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
     pub(crate) fn attach(&self, request: &mut HttpRequest) {
         request.extensions_mut().clone_from(&self.extensions);
         if let Some(connection) = &self.connection {

@@ -186,7 +186,10 @@ fn into_response(exchange: Exchange) -> Response<McpBody> {
         }
     });
     match left {
-        Some(left) => response.map(|()| McpBody::new(exchange, left)),
+        Some(left) => {
+            exchange.begin_body();
+            response.map(|()| McpBody::new(exchange, left))
+        }
         None => refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended"),
     }
 }

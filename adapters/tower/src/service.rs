@@ -27,7 +27,7 @@ use tower_service::Service;
 
 use crate::handler::Application;
 use crate::request_view::RequestView;
-use crate::shard::{Shard, Waiter};
+use crate::shard::{Poller, Shard, Waiter};
 use crate::{McpBody, ResponseFuture, Timer};
 
 /// An MCP server as a [`tower_service::Service`]. A clone is a handle to the same server.
@@ -66,8 +66,9 @@ impl McpService {
 
     /// Returns the future that drives the server between requests, until it is [shut down](Self::shutdown).
     ///
-    /// It is optional. A service does its work whenever a request or a body is polled; this does it when there is none: calls
-    /// whose clients have left and may come back, tasks, expiring sessions. Spawn it in a runtime.
+    /// A service does the work of the protocol whenever a request or a body is polled; this does it when there is none, and
+    /// polls the handlers that no response polls: those of event streams, of clients that have left and may come back, and of
+    /// tasks. Spawn it in a runtime. In tokio (feature `tokio`) the service does that itself while there are such handlers.
     #[must_use = "futures do nothing unless polled"]
     pub fn run(&self) -> Run {
         Run::new(self.shards.clone())
@@ -139,13 +140,23 @@ impl fmt::Debug for McpService {
 /// Drives a server until it has ended; see [`McpService::run`] and [`McpService::shutdown`].
 pub struct Run {
     shards: Arc<[Arc<Shard>]>,
-    drivers: Vec<Waiter>,
+    drivers: Vec<u64>,
+    /// Whether it ends when no handler needs it any more.
+    ends_idle: bool,
 }
 
 impl Run {
     fn new(shards: Arc<[Arc<Shard>]>) -> Self {
-        let drivers = shards.iter().map(|shard| Waiter::Driver(shard.add_driver())).collect();
-        Self { shards, drivers }
+        let drivers = shards.iter().map(|shard| shard.add_driver()).collect();
+        Self { shards, drivers, ends_idle: false }
+    }
+
+    /// Returns what drives a shard as long as it has handlers that no response polls.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn until_idle(shard: Arc<Shard>) -> Self {
+        let mut this = Self::new(Arc::new([shard]));
+        this.ends_idle = true;
+        this
     }
 }
 
@@ -155,11 +166,12 @@ impl Future for Run {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_over = true;
         for (shard, driver) in self.shards.iter().zip(&self.drivers) {
-            shard.turn(None);
-            if !shard.wait(*driver, cx.waker()) {
+            shard.turn(Poller::Driver);
+            shard.wait(Waiter::Driver(*driver), cx.waker());
+            if shard.has_work_for(Poller::Driver) {
                 cx.waker().wake_by_ref();
             }
-            is_over &= shard.is_over();
+            is_over &= shard.is_over() || self.ends_idle && shard.fostered() == 0;
         }
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -167,7 +179,7 @@ impl Future for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.forget(*driver));
+        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.remove_driver(*driver));
     }
 }
 

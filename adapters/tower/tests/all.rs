@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod client;
+mod context;
 mod limits;
 mod protected;
 mod service;

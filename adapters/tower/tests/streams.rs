@@ -248,9 +248,8 @@ fn a_stream_that_is_not_read_stops_no_other() {
     assert_eq!(stalled.next().unwrap()["method"], "notifications/tools/list_changed");
 }
 
-/// A body that has output may not be polled again for long, so it does the work of others first.
 #[test]
-fn a_body_does_the_work_that_it_was_woken_for() {
+fn a_woken_handler_wakes_its_own_response_and_is_polled_by_no_other() {
     let (gate, passed) = (Arc::new(Mutex::new((false, None::<Waker>))), Arc::new(AtomicBool::new(false)));
     let (inside, flag) = (gate.clone(), passed.clone());
     let mut router = router();
@@ -268,19 +267,24 @@ fn a_body_does_the_work_that_it_was_woken_for() {
     let client = Legacy::open(&service, &json!({}));
     let mut events = client.listen();
     assert!(events.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
-    let mut stalled = service.handle(call("gate", json!({})));
-    assert!(poll_once(&mut stalled).is_pending());
-    service.publish(&Change::Tools).unwrap();
+    let mut response = service.handle(call("gate", json!({})));
+    let woken = Arc::new(CountingWaker::default());
+    let context_waker = Waker::from(woken.clone());
+    let context = &mut Context::from_waker(&context_waker);
+    assert!(pin!(&mut response).poll(context).is_pending());
     let waker = {
         let mut gate = gate.lock().unwrap();
         gate.0 = true;
         gate.1.clone().unwrap()
     };
+    let before = woken.count();
     waker.wake();
-    assert!(!passed.load(Ordering::SeqCst));
+    assert!(woken.count() > before);
+    service.publish(&Change::Tools).unwrap();
     assert!(events.next().is_some());
+    assert!(!passed.load(Ordering::SeqCst), "polled by the body of another request");
+    assert!(pin!(&mut response).poll(context).is_ready());
     assert!(passed.load(Ordering::SeqCst));
-    assert!(poll_once(&mut stalled).is_ready());
 }
 
 /// SSE-024: the rest of a response whose body was dropped is fetched by a GET.

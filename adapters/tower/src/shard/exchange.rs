@@ -9,7 +9,7 @@ use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{ExchangeId, Response};
 use mcp_std::adapter::server::ServerLoop as _;
 
-use super::{Shard, Waiter, lock};
+use super::{Home, Poller, Shard, Waiter, lock};
 use crate::request_view::SeenRequest;
 
 /// An exchange of a shard. Dropping it is a disconnect, or the end after its response.
@@ -17,6 +17,7 @@ use crate::request_view::SeenRequest;
 pub(crate) struct Exchange {
     shard: Arc<Shard>,
     id: ExchangeId,
+    home: Arc<Home>,
 }
 
 /// How far a request is.
@@ -52,13 +53,18 @@ impl Shard {
             return Err(other);
         }
         let now = core.host.tick();
-        let id = core.host.server.open(now, head, length);
+        let id = match seen.identity() {
+            Some(identity) => core.host.server.open_as(now, head, length, identity.clone()),
+            None => core.host.server.open(now, head, length),
+        };
+        let home = Arc::new(Home::new(id.index()));
         if let Some(request) = core.host.server.request_mut(id) {
             seen.attach(request);
+            request.extensions_mut().insert(home.clone());
         }
         self.open.fetch_add(1, SeqCst);
         self.has_work.store(true, SeqCst);
-        Ok(Exchange { shard: self.clone(), id })
+        Ok(Exchange { shard: self.clone(), id, home })
     }
 
     /// Ends an exchange that its caller has dropped.
@@ -96,7 +102,7 @@ impl Exchange {
 
     /// Does the work of the shard. Returns whether there is more.
     pub(crate) fn turn(&self) -> bool {
-        self.shard.turn(Some(self.index()))
+        self.shard.turn(Poller::Home(&self.home))
     }
 
     /// Returns how far the request is. If it waits, so does `waker` from then on.
@@ -165,9 +171,14 @@ impl Exchange {
         Piece::Nothing
     }
 
-    /// Returns whether there is work that nobody has begun with.
+    /// Returns whether there is work that nobody has begun with, or a handler that is to be polled here.
     pub(crate) fn has_work(&self) -> bool {
-        self.shard.has_work.load(SeqCst)
+        self.shard.has_work_for(Poller::Home(&self.home))
+    }
+
+    /// The response is decided: what polls from now on is its body, outside of what surrounds the request.
+    pub(crate) fn begin_body(&self) {
+        self.shard.advance(&self.home, false);
     }
 }
 
@@ -176,6 +187,8 @@ impl Drop for Exchange {
         let waker = lock(&self.shard.waiting).remove_exchange(self.index());
         drop(waker);
         self.shard.close(self.id);
+        // After the end of those that a disconnect cancels.
+        self.shard.advance(&self.home, true);
     }
 }
 

@@ -1,4 +1,8 @@
-//! The running handlers of a shard. Each is polled by one thread at a time, and several at once by several threads.
+//! The running handlers of a shard, and who polls which.
+//!
+//! A handler is polled in the context of its request or in none: by the future of its response until that is decided, and
+//! then by a driver of the shard, or if there is none by the body of its response. Task-locals and the current span of
+//! another request are never those that it sees.
 
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
@@ -12,18 +16,29 @@ use mcp_std::catch;
 
 use super::{Shard, lock};
 use crate::handler::CallFuture;
+use crate::span::RequestSpan;
 
 /// The running handlers. No lock is held while one is polled or dropped.
 #[derive(Default)]
 pub(super) struct Handlers(Mutex<Slots>);
 
-/// Invariant: `free` has the indexes of the slots without a handler, `woken` those of slots with `is_queued`.
+/// Invariants: `free` has the indexes of the slots without a handler, `fostered` is the number of handlers whose home is not
+/// [`Phase::Response`]. A queue may have entries that were polled in the meantime: their slots are not `is_queued`.
 #[derive(Default)]
 struct Slots {
     slots: Vec<Slot>,
     free: Vec<usize>,
-    woken: VecDeque<usize>,
+    fostered: usize,
+    /// Handlers for a driver.
+    for_driver: VecDeque<Entry>,
+    /// Handlers whose calls are cancelled, for everybody: they end, and no code of the application runs but destructors.
+    cancelled: VecDeque<Entry>,
+    /// Whether somebody drives the shard besides responses and bodies.
+    has_driver: bool,
 }
+
+/// A handler in a queue: its slot, and the generation of the slot.
+type Entry = (usize, u64);
 
 #[derive(Default)]
 struct Slot {
@@ -32,7 +47,7 @@ struct Slot {
     handler: Option<RunningHandler>,
     /// Absent while it is polled.
     future: Option<CallFuture>,
-    /// Whether its index is in `woken`.
+    /// Whether it is in a queue.
     is_queued: bool,
     /// Woken while it was polled.
     is_woken: bool,
@@ -42,6 +57,102 @@ struct Slot {
 struct RunningHandler {
     call: Arc<ActiveCall>,
     waker: Waker,
+    home: Option<Arc<Home>>,
+}
+
+/// The request of a handler, as far as it concerns who polls it.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// Index of the exchange.
+    index: usize,
+    span: RequestSpan,
+    state: Mutex<HomeState>,
+}
+
+// Locked after `Slots`.
+#[derive(Debug, Default)]
+struct HomeState {
+    phase: Phase,
+    /// Number of running handlers.
+    handlers: usize,
+    /// Handlers that the response, or the body, is to poll.
+    woken: VecDeque<Entry>,
+}
+
+/// How far the exchange of a home is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    /// The future of the response is polled, in the context of the request.
+    #[default]
+    Response,
+    /// The body is polled, by the connection.
+    Body,
+    /// The exchange has ended.
+    Gone,
+}
+
+/// Who polls handlers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Poller<'a> {
+    /// The response or the body of a request.
+    Home(&'a Arc<Home>),
+    /// What drives the shard between requests.
+    Driver,
+}
+
+/// Who is to be woken for a handler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WakeTarget {
+    /// The response or body of an exchange.
+    Exchange(usize),
+    Driver,
+    Anybody,
+}
+
+impl Home {
+    pub(super) fn new(index: usize) -> Self {
+        Self { index, span: RequestSpan::current(), state: Mutex::default() }
+    }
+
+    /// Returns whether a handler waits for the response or the body.
+    pub(super) fn has_woken(&self) -> bool {
+        !lock(&self.state).woken.is_empty()
+    }
+
+    pub(super) const fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl Slots {
+    /// Queues a handler for whoever is to poll it.
+    fn queue(&mut self, entry: Entry) -> Option<WakeTarget> {
+        let slot = self.slots.get_mut(entry.0)?;
+        slot.is_queued = true;
+        let handler = slot.handler.as_ref()?;
+        if handler.call.is_cancelled() {
+            self.cancelled.push_back(entry);
+            return Some(WakeTarget::Anybody);
+        }
+        if let Some(home) = &handler.home {
+            let mut state = lock(&home.state);
+            if state.phase == Phase::Response || state.phase == Phase::Body && !self.has_driver {
+                state.woken.push_back(entry);
+                return Some(WakeTarget::Exchange(home.index));
+            }
+        }
+        self.for_driver.push_back(entry);
+        Some(WakeTarget::Driver)
+    }
+
+    /// Takes a handler that is queued, to poll it.
+    fn take(&mut self, (index, generation): Entry) -> Option<(usize, RunningHandler, CallFuture)> {
+        let slot = self.slots.get_mut(index)?;
+        if slot.generation != generation || !core::mem::take(&mut slot.is_queued) {
+            return None;
+        }
+        Some((index, slot.handler.clone()?, slot.future.take()?))
+    }
 }
 
 impl Handlers {
@@ -51,58 +162,88 @@ impl Handlers {
         slots.slots.len() - slots.free.len()
     }
 
-    /// Returns whether a handler was woken and not polled since.
-    pub(super) fn has_woken(&self) -> bool {
-        !lock(&self.0).woken.is_empty()
+    /// Returns the number of handlers that a driver is to poll.
+    pub(super) fn fostered(&self) -> usize {
+        lock(&self.0).fostered
     }
 
-    /// Adds a handler, which is polled next. `home` is the exchange that is probably the one of its call.
+    /// Returns whether a handler waits for a poller.
+    pub(super) fn has_woken(&self, poller: Poller<'_>) -> bool {
+        match poller {
+            Poller::Home(home) => home.has_woken(),
+            Poller::Driver => !lock(&self.0).for_driver.is_empty(),
+        }
+    }
+
+    /// Adds a handler, which is to be polled. Returns who is to do that.
     pub(super) fn add(
         &self,
         shard: &Weak<Shard>,
         call: Arc<ActiveCall>,
         future: CallFuture,
-        home: Option<usize>,
-    ) {
+        home: Option<Arc<Home>>,
+    ) -> Option<WakeTarget> {
         let mut slots = lock(&self.0);
         let index = slots.free.pop().unwrap_or_else(|| {
             slots.slots.push(Slot::default());
             slots.slots.len() - 1
         });
-        let Some(slot) = slots.slots.get_mut(index) else { return };
+        let phase = home.as_ref().map(|home| {
+            let mut state = lock(&home.state);
+            state.handlers += 1;
+            state.phase
+        });
+        slots.fostered += usize::from(phase != Some(Phase::Response));
+        let slot = slots.slots.get_mut(index)?;
         slot.generation += 1;
-        let waker = HandlerWaker { shard: shard.clone(), index, generation: slot.generation, home };
-        slot.handler = Some(RunningHandler { call, waker: Waker::from(Arc::new(waker)) });
+        let generation = slot.generation;
+        let waker = Waker::from(Arc::new(HandlerWaker { shard: shard.clone(), index, generation }));
+        slot.handler = Some(RunningHandler { call, waker, home });
         slot.future = Some(future);
-        (slot.is_queued, slot.is_woken) = (true, false);
-        slots.woken.push_back(index);
+        slot.is_woken = false;
+        slots.queue((index, generation))
     }
 
-    /// Polls the handlers that were woken before. Returns whether there were any.
-    pub(super) fn poll_woken(&self) -> bool {
-        let count = lock(&self.0).woken.len();
-        (0..count).filter(|_| self.poll_next(|_| true)).count() > 0
-    }
-
-    /// Polls those of the woken handlers whose calls are cancelled: they end, and no code of the application runs but
-    /// destructors.
-    pub(super) fn end_cancelled(&self) {
-        while self.poll_next(ActiveCall::is_cancelled) {}
-    }
-
-    /// Polls the first of the woken handlers that is chosen. Returns whether there was one.
-    fn poll_next(&self, is_chosen: impl Fn(&ActiveCall) -> bool) -> bool {
-        let Some((index, RunningHandler { waker, .. }, mut future)) = self.take(is_chosen) else {
-            return false;
+    /// Polls the handlers that wait for a poller. Returns whether there were any.
+    pub(super) fn poll_woken(&self, poller: Poller<'_>) -> bool {
+        let next = || match poller {
+            Poller::Home(home) => lock(&home.state).woken.pop_front(),
+            Poller::Driver => lock(&self.0).for_driver.pop_front(),
         };
-        let outcome = catch(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+        let count = match poller {
+            Poller::Home(home) => lock(&home.state).woken.len(),
+            Poller::Driver => lock(&self.0).for_driver.len(),
+        };
+        (0..count).map_while(|_| next()).filter(|entry| self.poll(*entry)).count() > 0
+    }
+
+    /// Ends the handlers whose calls are cancelled.
+    pub(super) fn end_cancelled(&self) -> bool {
+        let mut any = false;
+        loop {
+            let Some(entry) = lock(&self.0).cancelled.pop_front() else { return any };
+            any |= self.poll(entry);
+        }
+    }
+
+    /// Polls a handler, if it still waits for that.
+    fn poll(&self, entry: Entry) -> bool {
+        let Some((index, handler, mut future)) = lock(&self.0).take(entry) else { return false };
+        let _span = handler.home.as_ref().map(|home| home.span.enter());
+        let outcome = catch(|| future.as_mut().poll(&mut Context::from_waker(&handler.waker)));
         // Handlers catch their own panics. A panic here comes from a destructor and ends the future as well.
         if matches!(outcome, Ok(Poll::Pending)) {
-            self.put_back(index, future);
+            self.put_back(entry, future);
             return true;
         }
         let _ = catch(|| drop(future));
         let mut slots = lock(&self.0);
+        let phase = handler.home.as_ref().map(|home| {
+            let mut state = lock(&home.state);
+            state.handlers = state.handlers.saturating_sub(1);
+            state.phase
+        });
+        slots.fostered -= usize::from(phase != Some(Phase::Response));
         if let Some(slot) = slots.slots.get_mut(index) {
             slot.handler = None;
             slots.free.push(index);
@@ -110,56 +251,82 @@ impl Handlers {
         true
     }
 
-    fn take(&self, is_chosen: impl Fn(&ActiveCall) -> bool) -> Option<(usize, RunningHandler, CallFuture)> {
+    fn put_back(&self, entry: Entry, future: CallFuture) {
         let mut slots = lock(&self.0);
-        let Slots { slots, woken, .. } = &mut *slots;
-        let is_next = |index: &usize| {
-            let slot = slots.get(*index);
-            slot.and_then(|slot| slot.handler.as_ref()).is_some_and(|handler| is_chosen(&handler.call))
-        };
-        let at = woken.iter().position(is_next)?;
-        let index = woken.remove(at)?;
-        let slot = slots.get_mut(index)?;
-        slot.is_queued = false;
-        Some((index, slot.handler.clone()?, slot.future.take()?))
-    }
-
-    fn put_back(&self, index: usize, future: CallFuture) {
-        let mut slots = lock(&self.0);
-        let Slots { slots, woken, .. } = &mut *slots;
-        let Some(slot) = slots.get_mut(index) else { return };
+        let Some(slot) = slots.slots.get_mut(entry.0) else { return };
         slot.future = Some(future);
         if core::mem::take(&mut slot.is_woken) {
-            slot.is_queued = true;
-            woken.push_back(index);
+            // Its poller looks again.
+            slots.queue(entry);
         }
     }
 
-    /// Queues a handler. Returns whether it is to be polled, and was not queued before.
-    fn mark_woken(&self, index: usize, generation: u64) -> bool {
+    /// Queues a handler that was woken. Returns who is to poll it, unless that is known already.
+    fn mark_woken(&self, index: usize, generation: u64) -> Option<WakeTarget> {
         let mut slots = lock(&self.0);
-        let Slots { slots, woken, .. } = &mut *slots;
-        let Some(slot) = slots.get_mut(index) else { return false };
-        if slot.generation != generation || slot.handler.is_none() || slot.is_queued {
-            return false;
-        }
+        let slot = slots.slots.get_mut(index)?;
+        let handler = slot.handler.as_ref().filter(|_| slot.generation == generation)?;
         if slot.future.is_none() {
             // Its poller queues it.
             slot.is_woken = true;
-            return true;
+            return None;
         }
-        slot.is_queued = true;
-        woken.push_back(index);
-        true
+        // It may be queued for somebody who is not polled for long.
+        if slot.is_queued && !handler.call.is_cancelled() {
+            return None;
+        }
+        slots.queue((index, generation))
+    }
+
+    /// The response to a request is decided, and its body is next. Returns whether there are handlers that go on.
+    pub(super) fn begin_body(&self, home: &Home) -> bool {
+        self.advance(home, Phase::Body)
+    }
+
+    /// The exchange of a request has ended. Returns whether there are handlers that go on.
+    pub(super) fn leave(&self, home: &Home) -> bool {
+        self.advance(home, Phase::Gone)
+    }
+
+    fn advance(&self, home: &Home, phase: Phase) -> bool {
+        let mut slots = lock(&self.0);
+        let mut state = lock(&home.state);
+        if state.phase == Phase::Response {
+            slots.fostered += state.handlers;
+        }
+        state.phase = phase;
+        let goes_on = state.handlers > 0;
+        let woken = core::mem::take(&mut state.woken);
+        drop(state);
+        for entry in woken {
+            requeue(&mut slots, entry);
+        }
+        goes_on
+    }
+
+    /// Says whether somebody drives the shard besides responses and bodies. Returns who is to be woken, if there is none now.
+    pub(super) fn set_driver(&self, has_driver: bool) -> Vec<WakeTarget> {
+        let mut slots = lock(&self.0);
+        slots.has_driver = has_driver;
+        if has_driver {
+            return Vec::new();
+        }
+        let waiting = core::mem::take(&mut slots.for_driver);
+        waiting.into_iter().filter_map(|entry| requeue(&mut slots, entry)).collect()
     }
 }
 
-/// Wakes a handler: queues it, and wakes somebody who polls it.
+/// Queues a handler anew, if it still waits.
+fn requeue(slots: &mut Slots, entry: Entry) -> Option<WakeTarget> {
+    slots.slots.get(entry.0).filter(|slot| slot.generation == entry.1 && slot.is_queued)?;
+    slots.queue(entry)
+}
+
+/// Wakes a handler: queues it, and wakes whoever is to poll it.
 struct HandlerWaker {
     shard: Weak<Shard>,
     index: usize,
     generation: u64,
-    home: Option<usize>,
 }
 
 impl Wake for HandlerWaker {
@@ -169,8 +336,8 @@ impl Wake for HandlerWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(shard) = self.shard.upgrade() else { return };
-        if shard.handlers.mark_woken(self.index, self.generation) {
-            shard.wake(self.home);
+        if let Some(target) = shard.handlers.mark_woken(self.index, self.generation) {
+            shard.wake_for_handler(target);
         }
     }
 }

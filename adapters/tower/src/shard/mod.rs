@@ -26,7 +26,7 @@ use mcp_std::adapter::server::{
 };
 
 use self::core::{Core, Outcome};
-use self::handlers::Handlers;
+use self::handlers::{Handlers, WakeTarget};
 use self::host::Host;
 use self::sleepers::Sleepers;
 use self::waiting::Waiting;
@@ -34,6 +34,7 @@ use crate::Timer;
 use crate::handler::Application;
 
 pub(crate) use self::exchange::{Exchange, Piece, RequestState};
+pub(crate) use self::handlers::{Home, Poller};
 pub(crate) use self::sleepers::ShardSleep;
 pub(crate) use self::waiting::Waiter;
 
@@ -169,7 +170,7 @@ impl Shard {
 
     /// Locks the engine. What this thread reports meanwhile is left to those who poll.
     fn core(&self) -> CoreGuard<'_> {
-        CoreGuard { core: lock(&self.core), _scope: TurnScope::enter(self) }
+        CoreGuard { core: lock(&self.core), _scope: TurnScope::enter(self, None) }
     }
 
     /// As [`core`](Self::core), unless another thread or a callback of this one has the engine.
@@ -179,25 +180,22 @@ impl Shard {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(CoreGuard { core, _scope: TurnScope::enter(self) })
+        Some(CoreGuard { core, _scope: TurnScope::enter(self, None) })
     }
 
     // ---- driving ---------------------------------------------------------------------------------------------
 
-    /// Does the work that is there. Returns whether there is more, for a later poll.
-    ///
-    /// `own` is the exchange of the caller, who needs no waking.
-    pub(crate) fn turn(&self, own: Option<usize>) -> bool {
-        let _scope = TurnScope::enter(self);
+    /// Does the work that is there, and polls the handlers that `poller` is to poll. Returns whether there is more.
+    pub(crate) fn turn(&self, poller: Poller<'_>) -> bool {
+        let _scope = TurnScope::enter(self, Some(poller));
         for _ in 0..MAX_TURNS {
             self.has_work.store(false, SeqCst);
             let outcome = self.core().pass(self, true);
             for call in self.finish_pass(outcome) {
-                let running = call.running().clone();
-                let future = self.application.clone().start(call, self.start_timer.clone());
-                self.handlers.add(&self.this, running, future, own);
+                self.start(call);
             }
-            if !self.handlers.poll_woken() && !self.has_work.load(SeqCst) {
+            let has_ended = self.handlers.end_cancelled();
+            if !self.handlers.poll_woken(poller) && !has_ended && !self.has_work_for(poller) {
                 self.tell_drivers_if_over();
                 return false;
             }
@@ -207,6 +205,25 @@ impl Shard {
         true
     }
 
+    /// Returns whether there is work that nobody has begun with, or a handler to poll.
+    pub(crate) fn has_work_for(&self, poller: Poller<'_>) -> bool {
+        self.has_work.load(SeqCst) || self.handlers.has_woken(poller)
+    }
+
+    /// Starts the handler of a call, and has it polled.
+    fn start(&self, call: RemoteCall) {
+        let running = call.running().clone();
+        let home = running.call().extension::<Arc<Home>>().cloned();
+        let future = self.application.clone().start(call, self.start_timer.clone());
+        let target = self.handlers.add(&self.this, running, future, home);
+        if target == Some(WakeTarget::Driver) {
+            self.ensure_driver();
+        }
+        if let Some(target) = target {
+            self.wake_for_handler(target);
+        }
+    }
+
     /// Does the work that needs no handler, for commands and destructors. Others are woken for the rest.
     pub(crate) fn settle(&self) {
         self.has_work.store(true, SeqCst);
@@ -214,7 +231,7 @@ impl Shard {
             // A callback or a handler of this shard: the turn around it goes on with the work.
             return;
         }
-        let scope = TurnScope::enter(self);
+        let scope = TurnScope::enter(self, None);
         self.has_work.store(false, SeqCst);
         let outcome = {
             let mut core = self.core();
@@ -229,7 +246,7 @@ impl Shard {
         self.handlers.end_cancelled();
         drop(scope);
         self.tell_drivers_if_over();
-        if self.handlers.has_woken() || self.has_work.load(SeqCst) {
+        if self.has_work.load(SeqCst) {
             self.wake(None);
         }
     }
@@ -272,8 +289,8 @@ impl Shard {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets somebody wait. Returns `false` if there is work instead.
-    pub(crate) fn wait(&self, waiter: Waiter, waker: &Waker) -> bool {
+    /// Lets somebody wait, who looks for [work](Self::has_work_for) afterwards.
+    pub(crate) fn wait(&self, waiter: Waiter, waker: &Waker) {
         let previous = {
             let mut waiting = lock(&self.waiting);
             let previous = waiting.remove(waiter);
@@ -281,11 +298,69 @@ impl Shard {
             previous
         };
         drop(previous);
-        !self.has_work.load(SeqCst)
     }
 
+    /// Wakes whoever is to poll a handler, unless this thread does it anyway.
+    fn wake_for_handler(&self, target: WakeTarget) {
+        let exchange = match target {
+            WakeTarget::Anybody => return self.wake(None),
+            WakeTarget::Driver => None,
+            WakeTarget::Exchange(index) => Some(index),
+        };
+        if TurnScope::polls(self, exchange) {
+            return;
+        }
+        let waker = match exchange {
+            Some(index) => lock(&self.waiting).remove_exchange(index),
+            None => lock(&self.waiting).take_driver(),
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    // ---- drivers ---------------------------------------------------------------------------------------------
+
+    /// Adds somebody who drives the shard between requests.
     pub(crate) fn add_driver(&self) -> u64 {
-        lock(&self.waiting).add_driver()
+        let number = lock(&self.waiting).add_driver();
+        self.handlers.set_driver(true);
+        number
+    }
+
+    /// Removes what [`add_driver`](Self::add_driver) has added.
+    pub(crate) fn remove_driver(&self, number: u64) {
+        let is_last = lock(&self.waiting).remove_driver();
+        if is_last {
+            let targets = self.handlers.set_driver(false);
+            self.ensure_driver();
+            targets.into_iter().for_each(|target| self.wake_for_handler(target));
+        }
+        self.forget(Waiter::Driver(number));
+    }
+
+    /// Spawns a driver if handlers need one, there is none, and this is a task of tokio.
+    fn ensure_driver(&self) {
+        #[cfg(feature = "tokio")]
+        if self.handlers.fostered() > 0 && !lock(&self.waiting).has_driver() {
+            if let (Some(shard), Ok(runtime)) = (self.this.upgrade(), tokio::runtime::Handle::try_current()) {
+                runtime.spawn(crate::service::Run::until_idle(shard));
+            }
+        }
+    }
+
+    /// The response to a request is decided, and its body is next, or nothing.
+    fn advance(&self, home: &Home, is_gone: bool) {
+        let goes_on = if is_gone { self.handlers.leave(home) } else { self.handlers.begin_body(home) };
+        if goes_on {
+            self.ensure_driver();
+            if self.handlers.has_woken(Poller::Driver) {
+                self.wake_for_handler(WakeTarget::Driver);
+            }
+        }
+    }
+
+    /// Returns the number of handlers that a driver is to poll.
+    pub(crate) fn fostered(&self) -> usize {
+        self.handlers.fostered()
     }
 
     /// Removes somebody who does not wait any more, and passes on what it may have been woken for.
@@ -336,20 +411,39 @@ impl Wake for TimerWaker {
 }
 
 std::thread_local! {
-    /// The shard that this thread drives, which looks for new work before it stops.
-    static DRIVEN: Cell<usize> = const { Cell::new(0) };
+    /// The shard that this thread drives, which looks for new work before it stops, and as who it polls handlers.
+    static DRIVEN: Cell<(usize, Driving)> = const { Cell::new((0, Driving::NoHandlers)) };
+}
+
+/// Which handlers a thread polls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Driving {
+    NoHandlers,
+    OfExchange(usize),
+    OfDriver,
 }
 
 /// Marks a shard as driven by this thread.
-struct TurnScope(usize);
+struct TurnScope((usize, Driving));
 
 impl TurnScope {
-    fn enter(shard: &Shard) -> Self {
-        Self(DRIVEN.replace(::core::ptr::from_ref(shard).addr()))
+    fn enter(shard: &Shard, poller: Option<Poller<'_>>) -> Self {
+        let driving = match poller {
+            None => Driving::NoHandlers,
+            Some(Poller::Home(home)) => Driving::OfExchange(home.index()),
+            Some(Poller::Driver) => Driving::OfDriver,
+        };
+        Self(DRIVEN.replace((::core::ptr::from_ref(shard).addr(), driving)))
     }
 
     fn is_inside(shard: &Shard) -> bool {
-        DRIVEN.get() == ::core::ptr::from_ref(shard).addr()
+        DRIVEN.get().0 == ::core::ptr::from_ref(shard).addr()
+    }
+
+    /// Returns whether this thread polls the handlers of an exchange, or of a driver.
+    fn polls(shard: &Shard, exchange: Option<usize>) -> bool {
+        let driving = exchange.map_or(Driving::OfDriver, Driving::OfExchange);
+        DRIVEN.get() == (::core::ptr::from_ref(shard).addr(), driving)
     }
 }
 

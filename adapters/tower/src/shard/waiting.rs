@@ -12,6 +12,8 @@ pub(super) struct Waiting {
     /// Those of `McpService::run` and of shutdowns, by number.
     drivers: BTreeMap<u64, Waker>,
     next_driver: u64,
+    /// The number of drivers, waiting or not.
+    driver_count: usize,
     /// Those of responses, by exchange.
     responses: BTreeMap<usize, Waker>,
     /// Those of bodies, by exchange.
@@ -29,7 +31,24 @@ pub(crate) enum Waiter {
 impl Waiting {
     pub(super) fn add_driver(&mut self) -> u64 {
         self.next_driver += 1;
+        self.driver_count += 1;
         self.next_driver
+    }
+
+    /// Removes a driver. Returns whether it was the last one.
+    pub(super) fn remove_driver(&mut self) -> bool {
+        self.driver_count = self.driver_count.saturating_sub(1);
+        self.driver_count == 0
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) const fn has_driver(&self) -> bool {
+        self.driver_count > 0
+    }
+
+    /// Removes the waker of one driver.
+    pub(super) fn take_driver(&mut self) -> Option<Waker> {
+        self.drivers.pop_last().map(|(_, waker)| waker)
     }
 
     pub(super) fn insert(&mut self, waiter: Waiter, waker: &Waker) {

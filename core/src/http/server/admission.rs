@@ -1,23 +1,26 @@
 //! Admission of a request by its head: access, path and format (first half of HTTP-029).
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::config::Config;
 use super::credentials::{Credentials, SingleValue};
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
+use super::principals::{PrincipalCounts, PrincipalSessions};
 use super::protection::Protection;
 use super::recent_token::RecentToken;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
+use super::shares::admit_as;
 use super::{Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::built::{Resuming, Sessions};
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
 use crate::rpc::RpcError;
-use crate::server::HttpRequest;
+use crate::server::{Authorization, HttpRequest, Identity};
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
@@ -28,7 +31,25 @@ impl Server {
     /// `length` is the length of its body, if known. A request that is refused for its head has its response
     /// immediately; its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
-        self.open_unless(now, head, length, false, None)
+        self.open_unless(now, head, length, false, None, None)
+    }
+
+    /// [Opens](Self::open) an exchange for a principal whom code in front of the server has authenticated: a login layer, a
+    /// gateway.
+    ///
+    /// It is as if the identity came from a token. A session serves the principal that began it and no other (SEC-005), and the
+    /// limits of a principal hold. A [protected](super::Config::protected) server decides by tokens alone, and
+    /// ignores it.
+    pub fn open_as(
+        &mut self,
+        now: Instant,
+        head: &RequestHead<'_>,
+        length: Option<u64>,
+        identity: impl Into<Arc<Identity>>,
+    ) -> ExchangeId {
+        self.exchanges.count_principals(|| Box::<PrincipalCounts>::default());
+        self.sessions.count_principals(|| Box::<PrincipalSessions>::default());
+        self.open_unless(now, head, length, false, None, Some(identity.into()))
     }
 
     /// Returns the request of an exchange, to attach what the handlers of its call may know: its connection, and values of
@@ -42,12 +63,12 @@ impl Server {
 
     /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
     pub fn refuse_connection(&mut self, now: Instant, head: &RequestHead<'_>) -> ExchangeId {
-        self.open_unless(now, head, None, true, None)
+        self.open_unless(now, head, None, true, None, None)
     }
 
     /// Opens an exchange. It is refused if its connection is, or by its head.
     ///
-    /// `recent` is the token that the connection brought before.
+    /// `recent` is the token that the connection brought before, `identity` that of a principal who needs none.
     pub(super) fn open_unless(
         &mut self,
         now: Instant,
@@ -55,6 +76,7 @@ impl Server {
         length: Option<u64>,
         is_refused: bool,
         recent: Option<&mut RecentToken>,
+        identity: Option<Arc<Identity>>,
     ) -> ExchangeId {
         self.tick(now);
         let (path, query) = split_target(head.target);
@@ -96,7 +118,12 @@ impl Server {
                 Err(None)
             }
             (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
-            (None, None) => self.admit(key, head, &headers, path, recent),
+            (None, None) => self.admit(key, head, &headers, path, recent).and_then(|()| match identity {
+                Some(identity) if self.config.protected.is_none() => {
+                    admit_as(self, key, Authorization::new(identity))
+                }
+                _ => Ok(()),
+            }),
         };
         match admitted {
             Ok(()) => self.begin_request(key, &headers, query, length),

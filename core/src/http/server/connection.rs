@@ -426,7 +426,7 @@ impl Connection {
             };
             Some(match admission {
                 Admission::Refused => server.refuse_connection(now, &head),
-                _ => server.open_unless(now, &head, length, false, Some(recent_token)),
+                _ => server.open_unless(now, &head, length, false, Some(recent_token), None),
             })
         });
         match event {

@@ -70,8 +70,8 @@ impl ExchangeTable {
     }
 
     /// Counts the exchanges of each principal from now on.
-    pub(super) fn count_principals(&mut self, counts: Box<dyn ExchangeCounts>) {
-        self.principals = Some(counts);
+    pub(super) fn count_principals(&mut self, counts: impl FnOnce() -> Box<dyn ExchangeCounts>) {
+        self.principals.get_or_insert_with(counts);
     }
 
     // ---- exchanges -------------------------------------------------------------------------------------------

@@ -134,8 +134,8 @@ impl Server {
         let mut exchanges = ExchangeTable::new(share_of_streams(http.max_exchanges));
         let mut sessions = SessionTable::default();
         if let Some(protected) = &http.protected {
-            exchanges.count_principals(protected.exchange_counts());
-            sessions.count_principals(protected.sessions());
+            exchanges.count_principals(|| protected.exchange_counts());
+            sessions.count_principals(|| protected.sessions());
         }
         Self {
             engine: Engine::new(server),

@@ -116,8 +116,8 @@ pub(super) struct SessionTable {
 
 impl SessionTable {
     /// Counts the sessions of each principal from now on.
-    pub(super) fn count_principals(&mut self, table: Box<dyn SessionsByPrincipal>) {
-        self.principals = Some(table);
+    pub(super) fn count_principals(&mut self, table: impl FnOnce() -> Box<dyn SessionsByPrincipal>) {
+        self.principals.get_or_insert_with(table);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -592,7 +592,7 @@ mod tests {
     fn removed_sessions_leave_no_memory() {
         let mut entropy = Entropy::new([7; 32], 0);
         let mut sessions = SessionTable::default();
-        sessions.count_principals(Box::<PrincipalSessions>::default());
+        sessions.count_principals(|| Box::<PrincipalSessions>::default());
         let channel = Key { slot: 0, generation: 0 };
         let mut insert = |sessions: &mut SessionTable| {
             sessions.insert(Instant::ZERO, channel, Some("alice".into()), &mut entropy, Sessions)

@@ -5,8 +5,9 @@ use core::time::Duration;
 use super::Server;
 use super::events::write_empty_event;
 use super::exchange::Kind;
-use super::refusal::overloaded;
+use super::refusal::{Refusal, overloaded};
 use crate::frame::sse::EventHead;
+use crate::server::Authorization;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 
@@ -74,14 +75,29 @@ impl Server {
             }
         }
     }
+}
 
-    /// Returns whether a principal may have one more exchange. If it has too many, one of its streams ends for it.
-    pub(super) fn admit_principal(&mut self, principal: &str) -> bool {
-        let max = self.config.max_exchanges_per_principal;
-        // Mostly there are fewer exchanges in all than one principal may have; the one to admit is among them.
-        let has_room = self.exchanges.len() <= max || self.exchanges.count_of(principal) < max;
-        has_room || self.end_quietest_stream(Some(principal))
+/// Lets a request act for a principal, unless too many of its requests are in work. One of its streams may end for that.
+pub(super) fn admit_as(
+    server: &mut Server,
+    key: Key,
+    authorization: Authorization,
+) -> Result<(), Option<Refusal>> {
+    // A stream that is resumed takes the place of a call that is polled; DELETE and the like are answered at once.
+    let needs_room = server.exchanges.get(key).is_some_and(|x| match x.kind {
+        Kind::Other => false,
+        Kind::Get => x.headers.last_event_id() == Ok(None),
+        _ => true,
+    });
+    let (principal, max) = (authorization.principal(), server.config.max_exchanges_per_principal);
+    // Mostly there are fewer exchanges in all than one principal may have; the one to admit is among them.
+    let has_room = server.exchanges.len() <= max || server.exchanges.count_of(principal) < max;
+    if needs_room && !has_room && !server.end_quietest_stream(Some(principal)) {
+        return Err(Some(overloaded("too many requests of this principal are in work")));
     }
+    let expires = authorization.identity().lifetime().map(|lifetime| server.now + lifetime);
+    server.exchanges.set_authorization(key, authorization, expires);
+    Ok(())
 }
 
 /// Factor of the retry time of an evicted GET stream: a client that came back immediately would evict the next stream.

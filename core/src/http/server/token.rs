@@ -14,6 +14,7 @@ use super::exchange_table::ExchangeTable;
 use super::protected::{Dpop, Protected, Scheme};
 use super::recent_token::{MAX_KEPT, RecentToken};
 use super::refusal::{Refusal, overloaded};
+use super::shares::admit_as;
 use super::{Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::Fields;
@@ -303,18 +304,7 @@ impl Server {
                 authorization
             }
         };
-        // A stream that is resumed takes the place of a call that is polled; DELETE and the like are answered at once.
-        let needs_room = self.exchanges.get(key).is_some_and(|x| match x.kind {
-            Kind::Other => false,
-            Kind::Get => x.headers.last_event_id() == Ok(None),
-            _ => true,
-        });
-        if needs_room && !self.admit_principal(authorization.principal()) {
-            return Err(Some(overloaded("too many requests of this principal are in work")));
-        }
-        let expires = authorization.identity().lifetime().map(|lifetime| self.now + lifetime);
-        self.exchanges.set_authorization(key, authorization, expires);
-        Ok(())
+        admit_as(self, key, authorization)
     }
 
     /// Accepts the token of a request, which then acts for its principal.

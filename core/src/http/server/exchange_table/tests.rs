@@ -15,7 +15,7 @@ struct Session {
 impl Session {
     fn new() -> Self {
         let mut table = ExchangeTable::new(3);
-        table.count_principals(Box::<PrincipalCounts>::default());
+        table.count_principals(|| Box::<PrincipalCounts>::default());
         Self { table, index: Tree::new() }
     }
 
