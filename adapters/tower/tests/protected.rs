@@ -59,6 +59,13 @@ fn assert_protected(service: &McpService) {
     assert_eq!(json_of(answer(service, metadata)).1["resource"], "https://tools.example.com/mcp");
 }
 
+#[test]
+fn an_identity_of_a_layer_is_no_token() {
+    let mut request = call_with(None);
+    request.extensions_mut().insert(Identity::new("alice").scopes("greet"));
+    assert_eq!(answer(&service(decide), request).status(), 401);
+}
+
 /// AUTH-009
 #[test]
 fn a_validator_decides_at_once() {
