@@ -104,7 +104,7 @@
 //! - *Timers* are those of a [`Timer`]: of tokio (feature `tokio`) or of async-io (feature `async-io`), or your own. Without any,
 //!   deadlines are met when something is polled.
 //! - *Between requests*, when nothing is polled, nothing moves. Handlers without a response that polls them (of an event stream, of
-//!   a legacy client that left and may come back, of a task) need a driver: [`McpService::run`], which you spawn. Without it, the
+//!   a legacy client that left and may come back, of HTTP+SSE, whose answers are on another stream, of a task) need a driver: [`McpService::run`], which you spawn. Without it, the
 //!   service spawns one for as long as there are such handlers, where it is polled in tokio (feature `tokio`); elsewhere
 //!   they wait.
 //! - *Shutting down* is [`McpService::shutdown`]. Await it in the future that stops the web server, as the

@@ -138,25 +138,17 @@ impl fmt::Debug for McpService {
 }
 
 /// Drives a server until it has ended; see [`McpService::run`] and [`McpService::shutdown`].
+///
+/// Spawn it, or await it where the server ends. Within the handling of a request it would poll the handlers of others.
 pub struct Run {
     shards: Arc<[Arc<Shard>]>,
+    /// Empty before the first poll: until then nobody may rely on it.
     drivers: Vec<u64>,
-    /// Whether it ends when no handler needs it any more.
-    ends_idle: bool,
 }
 
 impl Run {
     fn new(shards: Arc<[Arc<Shard>]>) -> Self {
-        let drivers = shards.iter().map(|shard| shard.add_driver()).collect();
-        Self { shards, drivers, ends_idle: false }
-    }
-
-    /// Returns what drives a shard as long as it has handlers that no response polls.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn until_idle(shard: Arc<Shard>) -> Self {
-        let mut this = Self::new(Arc::new([shard]));
-        this.ends_idle = true;
-        this
+        Self { shards, drivers: Vec::new() }
     }
 }
 
@@ -164,14 +156,18 @@ impl Future for Run {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.drivers.is_empty() {
+            this.drivers = this.shards.iter().map(|shard| shard.add_driver()).collect();
+        }
         let mut is_over = true;
-        for (shard, driver) in self.shards.iter().zip(&self.drivers) {
+        for (shard, driver) in this.shards.iter().zip(&this.drivers) {
             shard.turn(Poller::Driver);
             shard.wait(Waiter::Driver(*driver), cx.waker());
             if shard.has_work_for(Poller::Driver) {
                 cx.waker().wake_by_ref();
             }
-            is_over &= shard.is_over() || self.ends_idle && shard.fostered() == 0;
+            is_over &= shard.is_over();
         }
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -179,7 +175,7 @@ impl Future for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.remove_driver(*driver));
+        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.remove_driver(*driver, true));
     }
 }
 

@@ -198,6 +198,69 @@ fn handler_whose_client_has_left_waits_for_a_driver() {
     assert!(polls.load(Ordering::SeqCst) > before);
 }
 
+/// A call that is cancelled between the start of its handler and its first poll gives its place back.
+#[test]
+fn handler_that_is_cancelled_before_its_first_poll_ends() {
+    let is_open = Arc::new(AtomicUsize::new(0));
+    let mut router = Router::new("context", "1");
+    let gate = Arc::clone(&is_open);
+    router.tool_with(tool("gate"), async move |_: &mut Cx, _: Value| {
+        while gate.load(Ordering::SeqCst) == 0 {
+            futures_lite::future::yield_now().await;
+        }
+        "passed"
+    });
+    let service = McpService::builder(router).max_running(1).build().unwrap();
+    let mut responses: Vec<_> = (0..3).map(|_| service.handle(call("gate", json!({})))).collect();
+    for response in &mut responses {
+        assert!(poll_once(response).is_pending());
+    }
+    is_open.store(1, Ordering::SeqCst);
+    // Its end starts the second handler.
+    assert!(poll_once(&mut responses[0]).is_ready());
+    let mut third = responses.pop().unwrap();
+    drop(responses.pop());
+    assert!(poll_once(&mut third).is_ready());
+}
+
+/// The driver that the service spawned ends with its runtime, and another runtime goes on.
+#[test]
+fn runtime_ends_while_a_handler_has_no_response() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut router = Router::new("context", "1");
+    let count = Arc::clone(&polls);
+    router.tool_with(tool("busy"), async move |_: &mut Cx, _: Value| -> String {
+        loop {
+            count.fetch_add(1, Ordering::SeqCst);
+            yield_now().await;
+        }
+    });
+    router.tool_with(tool("echo"), async |_: &mut Cx, _: Value| "echo");
+    let service = McpService::new(router).unwrap();
+    for mut runtime in
+        [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()]
+    {
+        let runtime = runtime.enable_time().build().unwrap();
+        runtime.block_on(async {
+            let client = Legacy::open(&service, &json!({}));
+            let left = tokio::time::timeout(Duration::from_millis(5), client.call("busy")).await;
+            assert!(left.is_err());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        });
+        let before = polls.load(Ordering::SeqCst);
+        assert!(before > 0);
+        drop(runtime);
+    }
+    let before = polls.load(Ordering::SeqCst);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let response = service.handle(call("echo", json!({}))).await.unwrap();
+        assert_eq!(response.status(), 200);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    });
+    assert!(polls.load(Ordering::SeqCst) > before, "nobody goes on");
+}
+
 /// A stream that is not read for long holds up no handler where somebody drives the service.
 #[test]
 fn handler_of_a_stream_that_is_not_read_is_polled_by_a_driver() {

@@ -163,6 +163,7 @@ impl Handlers {
     }
 
     /// Returns the number of handlers that a driver is to poll.
+    #[cfg(feature = "tokio")]
     pub(super) fn fostered(&self) -> usize {
         lock(&self.0).fostered
     }
@@ -198,10 +199,15 @@ impl Handlers {
         slot.generation += 1;
         let generation = slot.generation;
         let waker = Waker::from(Arc::new(HandlerWaker { shard: shard.clone(), index, generation }));
-        slot.handler = Some(RunningHandler { call, waker, home });
+        let handler = RunningHandler { call, waker, home };
+        slot.handler = Some(handler.clone());
         slot.future = Some(future);
         slot.is_woken = false;
-        slots.queue((index, generation))
+        let target = slots.queue((index, generation));
+        drop(slots);
+        // It may be cancelled before it is polled.
+        handler.call.register_cancel_waker(&handler.waker);
+        target
     }
 
     /// Polls the handlers that wait for a poller. Returns whether there were any.
@@ -255,10 +261,11 @@ impl Handlers {
         let mut slots = lock(&self.0);
         let Some(slot) = slots.slots.get_mut(entry.0) else { return };
         slot.future = Some(future);
-        if core::mem::take(&mut slot.is_woken) {
-            // Its poller looks again.
-            slots.queue(entry);
-        }
+        let is_woken = core::mem::take(&mut slot.is_woken);
+        let waker = slot.handler.as_ref().filter(|_| is_woken).map(|handler| handler.waker.clone());
+        drop(slots);
+        // Somebody else may be to poll it by now.
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Queues a handler that was woken. Returns who is to poll it, unless that is known already.
@@ -304,14 +311,23 @@ impl Handlers {
         goes_on
     }
 
-    /// Says whether somebody drives the shard besides responses and bodies. Returns who is to be woken, if there is none now.
+    /// Says whether somebody drives the shard besides responses and bodies. Returns who is to be woken.
     pub(super) fn set_driver(&self, has_driver: bool) -> Vec<WakeTarget> {
         let mut slots = lock(&self.0);
-        slots.has_driver = has_driver;
-        if has_driver {
+        if core::mem::replace(&mut slots.has_driver, has_driver) == has_driver {
             return Vec::new();
         }
-        let waiting = core::mem::take(&mut slots.for_driver);
+        // A body may not be polled for long: a driver takes over what waits for it.
+        let at_body = |slot: &Slot| {
+            let home = slot.handler.as_ref().and_then(|handler| handler.home.as_ref());
+            slot.is_queued && home.is_some_and(|home| lock(&home.state).phase == Phase::Body)
+        };
+        let waiting: Vec<Entry> = if has_driver {
+            let slots = slots.slots.iter().enumerate().filter(|(_, slot)| at_body(slot));
+            slots.map(|(index, slot)| (index, slot.generation)).collect()
+        } else {
+            core::mem::take(&mut slots.for_driver).into()
+        };
         waiting.into_iter().filter_map(|entry| requeue(&mut slots, entry)).collect()
     }
 }

@@ -12,6 +12,12 @@ use ::core::fmt;
 use ::core::ops::{Deref, DerefMut};
 use ::core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ::core::task::Waker;
+#[cfg(feature = "tokio")]
+use ::core::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
@@ -67,6 +73,9 @@ pub(crate) struct Shard {
     has_told_drivers: AtomicBool,
     /// Whether there may be work that no pass has begun with.
     has_work: AtomicBool,
+    /// Whether there is a [`TemporaryDriver`].
+    #[cfg(feature = "tokio")]
+    has_temporary_driver: AtomicBool,
     /// The number of exchanges that callers hold.
     open: AtomicUsize,
     timer: Arc<dyn Timer>,
@@ -109,6 +118,8 @@ impl Shard {
                 is_shutting_down: AtomicBool::new(false),
                 has_told_drivers: AtomicBool::new(false),
                 has_work: AtomicBool::new(false),
+                #[cfg(feature = "tokio")]
+                has_temporary_driver: AtomicBool::new(false),
                 open: AtomicUsize::new(0),
                 timer,
                 start_timer: StartTimer::Shared(Arc::new(move |duration| {
@@ -197,6 +208,11 @@ impl Shard {
             let has_ended = self.handlers.end_cancelled();
             if !self.handlers.poll_woken(poller) && !has_ended && !self.has_work_for(poller) {
                 self.tell_drivers_if_over();
+                self.end_temporary_driver();
+                if self.handlers.has_woken(Poller::Driver) {
+                    // A driver may have ended with its runtime.
+                    self.ensure_driver();
+                }
                 return false;
             }
         }
@@ -216,9 +232,7 @@ impl Shard {
         let home = running.call().extension::<Arc<Home>>().cloned();
         let future = self.application.clone().start(call, self.start_timer.clone());
         let target = self.handlers.add(&self.this, running, future, home);
-        if target == Some(WakeTarget::Driver) {
-            self.ensure_driver();
-        }
+        self.ensure_driver();
         if let Some(target) = target {
             self.wake_for_handler(target);
         }
@@ -246,6 +260,7 @@ impl Shard {
         self.handlers.end_cancelled();
         drop(scope);
         self.tell_drivers_if_over();
+        self.end_temporary_driver();
         if self.has_work.load(SeqCst) {
             self.wake(None);
         }
@@ -314,36 +329,59 @@ impl Shard {
             Some(index) => lock(&self.waiting).remove_exchange(index),
             None => lock(&self.waiting).take_driver(),
         };
-        waker.into_iter().for_each(Waker::wake);
+        match waker {
+            Some(waker) => waker.wake(),
+            None if exchange.is_none() => self.ensure_driver(),
+            None => {}
+        }
     }
 
     // ---- drivers ---------------------------------------------------------------------------------------------
 
     /// Adds somebody who drives the shard between requests.
     pub(crate) fn add_driver(&self) -> u64 {
-        let number = lock(&self.waiting).add_driver();
-        self.handlers.set_driver(true);
+        let mut waiting = lock(&self.waiting);
+        let number = waiting.add_driver();
+        let targets = self.handlers.set_driver(true);
+        drop(waiting);
+        // The new one looks at once.
+        drop(targets);
         number
     }
 
-    /// Removes what [`add_driver`](Self::add_driver) has added.
-    pub(crate) fn remove_driver(&self, number: u64) {
-        let is_last = lock(&self.waiting).remove_driver();
-        if is_last {
-            let targets = self.handlers.set_driver(false);
-            self.ensure_driver();
-            targets.into_iter().for_each(|target| self.wake_for_handler(target));
-        }
+    /// Removes what [`add_driver`](Self::add_driver) has added. Unless `may_spawn`, it gets no successor now.
+    pub(crate) fn remove_driver(&self, number: u64, may_spawn: bool) {
+        let mut waiting = lock(&self.waiting);
+        let is_last = waiting.remove_driver();
+        let targets = if is_last { self.handlers.set_driver(false) } else { Vec::new() };
+        drop(waiting);
+        let is_served = |target: &WakeTarget| *target != WakeTarget::Driver;
+        targets.into_iter().filter(is_served).for_each(|target| self.wake_for_handler(target));
         self.forget(Waiter::Driver(number));
+        // It may have been woken for a handler.
+        if (may_spawn || !is_last) && self.handlers.has_woken(Poller::Driver) {
+            self.wake_for_handler(WakeTarget::Driver);
+        }
     }
 
     /// Spawns a driver if handlers need one, there is none, and this is a task of tokio.
-    fn ensure_driver(&self) {
+    pub(crate) fn ensure_driver(&self) {
         #[cfg(feature = "tokio")]
         if self.handlers.fostered() > 0 && !lock(&self.waiting).has_driver() {
-            if let (Some(shard), Ok(runtime)) = (self.this.upgrade(), tokio::runtime::Handle::try_current()) {
-                runtime.spawn(crate::service::Run::until_idle(shard));
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                if let Some(driver) = TemporaryDriver::new(&self.this) {
+                    runtime.spawn(driver);
+                }
             }
+        }
+    }
+
+    /// Wakes a temporary driver that has nothing to do any more, so that it ends.
+    fn end_temporary_driver(&self) {
+        #[cfg(feature = "tokio")]
+        if self.has_temporary_driver.load(SeqCst) && self.handlers.fostered() == 0 {
+            let drivers = lock(&self.waiting).take_drivers();
+            drivers.into_iter().for_each(Waker::wake);
         }
     }
 
@@ -356,11 +394,6 @@ impl Shard {
                 self.wake_for_handler(WakeTarget::Driver);
             }
         }
-    }
-
-    /// Returns the number of handlers that a driver is to poll.
-    pub(crate) fn fostered(&self) -> usize {
-        self.handlers.fostered()
     }
 
     /// Removes somebody who does not wait any more, and passes on what it may have been woken for.
@@ -376,6 +409,58 @@ impl Shard {
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// Drives a shard as long as it has handlers that no response polls. It keeps neither the shard nor its runtime alive.
+#[cfg(feature = "tokio")]
+struct TemporaryDriver {
+    shard: Weak<Shard>,
+    number: u64,
+    has_ended: bool,
+}
+
+#[cfg(feature = "tokio")]
+impl TemporaryDriver {
+    /// Creates one, unless there is one.
+    fn new(shard: &Weak<Shard>) -> Option<Self> {
+        let alive = shard.upgrade()?;
+        if alive.has_temporary_driver.swap(true, SeqCst) {
+            return None;
+        }
+        Some(Self { shard: shard.clone(), number: alive.add_driver(), has_ended: false })
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Future for TemporaryDriver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(shard) = self.shard.upgrade() else { return Poll::Ready(()) };
+        shard.turn(Poller::Driver);
+        if shard.handlers.fostered() == 0 {
+            self.has_ended = true;
+            return Poll::Ready(());
+        }
+        shard.wait(Waiter::Driver(self.number), cx.waker());
+        if shard.has_work_for(Poller::Driver) || shard.handlers.fostered() == 0 {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for TemporaryDriver {
+    fn drop(&mut self) {
+        let Some(shard) = self.shard.upgrade() else { return };
+        shard.has_temporary_driver.store(false, SeqCst);
+        // Not if its runtime has ended, which would drop the next one at once.
+        shard.remove_driver(self.number, self.has_ended);
+        if self.has_ended {
+            shard.ensure_driver();
+        }
     }
 }
 
