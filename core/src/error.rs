@@ -4,6 +4,7 @@
 pub(crate) mod authorization;
 mod http;
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -84,7 +85,7 @@ pub enum Fault {
         /// Method of the request.
         method: &'static str,
         /// Reason why the answer is not valid.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// The server did not answer the handshake in time (TIME-007).
     #[error("the server did not answer `{method}` in time")]

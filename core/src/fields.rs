@@ -32,6 +32,7 @@ pub const PARAM_PREFIX: &str = "Mcp-Param-";
 // Fields of HTTP to which MCP gives a meaning.
 field_names! {
     ACCEPT "Accept"
+    ACCEPT_ENCODING "Accept-Encoding"
     ALLOW "Allow"
     AUTHORIZATION "Authorization"
     DPOP "DPoP"

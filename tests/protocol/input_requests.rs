@@ -1,12 +1,12 @@
 //! `InputRequired` of a handler: the messages it sends, and the errors when the client cannot answer.
 
 use mcp_proto::model::{
-    CreateMessageParams, ElicitParams, ElicitSchema, ElicitUrlParams, InputRequest, NumberSchema,
-    SamplingMessage,
+    CreateMessageParams, ElicitParams, ElicitSchema, ElicitUrlParams, InputRequest, InputResponse,
+    NumberSchema, SamplingMessage,
 };
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{self, Call, InputError, InputRequired};
-use mcp_proto::{Anchor, Capability, Limit, UseError, Version, VersionSet};
+use mcp_proto::{Anchor, Capability, Limit, RpcError, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request_with, result_response};
 use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
@@ -136,36 +136,71 @@ fn input_request_unknown_to_the_revision_is_named_in_the_error() {
 
 // covers: MRTR-027, MRTR-029, ELIC-020
 #[test]
-fn invalid_input_response_is_requested_again() {
+fn invalid_input_response_is_requested_again_once() {
     for version in [Version::V2025_06_18, Version::V2025_11_25, MODERN] {
-        for_each_chunker(|cut| {
-            let mut exchange = InputExchange::new(server_config(), version, json!({"elicitation": {}}), cut);
-            let mut call = exchange.call(&json!({}));
-            for (round, wrong) in [
-                json!({"action": "accept", "content": {"guests": 0}}),
-                json!({"action": "accept", "content": {"guests": "two"}}),
-                json!({"action": "accept", "content": {}}),
-                json!({"action": "accept"}),
-                json!({"action": "perhaps"}),
-                json!({}),
-                json!({"roots": []}),
-            ]
-            .iter()
-            .enumerate()
-            {
-                let mut input = input_required(&call, "q", form_request());
-                input.set_state(format!("round {round}"));
-                assert_eq!(exchange.request_input(&call, &input), Ok(()));
-                call = exchange.answer("q", wrong);
-                assert_eq!(call.state(), Some(format!("round {round}").as_bytes()), "{wrong}");
+        for wrong in [
+            json!({"action": "accept", "content": {"guests": 0}}),
+            json!({"action": "accept", "content": {"guests": "two"}}),
+            json!({"action": "accept", "content": {}}),
+            json!({"action": "accept"}),
+            json!({"action": "perhaps"}),
+            json!({}),
+            json!({"roots": []}),
+        ] {
+            let right = json!({"action": "accept", "content": {"guests": 2}});
+            for last in [&right, &wrong] {
+                for_each_chunker(|cut| {
+                    let elicits = json!({"elicitation": {}});
+                    let mut exchange = InputExchange::new(server_config(), version, elicits, cut);
+                    let mut call = exchange.call(&json!({}));
+                    for answer in [&wrong, last] {
+                        let mut input = input_required(&call, "q", form_request());
+                        input.set_state("kept");
+                        assert_eq!(exchange.request_input(&call, &input), Ok(()));
+                        call = exchange.answer("q", answer);
+                        assert_eq!(call.state(), Some(&b"kept"[..]), "{answer}");
+                    }
+                    let mut input = InputRequired::new();
+                    match input.request_input(&call, "q", form_request()) {
+                        Ok(_) => assert_eq!(last, &right),
+                        // The error says what was wrong, and nothing is asked again.
+                        Err(error) => {
+                            let error = RpcError::from(error);
+                            assert_eq!((error.code, last), (-32602, &wrong));
+                            assert!(error.message.contains("`q"), "{error:?}");
+                        }
+                    }
+                    assert!(input.is_empty());
+                    exchange.harness.transcript
+                });
             }
+        }
+    }
+}
+
+/// `action` decides: a refusal is one, whatever stands beside it.
+// covers: ELIC-018, ELIC-021
+#[test]
+fn refusal_that_carries_content_is_a_refusal() {
+    for version in [Version::V2025_06_18, Version::V2025_11_25, MODERN] {
+        for (action, content) in [
+            ("decline", json!({"x": "y"})),
+            ("cancel", json!({"guests": 0})),
+            ("decline", json!([1])),
+            ("cancel", json!(7)),
+        ] {
+            let elicits = json!({"elicitation": {}});
+            let mut exchange = InputExchange::new(server_config(), version, elicits, Chunker::Whole);
+            let call = exchange.call(&json!({}));
             let input = input_required(&call, "q", form_request());
             assert_eq!(exchange.request_input(&call, &input), Ok(()));
-            let call = exchange.answer("q", &json!({"action": "accept", "content": {"guests": 2}}));
+            let call = exchange.answer("q", &json!({"action": action, "content": content}));
             let mut input = InputRequired::new();
-            assert!(input.request_input(&call, "q", form_request()).is_ok() && input.is_empty());
-            exchange.harness.transcript
-        });
+            let answer = input.request_input(&call, "q", form_request()).expect("a refusal");
+            let InputResponse::Elicit(answer) = answer else { panic!("{answer:?}") };
+            assert_eq!((answer.action.as_str(), &answer.content), (action, &None));
+            assert!(input.is_empty());
+        }
     }
 }
 
@@ -176,10 +211,10 @@ fn handler_is_stopped_after_max_input_rounds() {
         let config = server_config().limits(limits(|l| l.max_input_rounds = 3));
         let mut exchange = InputExchange::new(config, version, json!({"elicitation": {}}), Chunker::Whole);
         let mut call = exchange.call(&json!({}));
-        for _ in 0..3 {
-            let input = input_required(&call, "q", form_request());
+        for question in ["a", "b", "c"] {
+            let input = input_required(&call, question, form_request());
             assert_eq!(exchange.request_input(&call, &input), Ok(()));
-            call = exchange.answer("q", &json!({"action": "accept"}));
+            call = exchange.answer(question, &json!({"action": "accept"}));
         }
         let input = input_required(&call, "q", form_request());
         assert_eq!(exchange.request_input(&call, &input), Err(UseError::Full(Limit::InputRounds)));

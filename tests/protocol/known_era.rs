@@ -1,7 +1,7 @@
 //! `KnownEra`: detecting the era of a server, and what happens when the known one is wrong.
 
 use mcp_proto::client::KnownEra;
-use mcp_proto::{CallOptions, Diagnostic, Fault, Version, VersionSet};
+use mcp_proto::{CallError, CallOptions, Diagnostic, Fault, Version, VersionSet};
 use mcp_tests::harness::build::{
     discover_result, error_response, initialize_result, notification, result_response,
 };
@@ -218,6 +218,49 @@ fn malformed_initialize_result_is_a_bad_handshake() {
             harness.transcript
         });
     }
+}
+
+// covers: ERR-015
+#[test]
+fn malformed_answer_to_initialize_is_no_refusal_of_the_server() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        let initialize = harness.expect_request("initialize");
+        let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}});
+        let mut answer = result_response(&initialize, result);
+        answer.as_object_mut().expect("an object").remove("jsonrpc");
+        harness.feed_message(&answer);
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { .. }));
+        let fault = harness.expect_closed();
+        let expected = "the server's answer to `initialize` is not valid: `jsonrpc` is not \"2.0\"";
+        assert_eq!(fault.to_string(), expected);
+        harness.transcript
+    });
+}
+
+/// Some servers write both members, and `null` for the one that there is not.
+#[test]
+fn null_beside_a_result_or_an_error_is_absent() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        let initialize = harness.expect_request("initialize");
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}});
+        let mut answer = result_response(&initialize, result);
+        answer["error"] = Value::Null;
+        harness.feed_message(&answer);
+        assert_eq!(harness.expect_ready().version, Version::V2025_11_25);
+        assert_eq!(harness.expect_reply()["method"], "notifications/initialized");
+        let (call, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        let mut refusal = error_response(&request, -32000, "no", Value::Null);
+        refusal["result"] = Value::Null;
+        harness.feed_message(&refusal);
+        assert!(matches!(harness.expect_done(call), Err(CallError::Rpc(error)) if error.code == -32000));
+        let (call, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        harness.feed_message(&json!({"jsonrpc": "2.0", "id": request["id"], "result": null, "error": null}));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { .. }));
+        assert!(matches!(harness.expect_done(call), Err(CallError::Malformed(_))));
+    });
 }
 
 // covers: VER-005, VER-006, VER-007

@@ -62,7 +62,7 @@ fn malformed_request_is_answered_with_its_id_when_readable() {
         (r#"{"jsonrpc":"2.0","id":7,"method":null}"#, M::Method, -32600, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":["ping"]}"#, M::Method, -32600, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#, M::Params, -32602, Some(json!(7))),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":null}"#, M::Params, -32602, Some(json!(7))),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#, M::Params, -32602, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":"x"}"#, M::Params, -32602, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":{}}"#, M::Contradictory, -32600, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping","error":{}}"#, M::Contradictory, -32600, Some(json!(7))),
@@ -173,7 +173,7 @@ fn invalid_notification_is_never_answered() {
                 r#"{"jsonrpc":"2.0","method":""}"#,
                 r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#,
                 r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}"#,
-                r#"{"jsonrpc":"2.0","method":"notifications/unknown","params":null}"#,
+                r#"{"jsonrpc":"2.0","method":"notifications/unknown","params":7}"#,
             ] {
                 harness.feed(line);
                 let events = harness.take_event_texts();

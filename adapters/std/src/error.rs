@@ -20,8 +20,7 @@ use mcp_proto::{CallError, Fault, UseError};
 /// Reason why a server or a client cannot continue, or why a call failed.
 ///
 /// `Display` states what happened and, if possible, what to do. Text of the peer is escaped in it, so it can be shown
-/// on a terminal.
-#[derive(Debug)]
+/// on a terminal. `Debug` is the same: it is what a `main` that returns this error prints.
 #[non_exhaustive]
 pub enum Error {
     /// The server process could not be started.
@@ -162,6 +161,12 @@ impl Error {
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_) | Self::Io(_) | Self::Spawn(_))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

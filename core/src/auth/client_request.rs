@@ -12,7 +12,7 @@ use super::document::Document;
 use super::form::{self, Form};
 use super::jose::{self, AssertionClaims, ProofClaims};
 use super::locations;
-use super::request::FetchResponse;
+use super::request::{FetchResponse, json_fields};
 use super::secret::Secret;
 use super::signing::{Algorithm, DpopKey, SignRequest, SigningKey};
 use super::token;
@@ -204,8 +204,7 @@ impl ClientRequest {
     }
 
     fn send(&self) -> RequestStep {
-        let mut fields = Fields::new();
-        fields.push("Accept", b"application/json");
+        let mut fields = json_fields();
         fields.push("Content-Type", b"application/x-www-form-urlencoded");
         let mut body = Form::new();
         for (name, value) in &self.params {

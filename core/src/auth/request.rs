@@ -5,6 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::ascii::AsciiCaseExt as _;
+use crate::fields;
 use crate::head::Fields;
 use crate::url::{Origin, Url};
 
@@ -76,12 +77,20 @@ impl FetchPolicy {
     }
 }
 
+/// Returns the fields of a request for JSON that is not encoded: without the second one a server may encode it as it likes
+/// (RFC 9110, 12.5.3).
+pub(super) fn json_fields() -> Fields {
+    let mut fields = Fields::new();
+    fields.push(fields::ACCEPT, b"application/json");
+    fields.push(fields::ACCEPT_ENCODING, b"identity");
+    fields
+}
+
 impl Fetch {
     /// Creates a `GET` outside of a flow, for JSON.
     #[must_use]
     pub fn get(url: Url, policy: FetchPolicy) -> Self {
-        let mut fields = Fields::new();
-        fields.push("Accept", b"application/json");
+        let fields = json_fields();
         Self { id: FetchId(0), method: "GET", url, fields, body: Vec::new(), policy }
     }
 

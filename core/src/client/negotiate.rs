@@ -537,7 +537,7 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
     let method = methods::INITIALIZE;
     let Some(answer) = InitializeResponse::read(result) else {
-        return NegotiationStep::Close(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
+        return NegotiationStep::Close(Fault::BadHandshake { method, reason: "no `protocolVersion`".into() });
     };
     let offered =
         Version::from_name(&answer.protocol_version).filter(|v| common.config.legacy_versions().contains(*v));

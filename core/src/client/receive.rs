@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 
 use bytes::Bytes;
 
@@ -13,6 +13,7 @@ use super::input::InputSource;
 use super::input_task_calls::is_about_task;
 use super::input_tasks::RequestSource;
 use super::log::LogMessage;
+use super::negotiate::NegotiationStep;
 use super::subscription_table;
 use crate::built::{Batching, Conversing, Logging};
 use crate::calls::batch;
@@ -287,7 +288,14 @@ impl Engine {
             | CallPurpose::InputTask(_)
             | CallPurpose::TaskInput { .. } => {}
         }
-        // A faulty answer is an answer all the same, and not one of a modern server.
+        // A faulty answer is an answer all the same, and not one of a modern server. It is no error of the server, though.
+        let malformed = match (&outcome, purpose) {
+            (Err(CallError::Malformed(reason)), CallPurpose::Handshake) => {
+                Some((methods::INITIALIZE, reason.to_string()))
+            }
+            (Err(CallError::Malformed(reason)), _) => Some((methods::DISCOVER, reason.to_string())),
+            _ => None,
+        };
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,
             CallError::Malformed(reason) => {
@@ -297,7 +305,14 @@ impl Engine {
             other if cfg!(feature = "exchanges") => RpcError::invalid_request(format!("{other}")),
             _ => RpcError::invalid_request("the answer is not valid"),
         });
-        let step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
+        let mut step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
+        if let (NegotiationStep::Close(fault), Some((method, reason))) = (&mut step, malformed) {
+            match fault {
+                Fault::HandshakeRefused(_) => *fault = Fault::BadHandshake { method, reason: reason.into() },
+                Fault::LegacyServer { error, .. } => *error = None,
+                _ => {}
+            }
+        }
         self.apply(step);
     }
 

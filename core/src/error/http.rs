@@ -134,7 +134,8 @@ impl HttpResponse {
     fn is_text(&self) -> bool {
         let content_type = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
         let is = |name: &[u8]| content_type.get(..name.len()).is_some_and(|k| k.eq_ignore_case(name));
-        (is(b"text/plain") || is(b"application/json")) && !self.body.trim().is_empty()
+        let is_encoded = self.content_encoding.is_some();
+        (is(b"text/plain") || is(b"application/json")) && !is_encoded && !self.body.trim().is_empty()
     }
 }
 

@@ -225,6 +225,8 @@ struct EnvelopeParts<'a> {
     result: Option<Span>,
     result_type: Span,
     error: Option<Option<ErrorSpans>>,
+    /// Whether the result, or the error, is `null`.
+    is_null: (bool, bool),
     has_wrong_case: bool,
     has_known_meta: bool,
 }
@@ -304,6 +306,10 @@ fn read_member<'a>(
             parts.params = Some(if s.peek() == b'{' {
                 read_params(s, frame, known, &mut parts.has_known_meta)?
             } else {
+                // `null` is absent: some peers write a member for nothing.
+                if s.peek() == b'n' {
+                    return s.value().map(|_| ());
+                }
                 s.value()?;
                 ParamsSpans::default()
             });
@@ -318,11 +324,13 @@ fn read_member<'a>(
                     Ok(())
                 })?
             } else {
+                parts.is_null.0 = s.peek() == b'n';
                 s.value()?;
                 Span::default()
             });
         }
         b"error" => {
+            parts.is_null.1 = s.peek() == b'n';
             parts.error =
                 Some(if s.peek() == b'{' { read_error(s, frame)? } else { s.value().map(|_| None)? })
         }
@@ -443,7 +451,13 @@ impl Envelope<'_> {
 
 impl<'a> EnvelopeParts<'a> {
     /// Determines the kind of the message after all members were read, so that every rejection can carry a late `id`.
-    fn classify(self, frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, RejectedMessage> {
+    fn classify(mut self, frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, RejectedMessage> {
+        // Some peers write both, and `null` for the one that there is not.
+        match self.is_null {
+            (false, true) if self.result.is_some() => self.error = None,
+            (true, false) if self.error.is_some() => self.result = None,
+            _ => {}
+        }
         let text = self.id.and_then(|span| span.slice(frame));
         let id = text.and_then(|t| RequestId::from_json(t, limits.max_id));
         let has_method = self.method.is_some();

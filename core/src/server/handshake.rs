@@ -223,7 +223,7 @@ fn set_level(endpoint: &mut ServerEndpoint, channel: Key, params: &[u8]) -> Resu
     Ok(())
 }
 
-/// Opens a session (LIFE-002, VER-003, VER-004, VER-005).
+/// Opens a session, or negotiates that of a byte stream anew (LIFE-002, LIFE-008, VER-003, VER-004, VER-005).
 ///
 /// # Errors
 ///
@@ -265,7 +265,11 @@ fn initialize(
         .unwrap_or(Version::V2024_11_05);
     if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
         c.allows_idless_errors |= version >= Version::V2025_11_25; // DEC-004
-        c.role.session = Some(LegacySession::new(marker, version, info, capabilities));
+        let parked_bytes = c.role.session.as_ref().map_or(0, |session| session.parked_bytes);
+        let mut session = LegacySession::new(marker, version, info, capabilities);
+        // Calls of before the handshake end as they began (LIFE-008).
+        session.parked_bytes = parked_bytes;
+        c.role.session = Some(session);
     }
     Ok(version)
 }

@@ -139,15 +139,23 @@ pub enum InputError {
     /// The client refused or did not answer in time (legacy; a modern client does not repeat the call then).
     #[error("the client gives no answer: {0}")]
     Refused(CallError),
+    /// The client was asked twice, and its last answer does not fit the request either.
+    #[error("the client's answer cannot be used: {0}")]
+    Unusable(ValidationError),
     /// The type cannot be expressed as a form. This is a mistake in the handler.
     #[error("the type cannot be expressed as a form: {0}")]
     UnsupportedForm(ValidationError),
 }
 
-/// Lets `?` leave a handler. The error is sent to the client only if the client refused.
+/// Lets `?` leave a handler. The error is sent to the client unless the input is [pending](InputError::Pending).
 impl From<InputError> for RpcError {
     fn from(error: InputError) -> Self {
-        Self::internal(alloc::format!("{error}"))
+        let message = alloc::format!("{error}");
+        if matches!(error, InputError::Unusable(_)) {
+            Self::invalid_params(message)
+        } else {
+            Self::internal(message)
+        }
     }
 }
 
@@ -172,33 +180,40 @@ impl InputRequired {
     /// # Errors
     ///
     /// [`InputError::Pending`] if there is no response yet, or only one that does not fit the request (MRTR-027,
-    /// MRTR-029, ELIC-020). [`InputError::Refused`] if the client refused.
+    /// MRTR-029, ELIC-020). [`InputError::Refused`] if the client refused. [`InputError::Unusable`] if what does not fit is an
+    /// answer to the second delivery of such requests or a later one: the client is asked once more at most.
     pub fn request_input<'c>(
         &mut self,
         call: &'c Call,
         key: &str,
         request: InputRequest<'static>,
     ) -> Result<InputResponse<'c>, InputError> {
-        self.read_response(call, key, request, Some)
+        self.read_response(call, key, request, Ok)
     }
 
-    /// Returns the response converted by `read`, or collects the request if `read` returns `None`.
+    /// Returns the response converted by `read`, or collects the request if there is none that can be used.
     fn read_response<'c, T>(
         &mut self,
         call: &'c Call,
         key: &str,
         request: InputRequest<'static>,
-        read: impl FnOnce(InputResponse<'c>) -> Option<T>,
+        read: impl FnOnce(InputResponse<'c>) -> Result<T, ValidationError>,
     ) -> Result<T, InputError> {
-        let answer = match call.answer(key) {
-            Some(Ok(answer)) => request.parse_response(answer).ok().and_then(read),
+        match call.answer(key) {
+            Some(Ok(answer)) => match request.parse_response(answer).and_then(read) {
+                Ok(answer) => return Ok(answer),
+                Err(mismatch) if call.attempt() > 1 => {
+                    // Nothing else is asked either.
+                    self.discard_requests();
+                    return Err(InputError::Unusable(mismatch.prefixed(key)));
+                }
+                Err(_) => {}
+            },
             Some(Err(error)) => return Err(InputError::Refused(error.clone())),
-            None => None,
-        };
-        answer.ok_or_else(|| {
-            self.collector().add_request(key, request);
-            InputError::Pending
-        })
+            None => {}
+        }
+        self.collector().add_request(key, request);
+        Err(InputError::Pending)
     }
 
     /// Asks the user by a form: [`request_input`](Self::request_input) for elicitation.
@@ -237,7 +252,7 @@ impl InputRequired {
         let form = ElicitSchema::for_type::<T>().map_err(InputError::UnsupportedForm)?;
         let request = InputRequest::Elicit(ElicitParams::form(message, form));
         self.read_response(call, key, request, |answer| {
-            ElicitOutcome::from_result(&into_elicit_result(answer)?).ok()
+            ElicitOutcome::from_result(&into_elicit_result(answer)?)
         })
     }
 
@@ -275,8 +290,8 @@ impl InputRequired {
         params: CreateMessageParams<'static>,
     ) -> Result<CreateMessageResult<'c>, InputError> {
         self.read_response(call, key, InputRequest::CreateMessage(params), |answer| match answer {
-            InputResponse::CreateMessage(result) => Some(result),
-            _ => None,
+            InputResponse::CreateMessage(result) => Ok(result),
+            _ => Err(another_kind()),
         })
     }
 
@@ -289,8 +304,8 @@ impl InputRequired {
     #[expect(deprecated, reason = "supported until its removal")]
     pub fn list_roots(&mut self, call: &Call, key: &str) -> Result<ListRootsResult, InputError> {
         self.read_response(call, key, InputRequest::ListRoots(None), |answer| match answer {
-            InputResponse::ListRoots(result) => Some(result),
-            _ => None,
+            InputResponse::ListRoots(result) => Ok(result),
+            _ => Err(another_kind()),
         })
     }
 
@@ -406,11 +421,15 @@ impl InputRequired {
     }
 }
 
-fn into_elicit_result(answer: InputResponse<'_>) -> Option<ElicitResult> {
+fn into_elicit_result(answer: InputResponse<'_>) -> Result<ElicitResult, ValidationError> {
     match answer {
-        InputResponse::Elicit(result) => Some(result),
-        _ => None,
+        InputResponse::Elicit(result) => Ok(result),
+        _ => Err(another_kind()),
     }
+}
+
+fn another_kind() -> ValidationError {
+    ValidationError::new("answers another kind of input request")
 }
 
 impl Engine {

@@ -271,11 +271,17 @@ fn legacy_version(
         (methods::INITIALIZE, _) if source.batch.is_some() => {
             Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
         }
-        (methods::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
-        (_, Some(session)) => Ok(session.version),
+        // A request of a session over HTTP names the session; on a byte stream it may be of another client of a gateway, or of
+        // one that was reset (LIFE-008).
+        (methods::INITIALIZE, Some(_)) if source.channel != source.root => {
+            Err(RpcError::invalid_request("already initialized"))
+        }
+        (name, Some(session)) if name != methods::INITIALIZE => Ok(session.version),
         // `ping` is allowed before the handshake (PING-001).
-        (methods::INITIALIZE | methods::PING, None) => Ok(served.newest().unwrap_or(Version::V2024_11_05)),
-        (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
+        (methods::INITIALIZE, _) | (methods::PING, None) => {
+            Ok(served.newest().unwrap_or(Version::V2024_11_05))
+        }
+        _ => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
     }
 }
 

@@ -45,6 +45,8 @@ impl SentRequest {
 
     /// Checks the rules for every request head of a client.
     fn assert_valid_head(&self, mirrors_in_legacy_sessions: bool) {
+        // Otherwise a server may encode its answer as it likes.
+        assert_eq!(self.field("Accept-Encoding"), Some("identity"), "{self:?}");
         for (at, (name, value)) in self.fields.iter().enumerate() {
             assert!(head::is_token(name.as_bytes()), "{self:?}");
             let bare = value.trim_matches([' ', '\t']);

@@ -11,14 +11,13 @@ use super::super::document::{Defect, Document};
 use super::super::jose::JsonObject;
 use super::super::record::{ClientRecord, SecretBinding};
 use super::super::registration::Registration;
-use super::super::request::FetchResponse;
+use super::super::request::{FetchResponse, json_fields};
 use super::super::secret::Secret;
 use super::super::token;
 use super::facts::{Facts, Registered};
 use super::{Event, Flow, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
-use crate::head::Fields;
 use crate::sync::Arc;
 use crate::url::Url;
 
@@ -164,8 +163,7 @@ impl Flow {
             Some(_) if issuer.supports_auth("client_secret_post") => "client_secret_post",
             _ => "none",
         };
-        let mut fields = Fields::new();
-        fields.push("Accept", b"application/json");
+        let mut fields = json_fields();
         fields.push("Content-Type", b"application/json");
         let body = self.facts.registration(method, &redirect_uri);
         let Some(fetch) = self.fetch(Step::Registration, "POST", endpoint, fields, body, false) else {

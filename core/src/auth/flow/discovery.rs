@@ -9,6 +9,7 @@ use super::super::config::{GrantType, ProviderLocation};
 use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
 use super::super::registration::Registration;
+use super::super::request::json_fields;
 use super::super::resource_metadata::ResourceMetadata;
 use super::super::search::{Search, SearchStep};
 use super::super::server_metadata::ServerMetadata;
@@ -16,7 +17,6 @@ use super::facts::Facts;
 use super::{Event, Flow, SearchTarget, State};
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::fields::PROTOCOL_VERSION;
-use crate::head::Fields;
 use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::url::Url;
 
@@ -50,8 +50,7 @@ impl Flow {
     pub(super) fn continue_search(&mut self, search: Box<Search>, target: SearchTarget, step: SearchStep) {
         match step {
             SearchStep::Fetch(url) => {
-                let mut fields = Fields::new();
-                fields.push("Accept", b"application/json");
+                let mut fields = json_fields();
                 if matches!(target, SearchTarget::Server { is_legacy: true, .. }) {
                     fields.push(PROTOCOL_VERSION, LEGACY_VERSION); // AUTH-015
                 }

@@ -326,7 +326,7 @@ fn is_reserved(name: &str) -> bool {
         "upgrade",
         "expect",
         // Responses are neither decoded nor requested in ranges.
-        "accept-encoding",
+        fields::ACCEPT_ENCODING,
         "range",
         fields::ACCEPT,
         fields::CONTENT_TYPE,

@@ -31,6 +31,8 @@ impl RequestFields<'_> {
         let mut out = Fields::new();
         // Values that do not fit into a field are omitted; only ids of the server could be such, and they were checked.
         let mut push = |name: &str, value: &[u8]| out.push(name, value);
+        // Without it a server may encode an answer as it likes (RFC 9110, 12.5.3).
+        push(fields::ACCEPT_ENCODING, b"identity");
         match x.purpose() {
             ExchangePurpose::DeleteSession => {}
             ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {

@@ -79,13 +79,26 @@ impl<'a> InputRequest<'a> {
 
     /// Reads a response to this input request, on either side: a bare result that matches it (MRTR-018, MRTR-027).
     ///
-    /// Unknown members are accepted.
+    /// Unknown members are accepted. So is `content`, whatever it is, where it has no meaning, and it is left out: beside a
+    /// refusal, and for a web page (ELIC-018, ELIC-021, ELIC-034).
     ///
     /// # Errors
     ///
     /// [`ValidationError`] that names the first member that does not match.
     pub fn parse_response<'r>(&self, answer: &'r RawJson) -> Result<InputResponse<'r>, ValidationError> {
         let Some(method) = self.method() else { return Ok(InputResponse::Other(answer.clone())) };
+        if let Self::Elicit(request) = self {
+            let action = answer.member("action").and_then(|action| action.string());
+            let action = action.as_deref().map(ElicitAction::from);
+            let is_refusal = matches!(action, Some(ElicitAction::Decline | ElicitAction::Cancel));
+            let is_visit = action == Some(ElicitAction::Accept) && matches!(request, ElicitParams::Url(_));
+            if let Some(action) = action.filter(|_| is_refusal || is_visit) {
+                let read = answer.parse::<ElicitResult>();
+                let mut result = read.unwrap_or_else(|_| ElicitResult::new(action));
+                result.content = result.content.filter(Map::is_empty);
+                return Ok(InputResponse::Elicit(result));
+            }
+        }
         let response = InputResponse::parse(method, answer)?;
         self.check_valid_response(&response).map(|()| response)
     }

@@ -409,6 +409,9 @@ impl World {
         let request = Request::new(fetch);
         self.checks.learn(&request);
         self.checks.check_request(fetch, &request);
+        // Otherwise a server may encode its answer as it likes.
+        let encoding = fetch.fields.iter().find(|(name, _)| *name == "Accept-Encoding");
+        assert_eq!(encoding.map(|(_, value)| value), Some(&b"identity"[..]), "{}", request.url);
         let unix_secs = self.unix_secs();
         let document = self.resource_metadata.get(&request.url).filter(|_| request.method == "GET");
         let mut reply = match document {

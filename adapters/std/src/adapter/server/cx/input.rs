@@ -43,6 +43,7 @@ impl<B: RunningCall> CallCx<B> {
     ///
     /// - [`InputError::Pending`]: the input was requested just now. `?` turns it into an error that is never sent.
     /// - [`InputError::Refused`]: the client cannot answer. `?` turns it into an error for the client.
+    /// - [`InputError::Unusable`]: the client was asked twice, and its answers do not fit the form. `?` tells the client what is wrong.
     pub fn elicit(
         &mut self,
         key: &str,
