@@ -36,11 +36,10 @@ pub(crate) fn node() -> PathBuf {
 /// Returns the `mcp-probe` under test: `MCP_PROBE`, or the program of this package.
 pub(crate) fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
-    PROBE.get_or_init(|| {
-        let given = env::var_os("MCP_PROBE").map(PathBuf::from);
-        given.unwrap_or_else(|| {
-            option_env!("CARGO_BIN_EXE_full-probe").expect("a test of mcp-system-tests").into()
-        })
+    PROBE.get_or_init(|| match (env::var_os("MCP_PROBE"), option_env!("CARGO_BIN_EXE_full-probe")) {
+        (Some(given), _) => given.into(),
+        (None, Some(own)) => own.into(),
+        (None, None) => panic!("only tests of mcp-system-tests have a program of their own"),
     })
 }
 
