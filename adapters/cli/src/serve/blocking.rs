@@ -16,10 +16,13 @@ macro_rules! wait {
 }
 
 #[path = "on_thread.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
+#[cfg_attr(feature = "runtimes", expect(clippy::duplicate_mod, reason = "once for the loop of each adapter"))]
 mod on_thread;
 #[path = "tools/mod.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
+#[cfg_attr(
+    feature = "runtimes",
+    expect(clippy::duplicate_mod, reason = "once for the router of each adapter")
+)]
 mod tools;
 
 pub(super) use on_thread::run;

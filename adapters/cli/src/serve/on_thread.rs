@@ -18,10 +18,16 @@ use crate::serve::streams;
 use crate::stop;
 
 #[path = "http_server.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the server of each adapter")]
+#[cfg_attr(
+    feature = "runtimes",
+    expect(clippy::duplicate_mod, reason = "once for the server of each adapter")
+)]
 mod http_server;
 #[path = "logged_router.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
+#[cfg_attr(
+    feature = "runtimes",
+    expect(clippy::duplicate_mod, reason = "once for the router of each adapter")
+)]
 mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
