@@ -264,7 +264,7 @@ fn initialize(
         .or_else(|| served.newest())
         .unwrap_or(Version::V2024_11_05);
     if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
-        c.allows_idless_errors |= version >= Version::V2025_11_25; // DEC-004
+        c.allows_idless_errors = version >= Version::V2025_11_25; // DEC-004
         let parked_bytes = c.role.session.as_ref().map_or(0, |session| session.parked_bytes);
         let mut session = LegacySession::new(marker, version, info, capabilities);
         // Calls of before the handshake end as they began (LIFE-008).
