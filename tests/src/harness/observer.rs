@@ -120,7 +120,10 @@ impl MessageObserver {
         }
         let Some(schemas) = &self.schemas else { return };
         if value.is_array() {
-            let revision = self.session_revision.as_deref().unwrap_or(LAST_LEGACY);
+            // A batch that came before a second `initialize` is answered as it came (LIFE-008).
+            let begun = members.iter().find_map(|member| self.open_request(direction, member));
+            let session = self.session_revision.as_deref().unwrap_or(LAST_LEGACY);
+            let revision = begun.map_or(session, |request| &*request.revision);
             verify(schemas.check(revision, direction, value, None), value);
         }
         for member in members {
