@@ -11,6 +11,8 @@ use crate::schema::{MessageDirection, REVISIONS, SchemaSet};
 
 const MODERN: &str = "2026-07-28";
 const LAST_LEGACY: &str = "2025-11-25";
+/// The only revision with batches.
+const BATCHES: &str = "2025-03-26";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// A recorded message.
@@ -42,6 +44,8 @@ pub struct MessageObserver {
     requests: Vec<ObservedRequest>,
     /// Revision that a handshake has negotiated.
     session_revision: Option<String>,
+    /// Whether a session had a revision with batches.
+    had_batches: bool,
     /// Whether the server accepts modern requests.
     serves_modern: bool,
     /// Whether the server received a modern request or is modern-only (DEC-004).
@@ -63,6 +67,7 @@ impl MessageObserver {
             schemas,
             requests: Vec::new(),
             session_revision: None,
+            had_batches: false,
             serves_modern,
             is_modern: modern,
             has_unreadable_input: false,
@@ -121,9 +126,8 @@ impl MessageObserver {
         let Some(schemas) = &self.schemas else { return };
         if value.is_array() {
             // A batch that came before a second `initialize` is answered as it came (LIFE-008).
-            let begun = members.iter().find_map(|member| self.open_request(direction, member));
             let session = self.session_revision.as_deref().unwrap_or(LAST_LEGACY);
-            let revision = begun.map_or(session, |request| &*request.revision);
+            let revision = if self.had_batches { BATCHES } else { session };
             verify(schemas.check(revision, direction, value, None), value);
         }
         for member in members {
@@ -250,6 +254,7 @@ impl MessageObserver {
         if let Some(request) = self.requests.iter_mut().find(open) {
             request.is_answered = true;
             if request.method == "initialize" && settled.is_some() {
+                self.had_batches |= settled == Some(BATCHES);
                 self.session_revision = settled.map(str::to_owned);
             }
         }
