@@ -70,7 +70,7 @@ async fn in_context<T>(context: &'static str, future: impl Future<Output = T>) -
     .await
 }
 
-/// What surrounds the server surrounds all handlers, and nothing of one reaches another one.
+/// Handlers see the context of the server, and nothing that a handler of another client has set.
 #[test]
 fn handlers_of_all_clients_are_polled_in_the_context_of_the_server() {
     with_timeout(|| {

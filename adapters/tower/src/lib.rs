@@ -161,7 +161,6 @@ mod request_view;
 mod response_future;
 mod service;
 mod shard;
-mod span;
 mod time;
 mod unblock;
 

@@ -142,7 +142,7 @@ impl fmt::Debug for McpService {
 /// Spawn it, or await it where the server ends. Within the handling of a request it would poll the handlers of others.
 pub struct Run {
     shards: Arc<[Arc<Shard>]>,
-    /// Empty before the first poll: until then nobody may rely on it.
+    /// Empty before the first poll: a future that is never polled drives nothing.
     drivers: Vec<u64>,
 }
 

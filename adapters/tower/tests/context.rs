@@ -5,11 +5,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Mutex;
 
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
+use futures_lite::future::yield_now;
+use http_body_util::{BodyExt as _, Full};
 use mcp_tower::mcp_proto::Progress;
 use mcp_tower::{Cx, Identity, McpService, Router, RpcError, TokioTimer};
 use serde_json::{Value, json};
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use tracing::span::Id;
 
@@ -98,6 +100,47 @@ fn set_subscriber() {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
 }
 
+/// Makes forty calls of two users at a time, and returns the status and the body of each.
+async fn call_as_two_users(
+    service: &McpService,
+    request: impl Fn() -> http::Request<Full<Bytes>>,
+) -> Vec<(u16, Bytes)> {
+    let mut calls = JoinSet::new();
+    for n in 0..40 {
+        let user = if n % 2 == 0 { "alice" } else { "bob" };
+        let response = serve(service.clone(), user.to_owned(), request());
+        calls.spawn(async move {
+            let response = response.await;
+            let status = response.status().as_u16();
+            (status, response.into_body().collect().await.unwrap().to_bytes())
+        });
+    }
+    calls.join_all().await
+}
+
+/// Returns a service with handlers that never end, and the number of their polls. `busy` says nothing, `report` makes progress.
+fn busy_service() -> (McpService, Arc<AtomicUsize>) {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut router = Router::new("context", "1");
+    let count = Arc::clone(&polls);
+    router.tool_with(tool("busy"), async move |_: &mut Cx, _: Value| -> String {
+        loop {
+            count.fetch_add(1, Ordering::SeqCst);
+            yield_now().await;
+        }
+    });
+    let count = Arc::clone(&polls);
+    router.tool_with(tool("report"), async move |cx: &mut Cx, _: Value| -> Result<String, RpcError> {
+        loop {
+            count.fetch_add(1, Ordering::SeqCst);
+            cx.progress(Progress::new(1.into()))?;
+            yield_now().await;
+        }
+    });
+    router.tool_with(tool("echo"), async |_: &mut Cx, _: Value| "echo");
+    (McpService::new(router).unwrap(), polls)
+}
+
 // covers: SEC-004
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn handlers_are_polled_in_the_context_of_their_request_or_in_none() {
@@ -105,21 +148,12 @@ async fn handlers_are_polled_in_the_context_of_their_request_or_in_none() {
     let strange = Strange::default();
     let service = service(&strange);
     for round in 0..4 {
-        let mut calls = JoinSet::new();
-        for n in 0..40 {
-            let (service, user) = (service.clone(), if n % 2 == 0 { "alice" } else { "bob" });
-            let request = match round % 2 {
-                0 => call("steps", json!({})),
-                _ => call_with_progress("steps"),
-            };
-            calls.spawn(async move {
-                let response = serve(service, user.to_owned(), request).await;
-                let body = response.into_body().collect().await.unwrap().to_bytes();
-                assert!(String::from_utf8_lossy(&body).contains("done"), "{body:?}");
-            });
-        }
-        while let Some(ended) = calls.join_next().await {
-            ended.unwrap();
+        let request = || match round % 2 {
+            0 => call("steps", json!({})),
+            _ => call_with_progress("steps"),
+        };
+        for (_, body) in call_as_two_users(&service, request).await {
+            assert!(String::from_utf8_lossy(&body).contains("done"), "{body:?}");
         }
     }
     assert_nothing_strange(&strange);
@@ -131,17 +165,9 @@ async fn handlers_on_one_thread_are_polled_in_the_context_of_their_request_or_in
     set_subscriber();
     let strange = Strange::default();
     let service = service(&strange);
-    let mut calls = JoinSet::new();
-    for n in 0..40 {
-        let (service, user) = (service.clone(), if n % 2 == 0 { "alice" } else { "bob" });
-        calls.spawn(async move {
-            let (status, answer) =
-                json_of_async(serve(service, user.to_owned(), call("steps", json!({}))).await).await;
-            assert_eq!((status, text_of(&answer)), (200, "done"));
-        });
-    }
-    while let Some(ended) = calls.join_next().await {
-        ended.unwrap();
+    for (status, body) in call_as_two_users(&service, || call("steps", json!({}))).await {
+        let answer = serde_json::from_slice(&body).unwrap();
+        assert_eq!((status, text_of(&answer)), (200, "done"));
     }
     assert_nothing_strange(&strange);
 }
@@ -172,17 +198,7 @@ async fn handler_whose_client_has_left_is_polled_in_no_foreign_context() {
 /// Without a runtime that drives the service, such a handler waits for [`McpService::run`].
 #[test]
 fn handler_whose_client_has_left_waits_for_a_driver() {
-    let polls = Arc::new(AtomicUsize::new(0));
-    let mut router = Router::new("context", "1");
-    let count = Arc::clone(&polls);
-    router.tool_with(tool("busy"), async move |_: &mut Cx, _: Value| -> String {
-        loop {
-            count.fetch_add(1, Ordering::SeqCst);
-            futures_lite::future::yield_now().await;
-        }
-    });
-    router.tool_with(tool("echo"), async |_: &mut Cx, _: Value| "echo");
-    let service = McpService::new(router).unwrap();
+    let (service, polls) = busy_service();
     let client = Legacy::open(&service, &json!({}));
     let mut response = client.call("busy");
     assert!(poll_once(&mut response).is_pending());
@@ -206,7 +222,7 @@ fn handler_that_is_cancelled_before_its_first_poll_ends() {
     let gate = Arc::clone(&is_open);
     router.tool_with(tool("gate"), async move |_: &mut Cx, _: Value| {
         while gate.load(Ordering::SeqCst) == 0 {
-            futures_lite::future::yield_now().await;
+            yield_now().await;
         }
         "passed"
     });
@@ -226,17 +242,7 @@ fn handler_that_is_cancelled_before_its_first_poll_ends() {
 /// The driver that the service spawned ends with its runtime, and another runtime goes on.
 #[test]
 fn runtime_ends_while_a_handler_has_no_response() {
-    let polls = Arc::new(AtomicUsize::new(0));
-    let mut router = Router::new("context", "1");
-    let count = Arc::clone(&polls);
-    router.tool_with(tool("busy"), async move |_: &mut Cx, _: Value| -> String {
-        loop {
-            count.fetch_add(1, Ordering::SeqCst);
-            yield_now().await;
-        }
-    });
-    router.tool_with(tool("echo"), async |_: &mut Cx, _: Value| "echo");
-    let service = McpService::new(router).unwrap();
+    let (service, polls) = busy_service();
     for mut runtime in
         [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()]
     {
@@ -264,19 +270,9 @@ fn runtime_ends_while_a_handler_has_no_response() {
 /// A stream that is not read for long holds up no handler where somebody drives the service.
 #[test]
 fn handler_of_a_stream_that_is_not_read_is_polled_by_a_driver() {
-    let polls = Arc::new(AtomicUsize::new(0));
-    let mut router = Router::new("context", "1");
-    let count = Arc::clone(&polls);
-    router.tool_with(tool("busy"), async move |cx: &mut Cx, _: Value| -> Result<String, RpcError> {
-        loop {
-            count.fetch_add(1, Ordering::SeqCst);
-            cx.progress(Progress::new(1.into()))?;
-            futures_lite::future::yield_now().await;
-        }
-    });
-    let service = McpService::new(router).unwrap();
+    let (service, polls) = busy_service();
     let mut run = service.run();
-    let response = answer(&service, call_with_progress("busy"));
+    let response = answer(&service, call_with_progress("report"));
     let before = polls.load(Ordering::SeqCst);
     for _ in 0..3 {
         assert!(poll_once(&mut run).is_pending());
@@ -292,7 +288,7 @@ fn session_serves_the_principal_that_began_it_and_no_other() {
     router.tool_with(tool("whoami"), async |cx: &mut Cx, _: Value| cx.principal().unwrap_or_default());
     let service = McpService::new(router).unwrap();
     // As a login layer does.
-    let as_user = |user: Option<&str>, mut request: http::Request<http_body_util::Full<bytes::Bytes>>| {
+    let as_user = |user: Option<&str>, mut request: http::Request<Full<Bytes>>| {
         if let Some(user) = user {
             request.extensions_mut().insert(Identity::new(user));
         }
@@ -337,10 +333,4 @@ fn session_serves_the_principal_that_began_it_and_no_other() {
     request.extensions_mut().insert(Identity::new("carol"));
     let (_, answer) = json_of(answer(&service, request));
     assert_eq!(text_of(&answer), "carol");
-}
-
-async fn json_of_async(response: crate::support::TestResponse) -> (u16, Value) {
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }

@@ -289,11 +289,8 @@ impl Engine {
             | CallPurpose::TaskInput { .. } => {}
         }
         // A faulty answer is an answer all the same, and not one of a modern server. It is no error of the server, though.
-        let malformed = match (&outcome, purpose) {
-            (Err(CallError::Malformed(reason)), CallPurpose::Handshake) => {
-                Some((methods::INITIALIZE, reason.to_string()))
-            }
-            (Err(CallError::Malformed(reason)), _) => Some((methods::DISCOVER, reason.to_string())),
+        let malformed = match &outcome {
+            Err(CallError::Malformed(reason)) => Some(*reason),
             _ => None,
         };
         let outcome = outcome.map_err(|e| match e {
@@ -306,9 +303,13 @@ impl Engine {
             _ => RpcError::invalid_request("the answer is not valid"),
         });
         let mut step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
-        if let (NegotiationStep::Close(fault), Some((method, reason))) = (&mut step, malformed) {
+        if let (NegotiationStep::Close(fault), Some(reason)) = (&mut step, malformed) {
             match fault {
-                Fault::HandshakeRefused(_) => *fault = Fault::BadHandshake { method, reason: reason.into() },
+                Fault::HandshakeRefused(_) => {
+                    let is_probe = purpose == CallPurpose::Probe;
+                    let method = if is_probe { methods::DISCOVER } else { methods::INITIALIZE };
+                    *fault = Fault::BadHandshake { method, reason: reason.to_string().into() };
+                }
                 Fault::LegacyServer { error, .. } => *error = None,
                 _ => {}
             }

@@ -302,18 +302,15 @@ fn read_member<'a>(
             parts.method =
                 Some(if s.peek() == b'"' { Ok(s.string()?) } else { s.value().map(|_| Err(()))? });
         }
-        b"params" => {
-            parts.params = Some(if s.peek() == b'{' {
-                read_params(s, frame, known, &mut parts.has_known_meta)?
-            } else {
-                // `null` is absent: some peers write a member for nothing.
-                if s.peek() == b'n' {
-                    return s.value().map(|_| ());
-                }
+        b"params" => match s.peek() {
+            b'{' => parts.params = Some(read_params(s, frame, known, &mut parts.has_known_meta)?),
+            // `null` is absent: some peers write a member for nothing.
+            b'n' => _ = s.value()?,
+            _ => {
                 s.value()?;
-                ParamsSpans::default()
-            });
-        }
+                parts.params = Some(ParamsSpans::default());
+            }
+        },
         b"result" => {
             parts.result = Some(if s.peek() == b'{' {
                 s.object(|s, name| {

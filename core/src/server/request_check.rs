@@ -276,12 +276,12 @@ fn legacy_version(
         (methods::INITIALIZE, Some(_)) if source.channel != source.root => {
             Err(RpcError::invalid_request("already initialized"))
         }
-        (name, Some(session)) if name != methods::INITIALIZE => Ok(session.version),
         // `ping` is allowed before the handshake (PING-001).
         (methods::INITIALIZE, _) | (methods::PING, None) => {
             Ok(served.newest().unwrap_or(Version::V2024_11_05))
         }
-        _ => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
+        (_, Some(session)) => Ok(session.version),
+        (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
     }
 }
 

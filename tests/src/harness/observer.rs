@@ -34,6 +34,8 @@ struct ObservedRequest {
     method: String,
     revision: String,
     progress_token: Option<Value>,
+    /// Number of handshakes before it.
+    handshakes: usize,
     is_answered: bool,
 }
 
@@ -44,7 +46,9 @@ pub struct MessageObserver {
     requests: Vec<ObservedRequest>,
     /// Revision that a handshake has negotiated.
     session_revision: Option<String>,
-    /// Whether a session had a revision with batches.
+    /// Number of handshakes that have negotiated a revision.
+    handshakes: usize,
+    /// Whether one of these revisions had batches.
     had_batches: bool,
     /// Whether the server accepts modern requests.
     serves_modern: bool,
@@ -67,6 +71,7 @@ impl MessageObserver {
             schemas,
             requests: Vec::new(),
             session_revision: None,
+            handshakes: 0,
             had_batches: false,
             serves_modern,
             is_modern: modern,
@@ -125,9 +130,11 @@ impl MessageObserver {
         }
         let Some(schemas) = &self.schemas else { return };
         if value.is_array() {
-            // A batch that came before a second `initialize` is answered as it came (LIFE-008).
             let session = self.session_revision.as_deref().unwrap_or(LAST_LEGACY);
-            let revision = if self.had_batches { BATCHES } else { session };
+            // A batch that came before a second `initialize` is answered as it came (LIFE-008).
+            let mut begun = members.iter().filter_map(|member| self.open_request(direction, member));
+            let is_older = self.had_batches && begun.any(|request| request.handshakes < self.handshakes);
+            let revision = if is_older { BATCHES } else { session };
             verify(schemas.check(revision, direction, value, None), value);
         }
         for member in members {
@@ -244,6 +251,7 @@ impl MessageObserver {
                 method,
                 revision,
                 progress_token: token,
+                handshakes: self.handshakes,
                 is_answered: false,
             });
             return;
@@ -254,6 +262,7 @@ impl MessageObserver {
         if let Some(request) = self.requests.iter_mut().find(open) {
             request.is_answered = true;
             if request.method == "initialize" && settled.is_some() {
+                self.handshakes += 1;
                 self.had_batches |= settled == Some(BATCHES);
                 self.session_revision = settled.map(str::to_owned);
             }

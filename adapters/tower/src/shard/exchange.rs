@@ -9,6 +9,7 @@ use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{ExchangeId, Response};
 use mcp_std::adapter::server::ServerLoop as _;
 
+use super::handlers::Phase;
 use super::{Home, Poller, Shard, Waiter, lock};
 use crate::request_view::SeenRequest;
 
@@ -171,14 +172,14 @@ impl Exchange {
         Piece::Nothing
     }
 
-    /// Returns whether there is work that nobody has begun with, or a handler that is to be polled here.
+    /// Returns whether the shard has work that no turn has begun with, or this request a handler to poll.
     pub(crate) fn has_work(&self) -> bool {
         self.shard.has_work_for(Poller::Home(&self.home))
     }
 
     /// The response is decided: what polls from now on is its body, outside of what surrounds the request.
     pub(crate) fn begin_body(&self) {
-        self.shard.advance(&self.home, false);
+        self.shard.advance(&self.home, Phase::Body);
     }
 }
 
@@ -188,7 +189,7 @@ impl Drop for Exchange {
         drop(waker);
         self.shard.close(self.id);
         // After the end of those that a disconnect cancels.
-        self.shard.advance(&self.home, true);
+        self.shard.advance(&self.home, Phase::Gone);
     }
 }
 

@@ -16,7 +16,6 @@ use mcp_std::catch;
 
 use super::{Shard, lock};
 use crate::handler::CallFuture;
-use crate::span::RequestSpan;
 
 /// The running handlers. No lock is held while one is polled or dropped.
 #[derive(Default)]
@@ -33,7 +32,7 @@ struct Slots {
     for_driver: VecDeque<Entry>,
     /// Handlers whose calls are cancelled, for everybody: they end, and no code of the application runs but destructors.
     cancelled: VecDeque<Entry>,
-    /// Whether somebody drives the shard besides responses and bodies.
+    /// Whether the shard has a driver.
     has_driver: bool,
 }
 
@@ -81,7 +80,7 @@ struct HomeState {
 
 /// How far the exchange of a home is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Phase {
+pub(super) enum Phase {
     /// The future of the response is polled, in the context of the request.
     #[default]
     Response,
@@ -91,16 +90,25 @@ enum Phase {
     Gone,
 }
 
-/// Who polls handlers.
+/// A caller of [`Shard::turn`], which polls its handlers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Poller<'a> {
-    /// The response or the body of a request.
+    /// The response or the body of a request, which polls the handlers of this request.
     Home(&'a Arc<Home>),
-    /// What drives the shard between requests.
+    /// A driver, which polls the handlers that have no response.
     Driver,
 }
 
-/// Who is to be woken for a handler.
+impl Poller<'_> {
+    pub(super) fn wake_target(self) -> WakeTarget {
+        match self {
+            Self::Home(home) => WakeTarget::Exchange(home.index),
+            Self::Driver => WakeTarget::Driver,
+        }
+    }
+}
+
+/// The future or body that is woken for a handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WakeTarget {
     /// The response or body of an exchange.
@@ -118,14 +126,10 @@ impl Home {
     pub(super) fn has_woken(&self) -> bool {
         !lock(&self.state).woken.is_empty()
     }
-
-    pub(super) const fn index(&self) -> usize {
-        self.index
-    }
 }
 
 impl Slots {
-    /// Queues a handler for whoever is to poll it.
+    /// Queues a handler for its poller. Returns what to wake.
     fn queue(&mut self, entry: Entry) -> Option<WakeTarget> {
         let slot = self.slots.get_mut(entry.0)?;
         slot.is_queued = true;
@@ -278,24 +282,15 @@ impl Handlers {
             slot.is_woken = true;
             return None;
         }
-        // It may be queued for somebody who is not polled for long.
+        // A cancelled one is queued for everybody: its own poller may not be polled for long.
         if slot.is_queued && !handler.call.is_cancelled() {
             return None;
         }
         slots.queue((index, generation))
     }
 
-    /// The response to a request is decided, and its body is next. Returns whether there are handlers that go on.
-    pub(super) fn begin_body(&self, home: &Home) -> bool {
-        self.advance(home, Phase::Body)
-    }
-
-    /// The exchange of a request has ended. Returns whether there are handlers that go on.
-    pub(super) fn leave(&self, home: &Home) -> bool {
-        self.advance(home, Phase::Gone)
-    }
-
-    fn advance(&self, home: &Home, phase: Phase) -> bool {
+    /// Moves a request to its next phase, or the one after it. Returns whether it has handlers that go on.
+    pub(super) fn advance(&self, home: &Home, phase: Phase) -> bool {
         let mut slots = lock(&self.0);
         let mut state = lock(&home.state);
         if state.phase == Phase::Response {
@@ -311,7 +306,7 @@ impl Handlers {
         goes_on
     }
 
-    /// Says whether somebody drives the shard besides responses and bodies. Returns who is to be woken.
+    /// Sets whether the shard has a driver. Returns what to wake, because handlers change their poller.
     pub(super) fn set_driver(&self, has_driver: bool) -> Vec<WakeTarget> {
         let mut slots = lock(&self.0);
         if core::mem::replace(&mut slots.has_driver, has_driver) == has_driver {
@@ -338,7 +333,7 @@ fn requeue(slots: &mut Slots, entry: Entry) -> Option<WakeTarget> {
     slots.queue(entry)
 }
 
-/// Wakes a handler: queues it, and wakes whoever is to poll it.
+/// Wakes a handler: queues it, and wakes its poller.
 struct HandlerWaker {
     shard: Weak<Shard>,
     index: usize,
@@ -355,5 +350,34 @@ impl Wake for HandlerWaker {
         if let Some(target) = shard.handlers.mark_woken(self.index, self.generation) {
             shard.wake_for_handler(target);
         }
+    }
+}
+
+/// The span that was current when a request arrived: that of a layer around the service. Its handlers run in it, wherever they are
+/// polled.
+#[derive(Debug)]
+struct RequestSpan(#[cfg(feature = "tracing")] tracing::Span);
+
+#[cfg(feature = "tracing")]
+impl RequestSpan {
+    fn current() -> Self {
+        Self(tracing::Span::current())
+    }
+
+    /// Enters the span, unless it is current already.
+    fn enter(&self) -> Option<tracing::span::Entered<'_>> {
+        let is_entered = self.0.is_none() || tracing::Span::current().id() == self.0.id();
+        (!is_entered).then(|| self.0.enter())
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+impl RequestSpan {
+    const fn current() -> Self {
+        Self()
+    }
+
+    const fn enter(&self) -> Option<()> {
+        None
     }
 }

@@ -32,7 +32,7 @@ use mcp_std::adapter::server::{
 };
 
 use self::core::{Core, Outcome};
-use self::handlers::{Handlers, WakeTarget};
+use self::handlers::{Handlers, Phase, WakeTarget};
 use self::host::Host;
 use self::sleepers::Sleepers;
 use self::waiting::Waiting;
@@ -221,7 +221,7 @@ impl Shard {
         true
     }
 
-    /// Returns whether there is work that nobody has begun with, or a handler to poll.
+    /// Returns whether the shard has work that no turn has begun with, or `poller` a handler.
     pub(crate) fn has_work_for(&self, poller: Poller<'_>) -> bool {
         self.has_work.load(SeqCst) || self.handlers.has_woken(poller)
     }
@@ -317,21 +317,17 @@ impl Shard {
 
     /// Wakes whoever is to poll a handler, unless this thread does it anyway.
     fn wake_for_handler(&self, target: WakeTarget) {
-        let exchange = match target {
-            WakeTarget::Anybody => return self.wake(None),
-            WakeTarget::Driver => None,
-            WakeTarget::Exchange(index) => Some(index),
-        };
-        if TurnScope::polls(self, exchange) {
+        if TurnScope::polls(self, target) {
             return;
         }
-        let waker = match exchange {
-            Some(index) => lock(&self.waiting).remove_exchange(index),
-            None => lock(&self.waiting).take_driver(),
+        let waker = match target {
+            WakeTarget::Anybody => return self.wake(None),
+            WakeTarget::Exchange(index) => lock(&self.waiting).remove_exchange(index),
+            WakeTarget::Driver => lock(&self.waiting).take_driver(),
         };
         match waker {
             Some(waker) => waker.wake(),
-            None if exchange.is_none() => self.ensure_driver(),
+            None if target == WakeTarget::Driver => self.ensure_driver(),
             None => {}
         }
     }
@@ -342,10 +338,9 @@ impl Shard {
     pub(crate) fn add_driver(&self) -> u64 {
         let mut waiting = lock(&self.waiting);
         let number = waiting.add_driver();
-        let targets = self.handlers.set_driver(true);
+        // The new driver looks at once, so there is nobody to wake.
+        drop(self.handlers.set_driver(true));
         drop(waiting);
-        // The new one looks at once.
-        drop(targets);
         number
     }
 
@@ -385,10 +380,9 @@ impl Shard {
         }
     }
 
-    /// The response to a request is decided, and its body is next, or nothing.
-    fn advance(&self, home: &Home, is_gone: bool) {
-        let goes_on = if is_gone { self.handlers.leave(home) } else { self.handlers.begin_body(home) };
-        if goes_on {
+    /// Moves a request to its next phase, and has the handlers polled that go on.
+    fn advance(&self, home: &Home, phase: Phase) {
+        if self.handlers.advance(home, phase) {
             self.ensure_driver();
             if self.handlers.has_woken(Poller::Driver) {
                 self.wake_for_handler(WakeTarget::Driver);
@@ -496,39 +490,27 @@ impl Wake for TimerWaker {
 }
 
 std::thread_local! {
-    /// The shard that this thread drives, which looks for new work before it stops, and as who it polls handlers.
-    static DRIVEN: Cell<(usize, Driving)> = const { Cell::new((0, Driving::NoHandlers)) };
-}
-
-/// Which handlers a thread polls.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Driving {
-    NoHandlers,
-    OfExchange(usize),
-    OfDriver,
+    /// The shard that this thread drives, which looks for new work before it stops, and the handlers that it polls: none, or
+    /// those for which this target would be woken.
+    static DRIVEN: Cell<(usize, Option<WakeTarget>)> = const { Cell::new((0, None)) };
 }
 
 /// Marks a shard as driven by this thread.
-struct TurnScope((usize, Driving));
+struct TurnScope((usize, Option<WakeTarget>));
 
 impl TurnScope {
     fn enter(shard: &Shard, poller: Option<Poller<'_>>) -> Self {
-        let driving = match poller {
-            None => Driving::NoHandlers,
-            Some(Poller::Home(home)) => Driving::OfExchange(home.index()),
-            Some(Poller::Driver) => Driving::OfDriver,
-        };
-        Self(DRIVEN.replace((::core::ptr::from_ref(shard).addr(), driving)))
+        let target = poller.map(Poller::wake_target);
+        Self(DRIVEN.replace((::core::ptr::from_ref(shard).addr(), target)))
     }
 
     fn is_inside(shard: &Shard) -> bool {
         DRIVEN.get().0 == ::core::ptr::from_ref(shard).addr()
     }
 
-    /// Returns whether this thread polls the handlers of an exchange, or of a driver.
-    fn polls(shard: &Shard, exchange: Option<usize>) -> bool {
-        let driving = exchange.map_or(Driving::OfDriver, Driving::OfExchange);
-        DRIVEN.get() == (::core::ptr::from_ref(shard).addr(), driving)
+    /// Returns whether this thread polls the handlers for which `target` would be woken.
+    fn polls(shard: &Shard, target: WakeTarget) -> bool {
+        DRIVEN.get() == (::core::ptr::from_ref(shard).addr(), Some(target))
     }
 }
 
