@@ -117,8 +117,8 @@ fn shutdown_abandons_client_that_does_not_read() {
         for _ in 0..5 {
             assert!(server.poll(Duration::from_millis(1)).unwrap());
         }
-        server.shutdown(Duration::from_millis(20));
         let begun = Instant::now();
+        server.shutdown(Duration::from_millis(20));
         while server.poll(Duration::from_secs(1)).unwrap() {}
         assert!(begun.elapsed() >= Duration::from_millis(20));
         assert!(!server.poll(Duration::ZERO).unwrap(), "the server stays ended");
