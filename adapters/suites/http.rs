@@ -235,9 +235,9 @@ fn connection_at_limit_evicts_longest_idle() {
         let mut first = served.connect();
         assert!(is_served(&mut first));
         let mut second = served.connect();
+        let begun = Instant::now();
         assert!(is_served(&mut second));
         assert!(is_served(&mut first), "it was used after the second one");
-        let begun = Instant::now();
         let mut third = served.connect();
         assert!(is_served(&mut third));
         assert!(begun.elapsed() >= Duration::from_millis(150), "idle connections are spared for a moment");

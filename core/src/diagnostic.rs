@@ -34,8 +34,13 @@ pub enum Diagnostic {
     DuplicateId(RequestId),
     /// A response arrived for a call that has ended (CANC-012, CANC-013).
     LateResponse(RequestId),
-    /// A response has an id that was never used for a request.
-    UnknownResponse(RequestId),
+    /// A response has an id that was never used for a request, or in an exchange that of another request.
+    UnknownResponse {
+        /// Its id.
+        id: RequestId,
+        /// Its error, if it is one.
+        error: Option<RpcError>,
+    },
     /// The peer sent an error that names no request (DEC-004).
     PeerError(RpcError),
     /// A cancellation names a request that is not in flight (CANC-011, CANC-014).
@@ -120,7 +125,12 @@ impl core::fmt::Display for Diagnostic {
             Self::Noise { line, length } => write!(f, "a line of {length} bytes is not a message: {line}"),
             Self::DuplicateId(id) => write!(f, "a request was dropped because its id {id} is in flight"),
             Self::LateResponse(id) => write!(f, "an answer arrived too late (id {id})"),
-            Self::UnknownResponse(id) => write!(f, "an answer to an unknown request (id {id})"),
+            Self::UnknownResponse { id, error: None } => {
+                write!(f, "an answer to an unknown request (id {id})")
+            }
+            Self::UnknownResponse { id, error: Some(error) } => {
+                write!(f, "an answer to an unknown request (id {id}): {error}")
+            }
             Self::PeerError(error) => write!(f, "the peer sent an error that names no request: {error}"),
             Self::UnknownCancellation(id) => {
                 write!(f, "a cancellation of a request that is not in flight (id {id})")

@@ -5,6 +5,7 @@ pub(crate) mod authorization;
 mod http;
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 pub(crate) use http::quoted;
 pub use http::{AuthChallenge, HttpError, HttpResponse};
 
+use crate::diagnostic::Diagnostic;
 use crate::json::EncodeError;
 use crate::limits::Limit;
 use crate::methods::Capability;
@@ -88,10 +90,12 @@ pub enum Fault {
         reason: Cow<'static, str>,
     },
     /// The server did not answer the handshake in time (TIME-007).
-    #[error("the server did not answer `{method}` in time")]
+    #[error("the server did not answer `{method}` in time{}", meanwhile(.stray.as_deref()))]
     HandshakeTimeout {
         /// Method of the request.
         method: &'static str,
+        /// What came meanwhile and may have been the answer: see [`CallError::Misaddressed`].
+        stray: Option<Box<Diagnostic>>,
     },
     /// The peer returns the messages that it receives.
     ///
@@ -141,6 +145,12 @@ pub enum CallError {
     /// The call took longer than its total timeout, with or without progress (TIME-006).
     #[error("not finished in the total time allowed")]
     TotalTimedOut,
+    /// No answer arrived in time, but one without a usable id did, which may have been meant (BASE-013).
+    ///
+    /// It is the last [`Diagnostic::PeerError`], [`Diagnostic::UnknownResponse`] or [`Diagnostic::Malformed`] since the call
+    /// was sent. Otherwise the call ends as after [`TimedOut`](Self::TimedOut).
+    #[error("no answer in time{}", meanwhile(Some(.0)))]
+    Misaddressed(Box<Diagnostic>),
     /// The application cancelled the call.
     #[error("cancelled")]
     Cancelled,
@@ -213,6 +223,10 @@ pub enum CallError {
         /// Reason, in the words of the binding.
         reason: String,
     },
+}
+
+fn meanwhile(stray: Option<&Diagnostic>) -> String {
+    stray.map(|stray| alloc::format!("; meanwhile: {stray}")).unwrap_or_default()
 }
 
 impl From<HttpError> for CallError {

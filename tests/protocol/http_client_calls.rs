@@ -8,6 +8,7 @@ use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::protocol::common::{client, limits, ms, secs};
+use crate::protocol::http_client_shared::{V, legacy_harness, tool_capabilities};
 
 const JSON: &str = "application/json";
 
@@ -80,11 +81,82 @@ fn rpc_error_in_the_body_is_the_outcome_for_any_status() {
             harness.transcript
         });
     }
-    // An error without an id still belongs to this request.
-    let mut harness = modern_harness(Chunker::Whole);
-    let (key, request) = harness.start_wave_call(&non_retryable());
-    harness.respond(request.id, 400, JSON, r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}"#);
-    assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(e)) if e.code == -32700));
+}
+
+/// Ids that no request of the client has; `None` for a message without one.
+fn unusable_ids() -> Vec<Option<Value>> {
+    let ids =
+        [json!(null), json!(""), json!("server-error"), json!(999_999), json!(-1), json!(1.5), json!({})];
+    [None].into_iter().chain(ids.map(Some)).collect()
+}
+
+fn with_id(id: Option<&Value>, mut message: Value) -> Value {
+    if let Some(id) = id {
+        message["id"] = id.clone();
+    }
+    message
+}
+
+// covers: BASE-013
+#[test]
+fn error_without_a_usable_id_belongs_to_the_request_that_its_body_answers() {
+    for id in unusable_ids() {
+        for (status, is_stream) in [(200, false), (200, true), (400, false), (500, false)] {
+            for_each_chunker(|cut| {
+                let mut harness = modern_harness(cut);
+                let (other, waiting) = harness.start_wave_call(&non_retryable());
+                let (key, request) = harness.start_wave_call(&non_retryable());
+                let error = json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}});
+                let error = with_id(id.as_ref(), error);
+                if is_stream {
+                    harness.start_event_stream(request.id);
+                    harness.receive_event(request.id, "", &error);
+                } else {
+                    harness.respond_with_json(request.id, status, &error);
+                }
+                harness.take_diagnostics();
+                let done = harness.expect_done(key);
+                assert!(matches!(&done, Err(CallError::Rpc(e)) if e.code == -32700), "{error}: {done:?}");
+                harness.respond_with_json(waiting.id, 200, &result_response(&waiting.body, tool_result()));
+                assert_eq!(harness.expect_done(other), Ok(tool_result()));
+                harness.transcript
+            });
+        }
+    }
+}
+
+// covers: BASE-005, BASE-010
+#[test]
+fn unusable_answer_in_the_body_ends_its_request_at_once() {
+    let answers: [fn(&Value) -> (Value, &'static str); 5] = [
+        |_| (json!({"jsonrpc": "2.0", "id": 999_999, "result": {}}), "`id` is not that of the request"),
+        |_| (json!({"jsonrpc": "2.0", "id": "x", "result": {}}), "`id` is not that of the request"),
+        |id| (json!({"jsonrpc": "2.0", "id": id}), "neither a request, a notification nor a response"),
+        |_| (json!({"jsonrpc": "2.0", "id": null, "error": "no"}), "`error` is not an error object"),
+        |id| (json!({"jsonrpc": "2.0", "id": id, "result": null, "error": null}), "neither a request"),
+    ];
+    for answer in answers {
+        for is_legacy in [false, true] {
+            for_each_chunker(|cut| {
+                let mut harness = if is_legacy {
+                    let mut harness = legacy_harness(cut);
+                    harness.become_legacy(V, None, tool_capabilities());
+                    harness
+                } else {
+                    modern_harness(cut)
+                };
+                let (key, request) = harness.start_wave_call(&non_retryable());
+                let (text, reason) = answer(&request.body["id"]);
+                harness.respond_with_json(request.id, 200, &text);
+                harness.take_diagnostics();
+                let done = harness.expect_done(key);
+                let error = done.expect_err("not an answer");
+                assert!(matches!(error, CallError::Malformed(_)), "{text}: {error:?}");
+                assert!(error.to_string().contains(reason), "{text}: {error}");
+                harness.transcript
+            });
+        }
+    }
 }
 
 // covers: HTTP-082
@@ -151,11 +223,11 @@ fn response_to_another_request_is_not_accepted() {
         let (second, two) = harness.start_wave_call(&non_retryable());
         // Ids are scoped to an exchange: the id of another request is unknown in this one.
         harness.respond_with_json(one.id, 200, &result_response(&two.body, tool_result()));
-        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }));
         assert_eq!(expect_http_error(harness.expect_done(first)), HttpError::Unanswered { status: 200 });
         harness.start_event_stream(two.id);
         harness.receive_event(two.id, "", &result_response(&one.body, tool_result()));
-        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }));
         harness.receive_event(two.id, "", &result_response(&two.body, tool_result()));
         assert_eq!(harness.expect_done(second), Ok(tool_result()));
         harness.transcript

@@ -219,7 +219,7 @@ fn failed_connection_closes_the_client_without_fallback() {
     harness.advance(secs(30));
     harness.assert_idle();
     harness.advance(secs(30));
-    assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "server/discover" });
+    assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "server/discover", stray: None });
     harness.expect_aborted();
 }
 

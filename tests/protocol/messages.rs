@@ -161,7 +161,7 @@ fn response_on_another_channel_is_unknown() {
     let answer = result_response(&take_sent(&mut engine, one).expect("a request"), json!({}));
     feed(&mut engine, two, &answer);
     match engine.poll_event(NOW) {
-        Some(Event::Diagnostic { channel, diagnostic: Diagnostic::UnknownResponse(_) }) => {
+        Some(Event::Diagnostic { channel, diagnostic: Diagnostic::UnknownResponse { .. } }) => {
             assert_eq!(channel, two);
         }
         other => panic!("{other:?}"),

@@ -357,11 +357,11 @@ fn unrelated_responses_are_reported_and_the_probe_continues() {
             &json!({"jsonrpc": "2.0", "id": text, "result": discover_result(&["2026-07-28"], json!({}))}),
         );
         assert!(
-            matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)),
+            matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }),
             "the id of the response is a string"
         );
         harness.feed_message(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
-        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }));
         harness.feed_message(
             &json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}}),
         );

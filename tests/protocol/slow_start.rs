@@ -189,7 +189,7 @@ fn initialize_timeout_closes_without_cancelling() {
         harness.advance(ms(59_999));
         harness.assert_idle();
         harness.advance(ms(1));
-        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize", stray: None });
         harness.assert_nothing_sent();
         harness.transcript
     });
@@ -197,10 +197,30 @@ fn initialize_timeout_closes_without_cancelling() {
         let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
         harness.expect_request("initialize");
         harness.advance(secs(60));
-        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize", stray: None });
         harness.assert_nothing_sent();
         harness.transcript
     });
+}
+
+// covers: BASE-013
+#[test]
+fn handshake_that_times_out_tells_of_the_error_that_named_no_request() {
+    for versions in [VersionSet::LEGACY, VersionSet::MODERN, VersionSet::ALL] {
+        for_each_chunker(|cut| {
+            let mut harness = ClientHarness::client(client(versions), cut);
+            harness.take_sent();
+            harness.feed_message(
+                &json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "no key"}}),
+            );
+            let told = harness.expect_diagnostic();
+            harness.advance(secs(120));
+            let fault = harness.expect_closed();
+            assert!(fault.to_string().contains("no key"), "{fault}");
+            assert!(matches!(fault, Fault::HandshakeTimeout { stray: Some(stray), .. } if *stray == told));
+            harness.transcript
+        });
+    }
 }
 
 // covers: TIME-007, VER-028
@@ -212,7 +232,10 @@ fn modern_only_client_waits_longer_and_sends_nothing_else() {
         harness.advance(ms(59_999));
         harness.assert_idle();
         harness.advance(ms(1));
-        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "server/discover" });
+        assert_eq!(
+            harness.expect_closed(),
+            Fault::HandshakeTimeout { method: "server/discover", stray: None }
+        );
         harness.assert_nothing_sent();
         harness.transcript
     });
@@ -231,7 +254,7 @@ fn probe_and_init_timeouts_are_configurable() {
         harness.advance(ms(200));
         harness.expect_request("initialize");
         harness.advance(ms(300));
-        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize", stray: None });
         harness.transcript
     });
 }

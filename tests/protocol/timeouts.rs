@@ -61,6 +61,65 @@ fn unanswered_call_times_out_and_is_cancelled() {
     });
 }
 
+// covers: BASE-013
+#[test]
+fn call_that_times_out_tells_of_the_error_that_named_no_request() {
+    let error = |id: Option<Value>, message: &str| {
+        let mut error = json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": message}});
+        if let Some(id) = id {
+            error["id"] = id;
+        }
+        error
+    };
+    for_each_client(|harness| {
+        for id in [None, Some(json!(null)), Some(json!("")), Some(json!("server-error")), Some(json!(99_999))]
+        {
+            // One that came before the call was sent is none of its own.
+            harness.feed_message(&error(id.clone(), "early"));
+            assert!(harness.expect_diagnostic().to_string().contains("early"), "{id:?}");
+            harness.advance(ms(1));
+            let (plain, request) = start_call(harness, &CallOptions::new().timeout(ms(10)));
+            harness.advance(ms(10));
+            assert_timed_out(harness, plain, &request, &CallError::TimedOut);
+
+            let (key, request) = start_call(harness, &CallOptions::new().timeout(ms(10)));
+            harness.feed_message(&error(id, "no tools today"));
+            let told = harness.expect_diagnostic();
+            assert!(told.to_string().contains("no tools today"), "{told}");
+            harness.assert_idle();
+            harness.advance(ms(10));
+            assert_timed_out(harness, key, &request, &CallError::Misaddressed(Box::new(told)));
+        }
+        // A message that is no answer does no harm to a call that is answered.
+        let (key, request) = start_call(harness, &CallOptions::new());
+        harness.feed_message(&error(None, "what?"));
+        harness.expect_diagnostic();
+        harness.feed_message(&result_response(&request, json!({"content": []})));
+        assert!(harness.expect_done(key).is_ok());
+        harness.assert_works();
+    });
+}
+
+// covers: BASE-010, BASE-017
+#[test]
+fn answer_with_neither_result_nor_error_ends_its_call_at_once() {
+    for_each_client(|harness| {
+        for members in [json!({}), json!({"result": null, "error": null}), json!({"extra": 1})] {
+            let (key, request) = start_call(harness, &CallOptions::new());
+            let mut answer = json!({"jsonrpc": "2.0", "id": request["id"]});
+            for (name, value) in members.as_object().expect("an object") {
+                answer[name] = value.clone();
+            }
+            harness.feed_message(&answer);
+            harness.expect_diagnostic();
+            let done = harness.expect_done(key);
+            assert!(matches!(done, Err(CallError::Malformed(_))), "{answer}: {done:?}");
+            harness.assert_idle();
+        }
+        harness.assert_works();
+    });
+}
+
 // covers: TIME-004
 #[test]
 fn timeout_can_be_set_per_call() {

@@ -89,13 +89,13 @@ fn unknown_responses_are_reported_and_change_nothing() {
             harness.feed_message(&stray);
             let diagnostic = harness.expect_diagnostic();
             let is_expected =
-                matches!(diagnostic, Diagnostic::UnknownResponse(_) | Diagnostic::Malformed { .. });
+                matches!(diagnostic, Diagnostic::UnknownResponse { .. } | Diagnostic::Malformed { .. });
             assert!(is_expected, "{id}: {diagnostic:?}");
             harness.assert_idle();
         }
         // The id of a client request is not that of a server request.
         harness.feed_message(&json!({"jsonrpc": "2.0", "id": 77, "result": roots_response("file:///own")}));
-        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }));
         for request in &requests {
             harness.feed_message(&result_response(request, roots_response("file:///x")));
         }

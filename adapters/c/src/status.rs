@@ -152,7 +152,10 @@ fn use_status(error: &UseError) -> mcp_status {
 pub(crate) fn call_status(error: &CallError) -> mcp_status {
     match error {
         CallError::Rpc(_) => MCP_ERROR_RPC,
-        CallError::TimedOut | CallError::TotalTimedOut | CallError::InputTimedOut => MCP_ERROR_TIMED_OUT,
+        CallError::TimedOut
+        | CallError::TotalTimedOut
+        | CallError::Misaddressed(_)
+        | CallError::InputTimedOut => MCP_ERROR_TIMED_OUT,
         CallError::Cancelled | CallError::TaskCancelled { .. } => MCP_ERROR_CANCELLED,
         CallError::Closed(_) => MCP_ERROR_CLOSED,
         CallError::InputRefused(_) => MCP_ERROR_REFUSED,

@@ -224,6 +224,13 @@ impl CommandFailure {
             .with_hint(
                 "--total sets the total time; the default is 10 minutes, or --timeout if that is longer",
             ),
+            CallError::Misaddressed(_) => Self::new(
+                Exit::Timeout,
+                format!("timed out, and the call was cancelled: {error}"),
+            )
+            .with_hint(
+                "the server answers with an id that is not that of the request; --trace shows its messages",
+            ),
             CallError::Rpc(error) => {
                 let mut failure =
                     Self::failed(format!("the server answered with {}", describe_rpc_error(error)));
@@ -380,7 +387,7 @@ fn describe_closed(closed: &ConnectionClosed) -> String {
             };
             format!("{server} {outcome}: it ended{ended} {what}")
         }
-        Fault::HandshakeTimeout { method } if !closed.received_message => {
+        Fault::HandshakeTimeout { method, .. } if !closed.received_message => {
             format!("{server} may not be an MCP server: it did not answer `{method}`")
         }
         Fault::HandshakeRefused(error) => {

@@ -175,8 +175,8 @@ impl fmt::Display for Error {
         match self {
             Self::Spawn(error) => error.fmt(f),
             Self::Io(error) => write!(f, "the stream to the peer failed: {error}"),
-            Self::Call(error @ (CallError::TimedOut | CallError::TotalTimedOut)) => {
-                write!(f, "{error}; the call was cancelled (its time can be set with `CallOptions`)")
+            Self::Call(error @ (CallError::TimedOut | CallError::TotalTimedOut | CallError::Misaddressed(_))) => {
+                write!(Escaped(f), "{error}; the call was cancelled (its time can be set with `CallOptions`)")
             }
             Self::Call(error) => write!(Escaped(f), "{error}"),
             Self::Use(error) => write!(Escaped(f), "{error}"),

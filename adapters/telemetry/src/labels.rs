@@ -111,7 +111,10 @@ impl ErrorType {
     fn of_error(error: &CallError) -> Self {
         Self::Named(match error {
             CallError::Rpc(error) => return Self::Code(error.code),
-            CallError::TimedOut | CallError::TotalTimedOut | CallError::InputTimedOut => "timeout",
+            CallError::TimedOut
+            | CallError::TotalTimedOut
+            | CallError::Misaddressed(_)
+            | CallError::InputTimedOut => "timeout",
             CallError::Cancelled | CallError::TaskCancelled { .. } => "cancelled",
             CallError::Closed(_) => "connection_closed",
             CallError::Malformed(_)

@@ -297,6 +297,11 @@ impl OutboundCall {
         self.idle_deadline.min(self.total_deadline)
     }
 
+    /// Returns when it was sent, or when the last progress that extended its time arrived.
+    pub(crate) fn last_active_at(&self) -> Instant {
+        self.idle_deadline - self.timeout
+    }
+
     /// Returns the error if a deadline has passed.
     pub(crate) fn timeout_error(&self, now: Instant) -> Option<CallError> {
         if now >= self.total_deadline {

@@ -230,8 +230,15 @@ impl Calls {
         common: &mut CommonState,
         key: Key,
         reason: Option<&str>,
-        outcome: CallError,
+        mut outcome: CallError,
     ) {
+        if let (CallError::TimedOut | CallError::TotalTimedOut, Some(call)) =
+            (&outcome, common.endpoint.outbound.calls.get(key))
+        {
+            if let Some(stray) = common.stray_since(call.last_active_at()) {
+                outcome = CallError::Misaddressed(stray);
+            }
+        }
         let queued = common.endpoint.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
         if let Some(queued) = queued {
             if let Some(queue) = &mut self.queue {

@@ -26,6 +26,7 @@ use crate::shape;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tasks::related::add_related_task;
+use crate::time::Instant;
 use crate::version::{Era, Version};
 
 /// The state that the parts of an engine share; see the [module](self).
@@ -47,6 +48,8 @@ pub(super) struct CommonState {
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
     pub(super) log: Option<Part<Logging, LogSettings>>,
+    /// The last message that may have been an answer, but names no request, and when it came.
+    stray: Option<Box<(Instant, Diagnostic)>>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
@@ -72,6 +75,7 @@ impl CommonState {
             answers_end: 0,
             retained_bytes: 0,
             log: None,
+            stray: None,
             reported_features: UsedFeatures::default(),
             #[cfg(feature = "exchanges")]
             expired_requests: alloc::collections::VecDeque::new(),
@@ -208,7 +212,18 @@ impl CommonState {
     }
 
     pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
+        if let Diagnostic::PeerError(_)
+        | Diagnostic::UnknownResponse { .. }
+        | Diagnostic::Malformed { id: None, .. } = diagnostic
+        {
+            self.stray = Some(Box::new((self.endpoint.now, diagnostic.clone())));
+        }
         self.events.push_back(Event::Diagnostic(diagnostic));
+    }
+
+    /// Returns what came since an instant and may have been the answer to a request sent then.
+    pub(super) fn stray_since(&self, sent_at: Instant) -> Option<Box<Diagnostic>> {
+        self.stray.as_ref().filter(|stray| stray.0 >= sent_at).map(|stray| Box::new(stray.1.clone()))
     }
 
     /// Reports that the server uses a deprecated feature, once for each.

@@ -30,6 +30,7 @@ use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code, encode};
 use crate::slab::Key;
+use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version, VersionSet};
 
 /// The negotiation of the era and the revision; see the [module](self).
@@ -316,7 +317,7 @@ impl Negotiation {
                 self.initialize(common, ProbeState::Unanswered)
             }
             NegotiationStage::Probing { initialize_error: None, .. } => {
-                NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::DISCOVER })
+                NegotiationStep::Close(handshake_timeout(common, methods::DISCOVER))
             }
             NegotiationStage::Probing { initialize_error: Some(error), .. }
             | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
@@ -324,7 +325,7 @@ impl Negotiation {
             }
             // `initialize` is never cancelled; the connection is closed instead (LIFE-009, TIME-007).
             NegotiationStage::Initializing { .. } => {
-                NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::INITIALIZE })
+                NegotiationStep::Close(handshake_timeout(common, methods::INITIALIZE))
             }
             NegotiationStage::Idle | NegotiationStage::Ready | NegotiationStage::Closed => {
                 NegotiationStep::Wait
@@ -534,6 +535,11 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
 }
 
 /// Handles the result of `initialize` (VER-003, VER-006).
+/// Returns the fault after silence, with what came on this connection and may have been the answer.
+fn handshake_timeout(common: &CommonState, method: &'static str) -> Fault {
+    Fault::HandshakeTimeout { method, stray: common.stray_since(Instant::ZERO) }
+}
+
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
     let method = methods::INITIALIZE;
     let Some(answer) = InitializeResponse::read(result) else {
@@ -652,7 +658,7 @@ mod tests {
         let step = negotiation.handle_timeout(&mut common);
         assert!(matches!(
             step,
-            NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::INITIALIZE })
+            NegotiationStep::Close(Fault::HandshakeTimeout { method: methods::INITIALIZE, stray: None })
         ));
         negotiation.handle_close();
         assert_eq!(negotiation.eof_fault(&common.config), Fault::Eof);

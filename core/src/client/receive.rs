@@ -7,6 +7,7 @@ use alloc::string::{String, ToString as _};
 use bytes::Bytes;
 
 use super::calls::Calls;
+use super::common::CommonState;
 use super::engine::Engine;
 use super::event::{Event, Notification, ServerRequest};
 use super::input::InputSource;
@@ -144,6 +145,9 @@ impl Engine {
         // A modern client never answers (BASE-020). A client that does not know the era yet does not answer either.
         let is_legacy = self.common.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
         let mut rejected = rejected;
+        if rejected.is_response && rejected.id.is_none() {
+            rejected.id = own.cloned();
+        }
         // A response in the exchange of another request ends nothing.
         let is_foreign = own.is_some_and(|own| rejected.id.as_ref().is_some_and(|id| id != own));
         let is_awaited = !is_foreign
@@ -151,11 +155,12 @@ impl Engine {
                 .id
                 .as_ref()
                 .is_some_and(|id| self.common.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
-        if !is_legacy && !rejected.is_response {
-            // Without `has_method` no answer is sent; the id still ends a call that waits for it.
+        if !is_legacy {
+            // Without it no answer is sent.
             rejected.has_method = false;
-            rejected.is_response = is_awaited;
         }
+        // A message without a method that has the id of a call is its answer, if it has neither a result nor an error.
+        rejected.is_response |= !rejected.has_method && is_awaited;
         let is_response = rejected.is_response;
         let is_silent = if is_response { is_foreign } else { !is_legacy && rejected.id.is_none() };
         let (diagnostic, ended) = if is_silent {
@@ -195,16 +200,19 @@ impl Engine {
         own: Option<&RequestId>,
     ) {
         let outcome = envelope.outcome(frame);
-        let Some(id) = &envelope.id else {
-            if let Err(error) = outcome {
-                self.common.diagnose(Diagnostic::PeerError(error));
+        let matched = envelope.id.as_ref().filter(|id| own.is_none_or(|own| own == *id));
+        let matched = matched.map(|id| (id, self.common.endpoint.match_response(channel, id)));
+        let (id, matched) = match matched {
+            Some((id, matched)) if matched != ResponseMatch::Unknown => (id, matched),
+            _ => {
+                let ended = take_misaddressed(&mut self.common, channel, own, envelope.id.as_ref(), outcome);
+                if let Some((key, error)) = ended {
+                    self.finish_outbound(key, Err(error));
+                }
+                return;
             }
-            return;
         };
-        if own.is_some_and(|own| own != id) {
-            return self.common.diagnose(Diagnostic::UnknownResponse(id.clone()));
-        }
-        match self.common.endpoint.match_response(channel, id) {
+        match matched {
             ResponseMatch::Live(key) => {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
@@ -243,7 +251,7 @@ impl Engine {
                 }
                 self.common.diagnose(Diagnostic::LateResponse(id.clone()));
             }
-            ResponseMatch::Unknown => self.common.diagnose(Diagnostic::UnknownResponse(id.clone())),
+            ResponseMatch::Unknown => {}
         }
     }
 
@@ -548,6 +556,36 @@ impl Engine {
             None if self.calls.task_listen_cancelled(&mut self.common, channel, &id) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
+    }
+}
+
+/// Takes a response without an id, or with one that is not that of a request here.
+///
+/// Returns the request of its exchange, which it ends unless it names another one (BASE-013): no other answer follows.
+fn take_misaddressed(
+    common: &mut CommonState,
+    channel: Key,
+    own: Option<&RequestId>,
+    id: Option<&RequestId>,
+    outcome: Result<RawJson, RpcError>,
+) -> Option<(Key, CallError)> {
+    let error = outcome.err();
+    match (id, &error) {
+        (Some(id), _) => {
+            common.diagnose(Diagnostic::UnknownResponse { id: id.clone(), error: error.clone() })
+        }
+        (None, Some(error)) => common.diagnose(Diagnostic::PeerError(error.clone())),
+        // Results without an id were refused before.
+        (None, None) => return None,
+    }
+    if id.is_some_and(|id| common.endpoint.match_response(channel, id) != ResponseMatch::Unknown) {
+        return None;
+    }
+    match common.endpoint.match_response(channel, own?) {
+        ResponseMatch::Live(key) => {
+            Some((key, error.map_or(CallError::Malformed(MalformedMessage::WrongId), CallError::Rpc)))
+        }
+        ResponseMatch::Late | ResponseMatch::Unknown => None,
     }
 }
 

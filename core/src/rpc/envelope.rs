@@ -162,6 +162,9 @@ pub enum MalformedMessage {
     /// `result` is not an object (BASE-010).
     #[error("`result` is not an object")]
     Result,
+    /// The message answers a request, but `id` is not that of the request (BASE-005).
+    #[error("`id` is not that of the request")]
+    WrongId,
     /// `error` has no integer `code` or no string `message` (BASE-011).
     #[error("`error` is not an error object")]
     Error,
@@ -478,8 +481,8 @@ impl<'a> EnvelopeParts<'a> {
         if !self.version {
             return reject(MalformedMessage::Version);
         }
-        // An error has no id when the request could not be read (DEC-004).
-        let absent = text.is_none() || (is_error && !has_method && text == Some(b"null"));
+        // An error has no id when the request could not be read (DEC-004), or one that is none, as some peers write it.
+        let absent = text.is_none() || (is_error && !has_method);
         if id.is_none() && !absent {
             return reject(MalformedMessage::Id);
         }

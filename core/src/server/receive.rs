@@ -344,7 +344,9 @@ impl Engine {
                 }
                 self.diagnose(channel, Diagnostic::LateResponse(id.clone()));
             }
-            ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
+            ResponseMatch::Unknown => {
+                self.diagnose(channel, Diagnostic::UnknownResponse { id: id.clone(), error: outcome.err() });
+            }
         }
     }
 }

@@ -28,7 +28,10 @@ impl PollPace {
 /// Returns whether a request may succeed later, although it failed now.
 pub(crate) fn is_transient(error: &CallError) -> bool {
     match error {
-        CallError::TimedOut | CallError::TotalTimedOut | CallError::Transport { .. } => true,
+        CallError::TimedOut
+        | CallError::TotalTimedOut
+        | CallError::Misaddressed(_)
+        | CallError::Transport { .. } => true,
         CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
         CallError::Http(error) => match &**error {
             HttpError::Response(response) => {

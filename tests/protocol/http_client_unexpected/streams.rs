@@ -2,7 +2,7 @@
 
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallError, HttpError, VersionSet};
+use mcp_proto::{CallError, HttpError, MalformedMessage, VersionSet};
 use mcp_tests::harness::build::{error_response, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
@@ -32,11 +32,15 @@ fn resumed_call_can_be_answered_with_json() {
         let (key, request, get) = resume_call(&mut harness);
         harness.respond_with_json(get.id, 200, &result_response(&request.body, tool_result()));
         assert_eq!(harness.expect_done(key), Ok(tool_result()));
-        for other in ["{}", "[]", "null", r#"{"jsonrpc":"2.0","id":99999,"result":{}}"#] {
+        let wrong_id = r#"{"jsonrpc":"2.0","id":99999,"result":{}}"#;
+        for other in ["{}", "[]", "null", wrong_id] {
             let (key, _, get) = resume_call(&mut harness);
             harness.respond(get.id, 200, JSON, other);
             harness.take_diagnostics();
-            assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }), "{other}");
+            match harness.expect_done(key) {
+                Err(CallError::Malformed(MalformedMessage::WrongId)) => assert_eq!(other, wrong_id),
+                done => assert!(matches!(expect_http_error(done), HttpError::Lost { .. }), "{other}"),
+            }
             // A message that cannot be parsed is answered with an error (DEC-004).
             for reply in harness.take_requests() {
                 assert!(reply.body["error"].is_object(), "{reply:?}");
