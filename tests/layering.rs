@@ -61,7 +61,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Rules of skills, over their types.
     ("skills", "json model raw rpc uri"),
     ("diagnostic", "deprecation methods rpc"),
-    ("error", "ascii diagnostic json limits methods raw rpc version"),
+    ("error", "ascii diagnostic json limits methods raw rpc scope version"),
     // Tasks as both roles see them.
     ("tasks", "entropy error json meta model rpc"),
     // The interface of an observer of requests.

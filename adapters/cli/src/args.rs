@@ -293,8 +293,8 @@ pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
     ///
     /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
-    /// connection, timeout, unanswered,
-    /// unauthorized), exitCode, message, hint, code and data (of an error response).
+    /// connection, timeout, unanswered, unauthorized), exitCode, message, hint, code and data (of an error response),
+    /// scopes (that the server asks for).
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.

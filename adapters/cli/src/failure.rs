@@ -31,6 +31,8 @@ pub(crate) struct CommandFailure {
     stderr_tail: String,
     /// Error response of the server, if that is the reason.
     response: Option<Box<RpcError>>,
+    /// Scopes that the server asks for.
+    scopes: Vec<String>,
     /// Whether a result is already on stdout.
     has_result: bool,
 }
@@ -51,6 +53,8 @@ struct ErrorJson<'a> {
     /// Code and data of the server's error response.
     code: Option<i64>,
     data: Option<&'a RawJson>,
+    /// Scopes that the server asks for; empty if it asks for none.
+    scopes: &'a [String],
 }
 
 /// Exit codes, as `--help` documents them.
@@ -103,6 +107,7 @@ impl CommandFailure {
             hint: None,
             stderr_tail: String::new(),
             response: None,
+            scopes: Vec::new(),
             has_result: false,
         }
     }
@@ -144,6 +149,13 @@ impl CommandFailure {
     #[must_use]
     pub(crate) fn with_stderr_tail(mut self, words: &str) -> Self {
         words.clone_into(&mut self.stderr_tail);
+        self
+    }
+
+    /// Names the scopes that the server asks for, for programs.
+    #[must_use]
+    pub(crate) fn with_scopes<'s>(mut self, scopes: impl Iterator<Item = &'s str>) -> Self {
+        self.scopes = scopes.map(str::to_owned).collect();
         self
     }
 
@@ -252,7 +264,9 @@ impl CommandFailure {
             | HttpError::Lost { .. }
             | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
-            _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string()).with_hint(BEARER_HINT),
+            _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string())
+                .with_hint(BEARER_HINT)
+                .with_scopes(challenged_scopes(error).unwrap_or_default().split_whitespace()),
             _ => Self::failed(error.to_string()),
         }
     }
@@ -324,6 +338,7 @@ impl CommandFailure {
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| response.data.as_ref()),
+            scopes: &self.scopes,
         };
         // The text on stderr and the exit code are left if stdout fails.
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
@@ -405,6 +420,12 @@ pub(crate) fn is_refusal(error: &HttpError) -> bool {
     let HttpError::Response(answer) = error else { return false };
     let lacks_scope = || answer.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
     answer.status == 401 || (answer.status == 403 && lacks_scope())
+}
+
+/// Returns `scope` of the first challenge that has it.
+fn challenged_scopes(error: &HttpError) -> Option<&str> {
+    let HttpError::Response(answer) = error else { return None };
+    answer.challenges.iter().find_map(|challenge| challenge.param("scope"))
 }
 
 /// Describes an error response with its `data`, where peers put the revisions that they support.

@@ -25,7 +25,7 @@ impl Flow {
     /// Determines the client at the authorization server that was discovered.
     pub(super) fn choose_client(&mut self) {
         if !self.facts.config.interactive && self.facts.needs_user() {
-            return self.fail_at(Step::Authorization, ErrorKind::LoginRequired, "");
+            return self.need_login();
         }
         let config = Arc::clone(&self.facts.config);
         if let Some(credentials) = &config.credentials {

@@ -280,10 +280,10 @@ impl Facts {
         let issuer = self.issuer.as_ref();
         if let Some(record) = &self.record {
             // What was asked for earlier is not lost by asking again, at the same authorization server.
-            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer)
-                && !matches!(self.trigger, super::Trigger::LogIn { .. })
-            {
-                scopes = scopes.union(&record.requested);
+            let is_login = matches!(self.trigger, super::Trigger::LogIn { .. });
+            let earlier = if is_login { &record.needed } else { &record.requested };
+            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer) {
+                scopes = scopes.union(earlier);
             }
         }
         let offers_offline = issuer.is_some_and(|issuer| issuer.scopes.contains(OFFLINE_ACCESS));

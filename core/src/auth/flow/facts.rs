@@ -7,7 +7,7 @@ use super::super::client_request::Client;
 use super::super::config::{Config, GrantType};
 use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
-use super::super::record::TokenRecord;
+use super::super::record::{RefusedToken, TokenRecord};
 use super::super::registration::Registration;
 use super::super::resource_metadata::ResourceMetadata;
 use super::super::secret::Secret;
@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) trigger: Trigger,
     /// The record that is stored, if it fits this client.
     pub(super) record: Option<TokenRecord>,
+    /// The token that the MCP server refused, if a new one takes its place.
+    pub(super) refused: Option<RefusedToken>,
     /// What discovery found.
     pub(super) resource: Option<ResourceMetadata>,
     pub(super) issuer: Option<ServerMetadata>,
@@ -56,6 +58,7 @@ impl Facts {
             server,
             trigger,
             record: None,
+            refused: None,
             resource: None,
             issuer: None,
             client: None,
