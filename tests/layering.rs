@@ -89,7 +89,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("h1", "ascii head limits memory outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
-    ("auth", "ascii entropy error fields head json meta raw scope time uri url"),
+    ("auth", "ascii entropy error fields head json meta raw scope time uri url version"),
     ("http", HTTP),
 ];
 

@@ -67,9 +67,12 @@ fn hint(error: &auth::Error, url: &str) -> String {
              `mcp-probe login --dpop never {url}`"
         ),
         (_, ErrorKind::TokenRefused { .. }) => "the log of the server may tell why".to_owned(),
+        (Step::ServerMetadata, _) if error.rule() == "AUTH-041" => {
+            "if the authorization server has PKCE and does not list it: --allow-unlisted-pkce goes on"
+                .to_owned()
+        }
         (Step::Challenge | Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
-            "`mcp-probe check {url}` tells what is wrong at the server; --legacy-auth is for servers of 2025-03-26, and \
-             --bearer sends a token from elsewhere"
+            "`mcp-probe check {url}` tells what is wrong at the server; --bearer sends a token from elsewhere"
         ),
         (Step::Registration, _) => {
             format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::super::client_request::Client;
 use super::super::config::{Config, GrantType};
@@ -32,6 +33,14 @@ pub(super) struct Facts {
     /// What discovery found.
     pub(super) resource: Option<ResourceMetadata>,
     pub(super) issuer: Option<ServerMetadata>,
+    /// Whether the MCP server counts as its own authorization server.
+    pub(super) is_server_its_issuer: bool,
+    /// Why the protected resource metadata is missing, while nothing shows that the default endpoints exist.
+    pub(super) missing_metadata: Option<Error>,
+    /// Authorization servers to try if this one cannot be used, the next one last.
+    pub(super) further_issuers: Vec<String>,
+    /// The defect of the first authorization server that could not be used.
+    pub(super) first_defect: Option<Error>,
     /// The client at the authorization server.
     pub(super) client: Option<Registered>,
     /// Whether the client is registered by an earlier flow.
@@ -61,6 +70,10 @@ impl Facts {
             refused: None,
             resource: None,
             issuer: None,
+            is_server_its_issuer: false,
+            missing_metadata: None,
+            further_issuers: Vec::new(),
+            first_defect: None,
             client: None,
             uses_stored_registration: false,
             redirect_uri: None,

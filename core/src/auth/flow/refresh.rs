@@ -92,7 +92,9 @@ impl Flow {
     /// Ends the flow with the token of the record.
     pub(super) fn hand_out(&mut self) {
         if let Some(record) = self.facts.record.take() {
-            self.end(Event::Authorized(access_token(record).into()));
+            let mut token = access_token(record);
+            token.is_server_its_issuer = self.facts.is_server_its_issuer;
+            self.end(Event::Authorized(token.into()));
         }
     }
 
@@ -321,5 +323,6 @@ fn access_token(record: TokenRecord) -> AccessToken {
         renew_at: record.renew_at,
         scopes: record.granted,
         registration: record.registration,
+        is_server_its_issuer: false,
     }
 }

@@ -146,6 +146,9 @@ impl HttpTransport {
         authorizer: crate::auth::Authorizer,
         server: mcp_proto::http::client::Url,
     ) -> Self {
+        let versions = self.client.engine().config().effective_versions();
+        let config = authorizer.config().clone().versions(versions);
+        let authorizer = authorizer.with_config(config);
         self.authorization = Some(authorization::Authorization::new(authorizer, server));
         self
     }
