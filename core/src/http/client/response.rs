@@ -162,7 +162,7 @@ impl Client {
         if (300..400).contains(&head.status) {
             return self.follow_redirect(key, head);
         }
-        if head.status == 404 && self.is_legacy() && self.session.is_lost_for(x) {
+        if head.status == 404 && self.is_legacy() && !self.is_closing && self.session.is_lost_for(x) {
             return self.handle_session_gone(key);
         }
         let media = media_type(head);

@@ -28,6 +28,11 @@ impl Client {
     /// Handles a failed exchange.
     pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, mut error: HttpError) {
         if self.engine.is_closed() {
+            if let (ExchangePurpose::DeleteSession, HttpError::Redirected { status, .. }) =
+                (x.purpose(), &error)
+            {
+                self.refused_end = Some(*status);
+            }
             return;
         }
         if let HttpError::Response(answer) = &mut error {
