@@ -90,6 +90,18 @@ pub enum Diagnostic {
         /// Number of these entries.
         count: usize,
     },
+    /// A list named a cursor again that had been requested. It ends there, without the entries that came twice (PAGE-012).
+    ///
+    /// [`client::Paginator`](crate::client::Paginator) reports it.
+    RepeatedCursor {
+        /// The list.
+        list: EntryKind,
+    },
+    /// The result of a tool has `structuredContent` and no `content`, which counts as empty (TOOL-037).
+    MissingContent {
+        /// Name of the tool.
+        tool: Box<str>,
+    },
     /// The peer did not answer a keep-alive ping in time (PING-005).
     PingMissed {
         /// Number of unanswered pings in a row.
@@ -150,6 +162,10 @@ impl core::fmt::Display for Diagnostic {
             Self::MoreUnreadableEntries { list, count } => {
                 write!(f, "{count} more entries of the list `{}` were left out", list.list_member())
             }
+            Self::RepeatedCursor { list } => {
+                write!(f, "the list `{}` names a cursor again and ends there", list.list_member())
+            }
+            Self::MissingContent { tool } => write!(f, "the result of the tool `{tool}` has no `content`"),
             Self::PingMissed { misses } => {
                 write!(f, "a keep-alive ping was not answered ({misses} in a row)")
             }

@@ -361,6 +361,42 @@ fn change_notifications_wait_for_the_get_stream() {
     assert_eq!(web.response(last).messages().len(), 1);
 }
 
+// covers: BATCH-003, BATCH-008, BATCH-010
+#[test]
+fn batch_without_a_message_is_400_and_members_with_an_id_get_their_error() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-03-26");
+    let named = ("Mcp-Session-Id", &*id);
+    for batch in ["[1]", "[1,null,\"x\"]", "[{}]", "[[]]", "[{\"jsonrpc\":\"2.0\"}]"] {
+        let x = web.post(&[named], batch);
+        let reply = web.response(x);
+        assert_eq!((reply.status, &reply.message()["error"]["code"]), (400, &(-32600).into()), "{batch}");
+        assert!(reply.message().get("id").is_none(), "{batch}");
+    }
+    let note = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}";
+    let x = web.post(&[named], &format!("[1,{note}]"));
+    assert_eq!(web.response(x).status, 202, "the notification is accepted");
+    let x = web.post(&[named], "[1,{\"jsonrpc\":\"2.0\",\"id\":7}]");
+    assert_eq!((&web.response(x).message()[0]["id"], web.response(x).status), (&7.into(), 200));
+    // A handshake, in the session and before it.
+    for fields in [&[named][..], &[]] {
+        let x = web.post(
+            fields,
+            &format!("[{},{{\"jsonrpc\":\"2.0\",\"id\":7}}]", initialize_request("2025-03-26")),
+        );
+        let reply = web.response(x);
+        assert_eq!(reply.status, if fields.is_empty() { 400 } else { 200 });
+        let message = reply.message();
+        assert_eq!(message.as_array().map(Vec::len), Some(2), "{message}");
+        for member in message.as_array().expect("an array") {
+            assert_eq!(member["error"]["code"], -32600, "{message}");
+        }
+        assert!(reply.field("mcp-session-id").is_none());
+    }
+    let x = web.post(&[], &format!("[{}]", legacy_request(2, "ping", "")));
+    assert_eq!(web.response(x).status, 400, "a batch belongs into a session");
+}
+
 // covers: BATCH-001, BATCH-003, BATCH-006, BATCH-007, BATCH-010, BATCH-011
 #[test]
 fn batch_is_answered_as_one_array() {
