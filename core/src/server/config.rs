@@ -92,7 +92,7 @@ impl Config {
         Self {
             settings: Settings::new(name, version),
             instructions: None,
-            advertise_legacy: false,
+            advertise_legacy: true,
             custom_methods: Vec::new(),
             subscription_scopes: None,
             resource_audience: None,

@@ -209,13 +209,17 @@ impl Server {
         unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context))
     }
 
-    /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
-    /// do not count.
-    pub(crate) fn command_hash(&self) -> Option<String> {
-        let Self::Program(ServerProgram { program, args, env, directory, .. }) = self else { return None };
-        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
-        let here = env::current_dir().ok();
-        Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+    /// Returns the hash of the command and its place, or of the URL; `None` for a stream. Values of variables do not count.
+    pub(crate) fn place_hash(&self) -> Option<String> {
+        match self {
+            Self::Program(ServerProgram { program, args, env, directory, .. }) => {
+                let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+                let here = env::current_dir().ok();
+                Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+            }
+            Self::Remote(remote) => Some(era_cache::hash_text(&remote.url)),
+            Self::Stream(_) => None,
+        }
     }
 
     /// Returns the names of the header fields that each request carries.

@@ -230,7 +230,10 @@ impl Server {
         }
         let is_request = envelope.kind == envelope::Kind::Request;
         if is_request && envelope.method == methods::INITIALIZE {
-            // DEC-026: the version field is ignored here.
+            // DEC-026: the revision that the field names is ignored here.
+            if let Some(x) = self.exchanges.get(key) {
+                x.headers.check_version_form()?;
+            }
             return Ok(self.config.sessions_marker().map_or(PostRoute::Standalone, PostRoute::Handshake));
         }
         let named = self.exchanges.get(key).and_then(|x| x.headers.version().ok().flatten());
