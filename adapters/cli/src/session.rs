@@ -1,5 +1,6 @@
 //! Client sessions: from the command line to a connection.
 
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -139,6 +140,7 @@ impl ClientSession {
             head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
             noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
+            omission_notes: RefCell::default(),
             log_level: target.log.clone(),
             responder: responder.map(RefCell::new),
             changes: changes.clone(),
@@ -259,6 +261,7 @@ struct SessionHandler {
     head_redaction: HeadRedaction,
     paint: Paint,
     noise_notes: RefCell<LimitedNotes>,
+    omission_notes: RefCell<OmissionNotes>,
     /// Lowest level of log messages that are shown.
     log_level: Option<LoggingLevel>,
     responder: Option<RefCell<InputResponder>>,
@@ -307,12 +310,7 @@ impl ClientHandler for SessionHandler {
                     .borrow_mut()
                     .note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
-            // A tool that is left out must be reported (XHDR-012).
-            Diagnostic::InvalidTool { .. }
-            | Diagnostic::UnreadableEntry { .. }
-            | Diagnostic::MoreUnreadableEntries { .. } => {
-                self.noise_notes.borrow_mut().note(&diagnostic.to_string());
-            }
+            omission if self.omission_notes.borrow_mut().note(omission) => {}
             Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
             Diagnostic::DeprecatedFeature { .. } => {}
             other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
@@ -346,12 +344,43 @@ impl LimitedNotes {
             print_note(text);
             self.0 = left;
             if left == 0 {
-                print_note("further notes of this kind are not shown");
+                print_note(NO_FURTHER_NOTES);
             }
         }
     }
 }
 
+/// Notes about entries that were left out of lists. Each is printed once, because lists are read again and again.
+#[derive(Default)]
+pub(crate) struct OmissionNotes(BTreeSet<String>);
+
+impl OmissionNotes {
+    /// Prints a note if the diagnostic is about such entries (XHDR-012). Returns whether it is.
+    ///
+    /// After [`MAX_OMISSIONS`] no further ones are printed.
+    pub(crate) fn note(&mut self, diagnostic: &Diagnostic) -> bool {
+        let is_omission = matches!(
+            diagnostic,
+            Diagnostic::InvalidTool { .. }
+                | Diagnostic::UnreadableEntry { .. }
+                | Diagnostic::MoreUnreadableEntries { .. }
+        );
+        if is_omission && self.0.len() < MAX_OMISSIONS {
+            let note = diagnostic.to_string();
+            if self.0.insert(note.clone()) {
+                print_note(&note);
+            }
+            if self.0.len() == MAX_OMISSIONS {
+                print_note(NO_FURTHER_NOTES);
+            }
+        }
+        is_omission
+    }
+}
+
+/// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
+const MAX_OMISSIONS: usize = 10_000;
+const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;
 /// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.

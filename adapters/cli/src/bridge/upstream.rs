@@ -19,7 +19,7 @@ use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
-use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS};
+use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
@@ -33,6 +33,7 @@ pub(super) struct Upstream {
 struct EarlyEvents {
     events: Vec<Event>,
     noise_notes: LimitedNotes,
+    omission_notes: OmissionNotes,
     trace: bool,
     head_redaction: HeadRedaction,
     /// Name of the source of lines that are no messages.
@@ -97,6 +98,7 @@ impl Upstream {
         let early = Arc::new(Mutex::new(EarlyEvents {
             events: Vec::new(),
             noise_notes: LimitedNotes(3),
+            omission_notes: OmissionNotes::default(),
             trace: args.trace,
             head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             noise_source: server.noise_source(),
@@ -213,6 +215,7 @@ impl EarlyEvents {
             Diagnostic::LateResponse(_)
             | Diagnostic::UnknownCancellation(_)
             | Diagnostic::DeprecatedFeature { .. } => {}
+            omission if self.omission_notes.note(omission) => {}
             other if self.trace => {
                 session::print_note(&format!("the server deviated from the protocol: {other}"))
             }

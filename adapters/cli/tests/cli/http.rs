@@ -209,7 +209,7 @@ fn http_server_killed_during_call_exits_with_3() {
 
 // covers: XHDR-012
 #[test]
-fn tool_with_invalid_header_annotation_is_named() {
+fn every_tool_with_an_invalid_header_annotation_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
@@ -219,10 +219,16 @@ fn tool_with_invalid_header_annotation_is_named() {
             let n = stream.read(&mut request).unwrap_or_default();
             let request = String::from_utf8_lossy(&request[..n]).into_owned();
             let result = if request.contains("server/discover") {
-                r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#
+                r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#.to_owned()
             } else {
-                r#""tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":"mislabelled",
-                    "inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}}]"#
+                let bad = |n: u32| {
+                    format!(
+                        r#",{{"name":"mislabelled{n}","inputSchema":{{"type":"object","properties":
+                            {{"a":{{"type":"string","x-mcp-header":"a b"}}}}}}}}"#
+                    )
+                };
+                let bad: String = (1..=5).map(bad).collect();
+                format!(r#""tools":[{{"name":"good","inputSchema":{{"type":"object"}}}}{bad}]"#)
             };
             let id = request.rsplit("\"id\":").next().and_then(|rest| rest.split([',', '}']).next());
             let body = format!(
@@ -235,7 +241,17 @@ fn tool_with_invalid_header_annotation_is_named() {
     });
     let done = probe(&["inspect", &url]).assert_ok().assert_stdout(&["good"]);
     assert!(!done.stdout.contains("mislabelled"), "{done}");
-    done.assert_stderr(&["note:", "`mislabelled`", "x-mcp-header", "not a token"]);
+    let named = (1..=5).map(|n| format!("note: the tool `mislabelled{n}` was left out: "));
+    let named: Vec<_> = named.collect();
+    let named: Vec<_> = named.iter().map(String::as_str).collect();
+    let done = done.assert_stderr(&named).assert_stderr(&["x-mcp-header", "not a token"]);
+    assert_eq!(done.stderr.lines().count(), 5, "{done}");
+    // A bridge leaves them out as well.
+    let bridged = ["ping", "-n", "1", "--", PROBE, "bridge", &url];
+    assert_eq!(probe(&bridged).assert_ok().stderr, "", "no list was read");
+    let bridged = ["inspect", "--", PROBE, "bridge", &url];
+    let done = probe(&bridged).assert_ok().assert_stdout(&["good"]).assert_stderr(&named);
+    assert_eq!(done.stderr.lines().count(), 5, "{done}");
 }
 
 /// Starts a server that answers 401. Returns its URL and the last `Authorization` value it received.
