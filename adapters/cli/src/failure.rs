@@ -161,6 +161,25 @@ impl CommandFailure {
         self
     }
 
+    /// Adds the message of a second failure. The kind and the hint are those of the one that ends more.
+    #[must_use]
+    pub(crate) fn and(mut self, second: Self) -> Self {
+        let message = format!("{}\n{}", self.message, second.message);
+        if self.exit == Exit::Failed && second.exit != Exit::Failed {
+            self = second;
+        }
+        self.message = message;
+        self
+    }
+
+    pub(crate) const fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Returns the message, for use in another one.
     #[cfg(feature = "auth")]
     pub(crate) fn into_message(self) -> String {

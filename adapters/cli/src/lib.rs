@@ -80,6 +80,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(mut error) => {
             args::add_server_tips(&mut error, &words);
+            args::add_name_tip(&mut error, &words);
             if error.use_stderr() && args::wants_json(&words) {
                 CommandFailure::from_parse_error(&error).print_json();
             }
