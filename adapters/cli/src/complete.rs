@@ -30,8 +30,8 @@ pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
         show: format_result,
         hint: &|client| hint(client, &args.reference, &args.argument),
     };
-    let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        Ok(client.request(CompleteParams::METHOD, &params, options, on_progress)?)
+    let start: request::StartRequest<'_> = &|session, options, on_progress| {
+        Ok(session.client.request(CompleteParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, None, start, &command).map(drop)
 }

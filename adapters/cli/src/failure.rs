@@ -29,6 +29,8 @@ pub(crate) struct CommandFailure {
     hint: Option<String>,
     /// Last lines that the server wrote to stderr.
     stderr_tail: String,
+    /// Deviations of the server from the protocol before the failure.
+    deviations: Vec<String>,
     /// Error response of the server, if that is the reason.
     response: Option<Box<RpcError>>,
     /// Whether a result is already on stdout.
@@ -102,6 +104,7 @@ impl CommandFailure {
             message: message.into(),
             hint: None,
             stderr_tail: String::new(),
+            deviations: Vec::new(),
             response: None,
             has_result: false,
         }
@@ -147,10 +150,26 @@ impl CommandFailure {
         self
     }
 
+    /// Adds the deviations of the server before the failure, which may be its reason.
+    #[must_use]
+    pub(crate) fn with_deviations(mut self, deviations: Vec<String>) -> Self {
+        self.deviations = deviations;
+        // The error of the client may tell of some itself.
+        self.deviations.retain(|deviation| !self.message.contains(deviation));
+        self
+    }
+
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
+        self
+    }
+
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.message = message;
         self
     }
 
@@ -165,10 +184,11 @@ impl CommandFailure {
     #[must_use]
     pub(crate) fn and(mut self, second: Self) -> Self {
         let message = format!("{}\n{}", self.message, second.message);
+        let deviations = [&*self.deviations, &*second.deviations].concat();
         if self.exit == Exit::Failed && second.exit != Exit::Failed {
             self = second;
         }
-        self.message = message;
+        (self.message, self.deviations) = (message, deviations);
         self
     }
 
@@ -366,6 +386,12 @@ impl CommandFailure {
                 let _ = writeln!(text, "    | {}", escape::line(line));
             }
         }
+        if !self.deviations.is_empty() {
+            text.push_str("  before that, the server deviated from the protocol:\n");
+            for deviation in &self.deviations {
+                let _ = writeln!(text, "    | {}", escape::line(deviation));
+            }
+        }
         if let Some(hint) = &self.hint {
             let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
         }
@@ -446,7 +472,7 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.
 pub(crate) const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
-                           it, `mcp-probe login` gets one";
+                           it, `mcp-probe login` gets one; --header NAME:VALUE sends a key in another field";
 /// Maximum number of stderr lines shown.
 const MAX_STDERR_LINES: usize = 20;
 /// Maximum number of characters shown of an error's `data`.

@@ -33,6 +33,7 @@ mod complete;
 mod completions;
 mod content;
 mod demo;
+mod deviations;
 mod era_cache;
 mod escape;
 mod failure;

@@ -26,8 +26,11 @@ pub(crate) struct RequestCommand<'a, R: RequestParams> {
 }
 
 /// Sends the request and returns the result undecoded. Progress goes to the callback.
-pub(crate) type StartRequest<'a> =
-    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, StartError>;
+pub(crate) type StartRequest<'a> = &'a dyn Fn(
+    &mut ClientSession,
+    &CallOptions,
+    &mut (dyn FnMut(&Progress) + Send),
+) -> Result<RawJson, StartError>;
 
 /// The reason why a request has no result.
 pub(crate) enum StartError {
@@ -68,9 +71,9 @@ pub(crate) fn run<R: RequestParams>(
     }
     let mut progress_display =
         ProgressDisplay::new(!request_args.target.trace && request_args.target.log.is_none());
-    let client = &mut session.client;
+    session.settle_roots();
     // Kept undecoded: `--json` prints exactly what the server sent.
-    let answered = start(client, &options, &mut |progress| progress_display.show(progress));
+    let answered = start(&mut session, &options, &mut |progress| progress_display.show(progress));
     progress_display.end();
     let mut has_result = false;
     let outcome = answered

@@ -55,7 +55,7 @@ fn hint(error: &auth::Error, url: &str) -> String {
         ),
         (Step::Challenge | Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
             "`mcp-probe check {url}` tells what is wrong at the server; --legacy-auth is for servers of 2025-03-26, and \
-             --bearer sends a token from elsewhere"
+             --bearer sends a token from elsewhere; --header NAME:VALUE sends a key in another field"
         ),
         (Step::Registration, _) => {
             format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")

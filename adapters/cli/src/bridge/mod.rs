@@ -26,6 +26,7 @@ use crate::args;
 use crate::authorization::{self, Authorizer};
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
+use crate::serve::refusals::RefusalNotes;
 use crate::serve::{http, streams};
 use crate::server::Server;
 use crate::session::{self, LimitedNotes, OmissionNotes};
@@ -153,6 +154,7 @@ fn run_bridge(
         upstream,
         relay,
         client_notes: LimitedNotes(20),
+        refusal_notes: RefusalNotes::default(),
         omission_notes: OmissionNotes::default(),
         trace: args.trace,
         paint: Paint::for_stderr(),
@@ -186,6 +188,7 @@ struct Bridge {
     relay: Relay,
     /// Notes about deviations of clients from the protocol.
     client_notes: LimitedNotes,
+    refusal_notes: RefusalNotes,
     /// Notes about entries of the server's lists that have no form for the client.
     omission_notes: OmissionNotes,
     trace: bool,
@@ -306,7 +309,7 @@ impl Bridge {
                     | Diagnostic::LateResponse(_)
                     | Diagnostic::DeprecatedFeature { .. }
             );
-            if !usual {
+            if !usual && !self.refusal_notes.note(diagnostic) {
                 self.client_notes.note(&format!("the client deviated from the protocol: {diagnostic}"));
             }
         }

@@ -7,6 +7,7 @@ mod demo;
 mod everything;
 pub(crate) mod http;
 mod protection;
+pub(crate) mod refusals;
 #[cfg(feature = "runtimes")]
 mod runtimes;
 mod server_log;

@@ -9,6 +9,7 @@ use mcp_proto::tap::TapRecord;
 use mcp_std::adapter::server::HandlerFailure;
 
 use super::clock::lock;
+use super::refusals::RefusalNotes;
 use crate::args;
 use crate::paint::Paint;
 use crate::session::{self, LimitedNotes};
@@ -19,6 +20,7 @@ pub(super) struct ServerLog {
     head_redaction: HeadRedaction,
     paint: Paint,
     client_notes: Mutex<LimitedNotes>,
+    refusal_notes: Mutex<RefusalNotes>,
 }
 
 impl ServerLog {
@@ -27,6 +29,7 @@ impl ServerLog {
             head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),
             paint: Paint::for_stderr(),
             client_notes: Mutex::new(LimitedNotes(20)),
+            refusal_notes: Mutex::default(),
         }
     }
 
@@ -38,6 +41,9 @@ impl ServerLog {
                 | Diagnostic::EarlyCancellation(_)
                 | Diagnostic::LateResponse(_)
         );
+        if lock(&self.refusal_notes).note(diagnostic) {
+            return;
+        }
         if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
             lock(&self.client_notes).note(&diagnostic.to_string());
         } else if !usual {

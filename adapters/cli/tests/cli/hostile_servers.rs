@@ -261,6 +261,37 @@ fn server_text_cannot_imitate_messages_of_the_program() {
     assert_eq!(done.stderr.matches("no file").count(), 1, "{done}");
 }
 
+#[test]
+fn deviations_that_explain_a_failure_are_printed_with_it() {
+    // Twice what is no message of this revision, and then silence.
+    let odd = r#"next
+        echo '{"jsonrpc":"1.0","method":"x"}'
+        echo '{"jsonrpc":"1.0","method":"x"}'
+        echo '{"jsonrpc":"2.0","id":99,"result":{}}'
+        cat >/dev/null"#;
+    let script = canned_server(&[WELCOME]).replace("cat >/dev/null", odd);
+    let call = ["call", "x", "--era", "legacy", "--timeout", "300ms"];
+    let told = "  before that, the server deviated from the protocol:\n    | ";
+    let refused = "a message was refused: ";
+    let done = run_against(&call, &script).assert_code(4).assert_stderr(&["error: timed out", told, refused]);
+    assert_eq!(done.stderr.matches(refused).count(), 1, "{done}");
+    // The error tells of this one itself.
+    assert_eq!(done.stderr.matches("(id 99)").count(), 1, "{done}");
+    // A trace has shown them already, and a success needs no explanation.
+    let done = run_against(&[&call[..], &["--trace"]].concat(), &script).assert_code(4);
+    assert!(!done.stderr.contains(told), "{done}");
+    done.assert_stderr(&["note: the server deviated from the protocol: a message was refused: "]);
+    let good = canned_server(&[WELCOME, r#"{"content":[]}"#]).replacen(
+        "\nnext; printf",
+        "\nnext; echo '{\"jsonrpc\":\"1.0\",\"method\":\"x\"}'; printf",
+        2,
+    );
+    assert_eq!(run_against(&["call", "x", "--era", "legacy"], &good).assert_ok().stderr, "");
+    // The handshake fails.
+    let refusal = r#"read -r l; echo '{"jsonrpc":"2.0","id":99,"result":{}}'; exit 1"#;
+    run_against(&["ping"], refusal).assert_code(3).assert_stderr(&[told, "(id 99)"]);
+}
+
 // covers: STDIO-022
 #[test]
 fn truncated_message_is_reported() {

@@ -583,3 +583,50 @@ fn serve_offers_its_card_on_each_runtime() {
     let card = exchange(&server.url, "GET", "/mcp/server-card");
     assert!(card.starts_with("HTTP/1.1 200 OK\r\n") && !card.contains("remotes"), "{card}");
 }
+
+/// Starts a server that answers every request with this status, these fields and this body.
+fn refusing_server(status: u16, fields: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 8192]);
+            let head = format!("HTTP/1.1 {status} \r\n{fields}Connection: close\r\n");
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+// covers: SEC-019
+#[test]
+fn body_of_a_refusal_is_quoted_before_what_the_authorization_lacks() {
+    const TEXT: &str = "Content-Type: text/plain\r\n";
+    let body = "send your key t0ps3cret in X-Api-Key";
+    for status in [401, 403] {
+        let url = refusing_server(status, TEXT, body);
+        let done = probe(&["ping", "--trace", &url]);
+        let done = done.assert_stderr(&[body, &format!("← {body}")]);
+        // The error quotes it, and a trace shows it each time.
+        let error = done.stderr.split("error: ").nth(1).expect("an error");
+        assert!(
+            error.contains(&format!("HTTP status {status} with a body of type `text/plain`: {body}")),
+            "{done}"
+        );
+        if status == 401 {
+            let (quoted, missing) = (error.find(body), error.find("not authorized: "));
+            assert!(quoted < missing, "{done}");
+            done.assert_code(6).assert_stderr(&["--header NAME:VALUE sends a key", "--bearer"]);
+        }
+    }
+    // A JSON-RPC error is one, too; secrets that the server quotes are not shown.
+    let json = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-5,"message":"no key t0ps3cret"}}"#;
+    let url = refusing_server(401, "Content-Type: application/json\r\nWWW-Authenticate: Bearer\r\n", json);
+    let done = probe(&["ping", "--header", "X-Api-Key: t0ps3cret", "--trace", &url]).assert_code(6);
+    assert!(!done.stderr.contains("t0ps3cret"), "{done}");
+    done.assert_stderr(&["no key … (code -5); the server asks for", "← {\"jsonrpc\":\"2.0\",\"id\":null,"]);
+    // Neither is what is hidden in messages.
+    let done = probe(&["ping", "--trace", "--hide", "message", &url]).assert_code(6);
+    done.assert_stderr(&[&format!("← [{} bytes]", json.len())]);
+}
