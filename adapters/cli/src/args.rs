@@ -27,7 +27,7 @@ use help::{
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_name_tip, add_server_tips, wants_json};
-pub(crate) use serve::{BridgeArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
+pub(crate) use serve::{BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{ConnectionArgs, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
@@ -237,6 +237,13 @@ pub(crate) struct CompleteArgs {
     /// Text typed so far.
     #[arg(default_value = "", allow_hyphen_values = true)]
     pub(crate) value: String,
+    /// Reads texts from stdin as they are typed, one per line, instead of VALUE.
+    ///
+    /// A text is completed when no other one follows within 150 ms, and one that was completed within a minute is not asked
+    /// for again. Each completion is printed with its text; with --json, one object per line (text, result). Ends with the
+    /// input.
+    #[arg(long, conflicts_with = "value")]
+    pub(crate) typed: bool,
     /// Sets an argument or variable that is already known (may be repeated).
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) with: Vec<(String, String)>,

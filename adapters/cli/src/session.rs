@@ -96,7 +96,7 @@ impl ClientSession {
             &mut |known_era, connect_timeout| {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
-                let config = role(&config);
+                let config = target.connection.keep_alive(role(&config));
                 let parts = (&server, authorizer.as_ref(), &deviations);
                 Self::connect(target, answer_args, parts, config, failure_context)
             },
@@ -426,6 +426,8 @@ impl OmissionNotes {
 /// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
 const MAX_OMISSIONS: usize = 10_000;
 pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
+/// Number of pings in a row that may go without an answer.
+pub(crate) const ALLOWED_PING_MISSES: u32 = 2;
 /// Time in which a legacy server asks for roots after the handshake.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
 const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -64,7 +64,7 @@ impl Upstream {
             args.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
                 let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
-                let config = config.known_era(known_era);
+                let config = args.connection.keep_alive(config.known_era(known_era));
                 let declared = (info.cloned(), capabilities.clone());
                 Self::connect(args, server, authorizer, config, declared, &deviations)
             },

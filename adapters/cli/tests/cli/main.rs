@@ -45,6 +45,8 @@ mod roots;
 #[cfg(unix)]
 mod runtimes;
 #[cfg(unix)]
+mod serve_options;
+#[cfg(unix)]
 mod shell_server;
 #[cfg(target_os = "linux")]
 mod signals;
