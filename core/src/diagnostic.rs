@@ -97,14 +97,14 @@ pub enum Diagnostic {
     },
     /// A deviation in an HTTP exchange.
     Http(String),
-    /// An HTTP server refused a request because of its `Host` (HTTP-003, HTTP-004).
+    /// An HTTP server refused a request because of its `Host` (HTTP-008).
     ///
     /// `http::server::Config::allow_host` adds a name of the server.
     RefusedHost {
         /// Beginning of the field, at most 256 bytes; empty if it is missing or repeated.
         host: String,
     },
-    /// An HTTP server refused a request because of its `Origin` (HTTP-008).
+    /// An HTTP server refused a request because of its `Origin` (HTTP-003, HTTP-004).
     ///
     /// `http::server::Config::allow_origin` adds the origin of a web page.
     RefusedOrigin {

@@ -1,5 +1,7 @@
 //! One request and its answer: the common part of `call`, `read`, `prompt` and `complete`.
 
+use core::fmt::Display;
+
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
 use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
@@ -87,9 +89,7 @@ pub(crate) fn run<R: RequestParams>(
                 print_json(&result)?;
             }
             has_result = true;
-            let read = read.map_err(|why| {
-                CommandFailure::failed(format!("the answer is not a result of {}: {why}", command.noun))
-            })?;
+            let read = read.map_err(|why| unreadable_result(command.noun, &why))?;
             if !request_args.json {
                 print(&(command.show)(&read, Paint::for_stdout()))?;
             }
@@ -103,6 +103,11 @@ pub(crate) fn run<R: RequestParams>(
         None => outcome,
     };
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
+}
+
+/// Creates the failure for an answer that is not a result of what was asked for.
+pub(crate) fn unreadable_result(noun: &str, why: &dyn Display) -> CommandFailure {
+    CommandFailure::failed(format!("the answer is not a result of {noun}: {why}"))
 }
 
 /// Creates a failure, with a hint if the server refused the request.

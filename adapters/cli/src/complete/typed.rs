@@ -16,6 +16,7 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
 use crate::paint::Paint;
+use crate::request;
 use crate::session::ClientSession;
 
 /// Output of `--json` for one text.
@@ -108,9 +109,8 @@ impl TypedField<'_> {
         }
         let answered = session.client.request(CompleteParams::METHOD, params, &options, &mut |_| {});
         let answered = answered.map_err(|error| session.failure(&error))?;
-        let result = CompleteParams::read(&answered).map_err(|why| {
-            CommandFailure::failed(format!("the answer is not a result of a completion: {why}"))
-        })?;
+        let result = CompleteParams::read(&answered)
+            .map_err(|why| request::unreadable_result("a completion", &why))?;
         while let Ok(line) = self.lines.try_recv() {
             self.take(line)?;
         }

@@ -17,7 +17,7 @@ fn post(url: &str, fields: &str) -> String {
     response.split(' ').nth(1).expect("a status").to_owned()
 }
 
-// covers: HTTP-003, HTTP-004, HTTP-008
+// covers: HTTP-003, HTTP-008
 #[test]
 fn refused_host_and_origin_are_noted_once_with_the_option_that_allows_them() {
     let serving =
