@@ -305,7 +305,8 @@ pub(crate) struct RequestArgs {
     ///
     /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
     /// connection, timeout, unanswered,
-    /// unauthorized), exitCode, message, hint, code and data (of an error response).
+    /// unauthorized), exitCode, message, hint, code and data (of an error response), and deviations of the server from the
+    /// protocol before the failure, if there were any.
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.

@@ -37,7 +37,7 @@ pub(crate) struct CommandFailure {
     has_result: bool,
 }
 
-/// A failure on stdout, for `--json`. All members are always there.
+/// A failure on stdout, for `--json`. All members but the last are always there.
 #[derive(Serialize)]
 struct FailureJson<'a> {
     error: ErrorJson<'a>,
@@ -53,6 +53,8 @@ struct ErrorJson<'a> {
     /// Code and data of the server's error response.
     code: Option<i64>,
     data: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    deviations: &'a [String],
 }
 
 /// Exit codes, as `--help` documents them.
@@ -363,6 +365,7 @@ impl CommandFailure {
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| response.data.as_ref()),
+            deviations: &self.deviations,
         };
         // The text on stderr and the exit code are left if stdout fails.
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));

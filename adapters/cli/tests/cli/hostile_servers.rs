@@ -277,6 +277,9 @@ fn deviations_that_explain_a_failure_are_printed_with_it() {
     assert_eq!(done.stderr.matches(refused).count(), 1, "{done}");
     // The error tells of this one itself.
     assert_eq!(done.stderr.matches("(id 99)").count(), 1, "{done}");
+    let json = run_against(&[&call[..], &["--json"]].concat(), &script).assert_code(4).json();
+    let listed = json["error"]["deviations"].as_array().expect("an array");
+    assert!(listed.len() == 1 && listed[0].as_str().is_some_and(|text| text.starts_with(refused)), "{json}");
     // A trace has shown them already, and a success needs no explanation.
     let done = run_against(&[&call[..], &["--trace"]].concat(), &script).assert_code(4);
     assert!(!done.stderr.contains(told), "{done}");
