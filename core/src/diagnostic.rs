@@ -109,6 +109,20 @@ pub enum Diagnostic {
     },
     /// A deviation in an HTTP exchange.
     Http(String),
+    /// An HTTP server refused a request because of its `Host` (HTTP-008).
+    ///
+    /// `http::server::Config::allow_host` adds a name of the server.
+    RefusedHost {
+        /// Beginning of the field, at most 256 bytes; empty if it is missing or repeated.
+        host: String,
+    },
+    /// An HTTP server refused a request because of its `Origin` (HTTP-003, HTTP-004).
+    ///
+    /// `http::server::Config::allow_origin` adds the origin of a web page.
+    RefusedOrigin {
+        /// Beginning of the field, at most 256 bytes.
+        origin: String,
+    },
     /// The peer contradicted the era that was found. A stored [`KnownEra`](crate::client::KnownEra) is out of date.
     EraContradicted,
     /// The peer used a feature that the specification deprecates. It was served as ever.
@@ -170,6 +184,15 @@ impl core::fmt::Display for Diagnostic {
                 write!(f, "a keep-alive ping was not answered ({misses} in a row)")
             }
             Self::Http(text) => f.write_str(text),
+            Self::RefusedHost { host } => {
+                write!(
+                    f,
+                    "a request for the host `{host}` was refused; `allow_host` adds a name of the server"
+                )
+            }
+            Self::RefusedOrigin { origin } => {
+                write!(f, "a request of a page of `{origin}` was refused; `allow_origin` adds an origin")
+            }
             Self::EraContradicted => f.write_str("an answer that contradicts the era of the server"),
             Self::DeprecatedFeature { feature } => write!(
                 f,

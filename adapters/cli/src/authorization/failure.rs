@@ -72,7 +72,8 @@ fn hint(error: &auth::Error, url: &str) -> String {
                 .to_owned()
         }
         (Step::Challenge | Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
-            "`mcp-probe check {url}` tells what is wrong at the server; --bearer sends a token from elsewhere"
+            "`mcp-probe check {url}` tells what is wrong at the server; --bearer sends a token from elsewhere; --header \
+             NAME:VALUE sends a key in another field"
         ),
         (Step::Registration, _) => {
             format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")

@@ -1,6 +1,7 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 
 use super::attempts::Attempts;
 use super::config::Config;
@@ -60,6 +61,8 @@ pub struct Client {
     pub(super) is_closing: bool,
     /// The status by which the server refused to end the session.
     pub(super) refused_end: Option<u16>,
+    /// Beginning of the body of the response that failed last, without secrets, until it is recorded.
+    pub(super) failed_body: Option<String>,
 }
 
 impl Client {
@@ -80,6 +83,7 @@ impl Client {
             ended_requests: None,
             is_closing: false,
             refused_end: None,
+            failed_body: None,
             config,
         }
     }

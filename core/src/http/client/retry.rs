@@ -35,8 +35,11 @@ impl Client {
             }
             return;
         }
-        if let HttpError::Response(answer) = &mut error {
-            self.redact(answer);
+        match &mut error {
+            HttpError::Response(answer) => self.redact(answer),
+            #[cfg(feature = "auth")]
+            HttpError::Authorization { refusal: Some(answer), .. } => self.redact(answer),
+            _ => {}
         }
         match x.purpose() {
             ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
