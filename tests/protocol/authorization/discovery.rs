@@ -341,6 +341,8 @@ fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
             });
             let error = world.unauthorized(&config).error();
             assert_eq!(error.step(), Step::ResourceMetadata, "{status} {body}: {error}");
+            let alone = world.unauthorized(&config.interactive(false)).error();
+            assert_eq!(alone.step(), Step::ResourceMetadata, "no user is sent to log in: {alone}");
             assert!(error.to_string().contains("oauth-protected-resource"), "{error}");
             assert!(world.opened.is_empty());
         }

@@ -421,10 +421,11 @@ impl Flow {
 
     #[inline(never)]
     fn end_with(&mut self, error: Error) {
-        // The default endpoints do not exist, so the server is none of 2025-03-26.
+        // The default endpoints do not exist, or nothing has shown that they do: the server is none of 2025-03-26.
         let is_answer = matches!(error.kind(), ErrorKind::Refused { .. });
-        let is_absent =
-            matches!(error.step(), Step::ServerMetadata | Step::Registration | Step::Token) && !is_answer;
+        let is_absent = matches!(error.step(), Step::ServerMetadata | Step::Registration | Step::Token)
+            && !is_answer
+            || error.is_login_required();
         let missing = self.facts.missing_metadata.take().filter(|_| is_absent);
         self.end(Event::Failed(missing.unwrap_or(error)));
     }
