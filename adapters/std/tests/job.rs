@@ -42,6 +42,8 @@ mod windows {
             ("grandchild_that_outlives_its_server_is_a_straggler", outliving_grandchild_is_a_straggler),
             ("killed_host_takes_its_servers_along", killed_host_takes_its_servers_along),
             ("program_that_does_not_exist_is_refused", missing_program_is_refused),
+            ("name_is_completed_by_the_extension_of_a_batch_file", name_is_completed),
+            ("argument_that_a_shell_could_run_is_refused_or_passed_unchanged", arguments_stay_arguments),
         ] {
             test();
             println!("{name} ... ok");
@@ -191,6 +193,62 @@ mod windows {
         host.wait().expect("its end");
         assert_ends(server);
         assert_ends(grandchild);
+    }
+
+    /// Makes a folder with a batch file that writes its first argument, and returns the folder.
+    fn batch_folder(name: &str) -> std::path::PathBuf {
+        let folder = env::temp_dir().join(format!("mcp-batch-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("say.cmd"), "@echo off\r\necho said %1\r\n").expect("a batch file");
+        // Beside it stands the script for other systems, as for `npx`.
+        std::fs::write(folder.join("say"), "#!/bin/sh\n").expect("a script");
+        folder
+    }
+
+    /// Runs the batch file by its bare name and returns what it writes.
+    fn said(folder: &std::path::Path, argument: &str) -> Result<String, mcp_std::process::SpawnError> {
+        use mcp_std::io::{Duplex as _, Interest};
+        let path = format!("{};{}", folder.display(), env::var("PATH").unwrap_or_default());
+        let mut child = Program::new("say").arg(argument).env("PATH", path).stderr(Stderr::Null).spawn()?;
+        let mut io = child.take_io().expect("a stream");
+        let (mut text, mut buffer) = (Vec::new(), [0; 1024]);
+        loop {
+            io.wait(Interest::READ, Some(PATIENCE)).expect("input");
+            match io.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => text.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let _ = child.shutdown(Some(io), ShutdownTimeouts::IMMEDIATE);
+        Ok(String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    fn name_is_completed() {
+        let folder = batch_folder("name");
+        assert_eq!(said(&folder, "plain").expect("it starts"), "said plain");
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
+    fn arguments_stay_arguments() {
+        use mcp_std::process::SpawnErrorKind;
+        let folder = batch_folder("arguments");
+        for argument in ["two words", "a&echo hacked", "\"&echo hacked&\"", "%PATH%", "a\nb", "a|b", "^&calc"]
+        {
+            match said(&folder, argument) {
+                // In quotes, nothing of it is a command of its own line.
+                Ok(text) => assert!(
+                    text.lines().count() <= 1 && !text.starts_with("hacked"),
+                    "{argument:?}: {text:?}"
+                ),
+                Err(error) => {
+                    assert_eq!(error.kind(), SpawnErrorKind::UnsafeArgument, "{argument:?}: {error}");
+                    assert!(error.to_string().contains("batch file"), "{error}");
+                }
+            }
+        }
+        std::fs::remove_dir_all(folder).expect("removed");
     }
 
     fn missing_program_is_refused() {

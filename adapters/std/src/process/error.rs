@@ -30,6 +30,9 @@ pub enum SpawnErrorKind {
     NotFound,
     /// The file is not a program, or this process may not run it.
     NotPermitted,
+    /// The program is a batch file (Windows), and an argument could not be passed to it unchanged: the shell that runs it
+    /// would take a part of it for a command.
+    UnsafeArgument,
     /// The hook given to [`before_spawn`](super::Program::before_spawn) refused the start.
     Refused,
 }
@@ -52,15 +55,26 @@ impl SpawnError {
     }
 
     /// Creates the error and finds its kind.
-    pub(super) fn from_os(program: &OsStr, directory: Option<&Path>, source: io::Error) -> Self {
+    ///
+    /// `file` is what was started in place of `program`.
+    pub(super) fn from_os(
+        program: &OsStr,
+        file: &OsStr,
+        directory: Option<&Path>,
+        source: io::Error,
+    ) -> Self {
         // The same error codes stand for the program, its directory and its interpreter; the file system tells which.
         if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
             return Self::new(program, SpawnErrorKind::Directory, Some(directory), source);
         }
         let kind = match source.kind() {
-            ErrorKind::NotFound if is_file(program) => SpawnErrorKind::NotExecutable,
+            ErrorKind::NotFound if is_file(file) => SpawnErrorKind::NotExecutable,
             ErrorKind::NotFound => SpawnErrorKind::NotFound,
             ErrorKind::PermissionDenied => SpawnErrorKind::NotPermitted,
+            #[cfg(windows)]
+            ErrorKind::InvalidInput if super::search::is_batch_file(Path::new(file)) => {
+                SpawnErrorKind::UnsafeArgument
+            }
             _ if is_format_error(&source) => SpawnErrorKind::NotExecutable,
             _ => SpawnErrorKind::Other,
         };
@@ -88,15 +102,16 @@ impl fmt::Display for SpawnError {
                 "the file exists but cannot run here; was it built for this kind of machine? If it is a \
                  script, is the interpreter in its first line (#!) installed?",
             ),
-            SpawnErrorKind::NotFound if cfg!(windows) => f.write_str(
-                "no such program; is it installed and on PATH? Scripts need their full name, such as npx.cmd",
-            ),
             SpawnErrorKind::NotFound => {
                 f.write_str("no such program; is it installed and on PATH? Otherwise give its full path")
             }
             SpawnErrorKind::NotPermitted => f.write_str(
                 "permission denied; is it a program and not a directory, is it executable (chmod +x), and can you enter \
                  its working directory?",
+            ),
+            SpawnErrorKind::UnsafeArgument => f.write_str(
+                "it is a batch file, and an argument has characters that its shell could take for a command; start the \
+                 program behind it instead, for example node with the path of its script",
             ),
             SpawnErrorKind::Refused => write!(f, "refused by the before_spawn hook: {}", self.source),
         }

@@ -47,6 +47,8 @@ mod pipes;
 #[path = "pipes_other.rs"]
 mod pipes;
 mod program;
+#[cfg(any(windows, test))]
+mod search;
 mod shutdown;
 #[cfg(all(unix, feature = "signals"))]
 mod signals;

@@ -148,9 +148,10 @@ impl Program {
                 Launch { program: &self.program, args: &self.args, environment: &environment, directory };
             hook(&launch).map_err(|error| SpawnError::refused(&self.program, error))?;
         }
-        let from_os = |error| SpawnError::from_os(&self.program, directory, error);
+        let file = self.file(&environment);
+        let from_os = |error| SpawnError::from_os(&self.program, &file, directory, error);
 
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&file);
         command.args(&self.args).env_clear().envs(environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.stderr.to_stdio().map_err(from_os)?);
         if let Some(directory) = directory {
@@ -163,6 +164,32 @@ impl Program {
             _ => None,
         };
         Child::new(process, lines).map_err(from_os)
+    }
+
+    /// Returns the file to start.
+    #[cfg(windows)]
+    fn file(&self, environment: &[(OsString, OsString)]) -> OsString {
+        use std::path::PathBuf;
+
+        let variable = |name: &str| {
+            let mut all = environment.iter();
+            all.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        };
+        let path: Vec<PathBuf> = variable("PATH").map(std::env::split_paths).into_iter().flatten().collect();
+        let search = super::search::Search {
+            path: &path,
+            extensions: variable("PATHEXT").and_then(|value| value.to_str()),
+            directory: self.directory.as_deref().unwrap_or(Path::new("")),
+            is_file: &|path| path.is_file(),
+        };
+        // Otherwise the system looks for it, in its own directories, too.
+        search.find(&self.program).map_or_else(|| self.program.clone(), OsString::from)
+    }
+
+    /// Returns the file to start: the system searches `PATH`.
+    #[cfg(not(windows))]
+    fn file(&self, _environment: &[(OsString, OsString)]) -> OsString {
+        self.program.clone()
     }
 }
 

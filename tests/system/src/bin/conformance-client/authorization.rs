@@ -133,7 +133,9 @@ impl RedirectReceiver for DirectReceiver {
         answer: &mut dyn FnMut(&str) -> RedirectPage,
     ) -> io::Result<RedirectEnd> {
         match answer(&redirect_query(&redirect_of(url)?)) {
-            RedirectPage::Foreign => Err(io::Error::other("the redirect has another state")),
+            RedirectPage::Foreign | RedirectPage::CopyAddress => {
+                Err(io::Error::other("the redirect has another state"))
+            }
             RedirectPage::Done | RedirectPage::Failed(_) => Ok(RedirectEnd::Accepted),
         }
     }
