@@ -7,6 +7,7 @@ mod addresses;
 mod cargo_features;
 mod lines;
 mod metadata;
+mod readme;
 
 use alloc::collections::BTreeSet;
 use std::fs;
