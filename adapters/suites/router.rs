@@ -4,9 +4,10 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use mcp_proto::EntryKind;
 use mcp_proto::client::Config;

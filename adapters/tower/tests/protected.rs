@@ -110,7 +110,7 @@ fn build(resource: &str, scope: &str, field: &str) -> Result<McpService, Error> 
 fn faults_of_an_http_configuration_are_errors_of_the_package() {
     let resource = "https://tools.example.com/mcp";
     assert!(build(resource, "shop", "X-Tenant").is_ok());
-    let text = |resource, scope, field| build(resource, scope, field).err().expect("a fault").to_string();
+    let text = |resource, scope, field| build(resource, scope, field).expect_err("a fault").to_string();
     assert!(text("http://tools.example.com/mcp", "shop", "X-Tenant").contains("is not https"));
     assert!(text(resource, "two words", "X-Tenant").contains("a scope is one word"));
     assert!(text(resource, "shop", "Cookie").contains("its name suggests a secret"));
