@@ -61,7 +61,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // Rules of skills, over their types.
     ("skills", "json model raw rpc uri"),
     ("diagnostic", "deprecation methods rpc"),
-    ("error", "ascii diagnostic json limits methods raw rpc version"),
+    ("error", "ascii diagnostic json limits methods raw rpc scope version"),
     // Tasks as both roles see them.
     ("tasks", "entropy error json meta model rpc"),
     // The interface of an observer of requests.
@@ -89,7 +89,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("h1", "ascii head limits memory outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
-    ("auth", "ascii entropy error fields head json meta raw scope time uri url"),
+    ("auth", "ascii entropy error fields head json meta raw scope time uri url version"),
     ("http", HTTP),
 ];
 

@@ -90,6 +90,18 @@ pub enum Diagnostic {
         /// Number of these entries.
         count: usize,
     },
+    /// A list named a cursor again that had been requested. It ends there, without the entries that came twice (PAGE-012).
+    ///
+    /// [`client::Paginator`](crate::client::Paginator) reports it.
+    RepeatedCursor {
+        /// The list.
+        list: EntryKind,
+    },
+    /// The result of a tool has `structuredContent` and no `content`, which counts as empty (TOOL-037).
+    MissingContent {
+        /// Name of the tool.
+        tool: Box<str>,
+    },
     /// The peer did not answer a keep-alive ping in time (PING-005).
     PingMissed {
         /// Number of unanswered pings in a row.
@@ -97,6 +109,20 @@ pub enum Diagnostic {
     },
     /// A deviation in an HTTP exchange.
     Http(String),
+    /// An HTTP server refused a request because of its `Host` (HTTP-008).
+    ///
+    /// `http::server::Config::allow_host` adds a name of the server.
+    RefusedHost {
+        /// Beginning of the field, at most 256 bytes; empty if it is missing or repeated.
+        host: String,
+    },
+    /// An HTTP server refused a request because of its `Origin` (HTTP-003, HTTP-004).
+    ///
+    /// `http::server::Config::allow_origin` adds the origin of a web page.
+    RefusedOrigin {
+        /// Beginning of the field, at most 256 bytes.
+        origin: String,
+    },
     /// The peer contradicted the era that was found. A stored [`KnownEra`](crate::client::KnownEra) is out of date.
     EraContradicted,
     /// The peer used a feature that the specification deprecates. It was served as ever.
@@ -150,10 +176,23 @@ impl core::fmt::Display for Diagnostic {
             Self::MoreUnreadableEntries { list, count } => {
                 write!(f, "{count} more entries of the list `{}` were left out", list.list_member())
             }
+            Self::RepeatedCursor { list } => {
+                write!(f, "the list `{}` names a cursor again and ends there", list.list_member())
+            }
+            Self::MissingContent { tool } => write!(f, "the result of the tool `{tool}` has no `content`"),
             Self::PingMissed { misses } => {
                 write!(f, "a keep-alive ping was not answered ({misses} in a row)")
             }
             Self::Http(text) => f.write_str(text),
+            Self::RefusedHost { host } => {
+                write!(
+                    f,
+                    "a request for the host `{host}` was refused; `allow_host` adds a name of the server"
+                )
+            }
+            Self::RefusedOrigin { origin } => {
+                write!(f, "a request of a page of `{origin}` was refused; `allow_origin` adds an origin")
+            }
             Self::EraContradicted => f.write_str("an answer that contradicts the era of the server"),
             Self::DeprecatedFeature { feature } => write!(
                 f,

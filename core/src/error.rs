@@ -16,7 +16,7 @@ pub use http::{AuthChallenge, HttpError, HttpResponse};
 use crate::diagnostic::Diagnostic;
 use crate::json::EncodeError;
 use crate::limits::Limit;
-use crate::methods::Capability;
+use crate::methods::{self, Capability};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::sync::Arc;
@@ -90,7 +90,9 @@ pub enum Fault {
         reason: Cow<'static, str>,
     },
     /// The server did not answer the handshake in time (TIME-007).
-    #[error("the server did not answer `{method}` in time{}", meanwhile(.stray.as_deref()))]
+    #[error("the server did not answer `{method}` in time{}{}",
+        if *method == methods::DISCOVER { "; it may speak only revisions with an `initialize` handshake" } else { "" },
+        meanwhile(.stray.as_deref()))]
     HandshakeTimeout {
         /// Method of the request.
         method: &'static str,

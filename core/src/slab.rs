@@ -15,6 +15,12 @@ pub struct Key {
     pub(crate) generation: u32,
 }
 
+impl Key {
+    /// A key that no table ever returns.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) const NONE: Self = Self { slot: NO_SLOT, generation: 0 };
+}
+
 /// Declares an opaque, public, copyable key.
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {

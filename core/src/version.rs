@@ -146,6 +146,12 @@ impl VersionSet {
         )
     }
 
+    /// Returns whether the set has revisions of both eras.
+    #[must_use]
+    pub const fn is_dual_era(self) -> bool {
+        !self.era(Era::Modern).is_empty() && !self.era(Era::Legacy).is_empty()
+    }
+
     /// Returns whether the set has no revisions.
     #[must_use]
     pub const fn is_empty(self) -> bool {

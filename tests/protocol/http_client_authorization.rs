@@ -145,15 +145,16 @@ fn held_calls_fail_with_the_error_of_the_authorization() {
     let challenge = harness.expect_challenge();
     harness.client.authorization().fail(harness.now, challenge.exchange, &error).expect("open");
     let Err(CallError::Http(found)) = harness.expect_done(key) else { panic!("no HTTP error") };
-    assert_eq!(*found, HttpError::Authorization(error.clone()));
-    assert!(found.to_string().contains("the token request at https://as.example: no key"), "{found}");
+    let HttpError::Authorization { error: told, refusal: Some(refusal) } = &*found else { panic!("{found}") };
+    assert_eq!((told, refusal.status), (&error, 401));
+    assert_eq!(found.to_string(), "not authorized: the token request at https://as.example: no key");
 
     let mut harness =
         HttpClientHarness::new(client(VersionSet::ALL), config().await_credential(true), Chunker::Whole);
     let challenge = harness.expect_challenge();
     harness.client.authorization().fail(harness.now, challenge.exchange, &error).expect("open");
     let Fault::Http(found) = harness.expect_closed() else { panic!("no HTTP fault") };
-    assert_eq!(*found, HttpError::Authorization(error));
+    assert_eq!(*found, HttpError::Authorization { error, refusal: None });
 }
 
 #[test]

@@ -642,6 +642,31 @@ fn status_404_without_a_session_fails_only_the_call() {
     harness.assert_idle();
 }
 
+// covers: HTTP-067, HTTP-073
+#[test]
+fn delete_follows_redirects_in_its_session() {
+    for status in [307, 308] {
+        for_each_chunker(|cut| {
+            let mut harness = legacy_harness(cut);
+            harness.become_legacy(V, Some("s"), tool_capabilities());
+            harness.client.close(harness.now);
+            harness.expect_closed();
+            let delete = harness.expect_request();
+            assert_eq!((delete.method, delete.url.target()), ("DELETE", "/mcp"));
+            harness.respond_with(delete.id, status, &[("Location", "/moved")], "moved");
+            assert!(!harness.client.is_drained());
+            let again = harness.expect_request();
+            assert_eq!((again.method, again.url.target()), ("DELETE", "/moved"));
+            assert_eq!(again.field("mcp-session-id"), Some("s"));
+            assert_eq!(again.field("mcp-protocol-version"), Some("2025-11-25"));
+            harness.respond_with_status(again.id, 204);
+            assert_eq!(harness.client.poll_closing_diagnostic(), None);
+            assert!(harness.client.is_drained());
+            harness.transcript
+        });
+    }
+}
+
 // covers: HTTP-073, HTTP-074, HTTP-075, LIFE-019
 #[test]
 fn close_sends_delete_and_ignores_its_outcome() {

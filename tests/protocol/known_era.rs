@@ -189,11 +189,13 @@ fn initialize_refused_for_its_version_reports_offered_versions() {
         assert_eq!(fault, Fault::NoCommonVersion { supported: VersionSet::LEGACY, offered });
         harness.transcript
     });
-    // A common version exists, so the error of the server is passed on.
+    // The server refuses the version in common as well: its error is passed on.
     for_each_chunker(|cut| {
         let (mut harness, initialize) = start_initialize(cut);
         let data = json!({"supported": ["2024-11-05"], "requested": "2025-11-25"});
-        harness.feed_message(&error_response(&initialize, -32602, "only 2024-11-05 here", data));
+        harness.feed_message(&error_response(&initialize, -32602, "not that one", data.clone()));
+        let again = harness.expect_request("initialize");
+        harness.feed_message(&error_response(&again, -32602, "only 2024-11-05 here", data));
         assert!(
             matches!(harness.expect_closed(), Fault::HandshakeRefused(e) if e.message == "only 2024-11-05 here")
         );

@@ -203,6 +203,49 @@ fn initialize_timeout_closes_without_cancelling() {
     });
 }
 
+// covers: ERR-017
+#[test]
+fn initialize_refused_with_other_revisions_is_retried_once_with_the_newest_in_common() {
+    let refusal = |request: &Value, supported: Value| {
+        let data = json!({"supported": supported, "requested": "2025-11-25"});
+        error_response(request, -32602, "Unsupported protocol version", data)
+    };
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        let first = harness.expect_request("initialize");
+        assert_eq!(first["params"]["protocolVersion"], "2025-11-25");
+        harness.feed_message(&refusal(&first, json!(["2024-11-05", "2025-03-26"])));
+        let second = harness.expect_request("initialize");
+        assert_eq!(second["params"]["protocolVersion"], "2025-03-26");
+        harness.feed_message(&result_response(&second, initialize_result("2025-03-26", json!({}))));
+        assert_eq!(harness.expect_ready().version, Version::V2025_03_26);
+        harness.transcript
+    });
+    // Once; never with the same revision; and not with one that this client does not speak.
+    for (supported, is_retried) in [
+        (json!(["2024-11-05"]), true),
+        (json!(["2025-11-25"]), false),
+        (json!(["2026-07-28"]), false),
+        (json!([]), false),
+        (json!("2024-11-05"), false),
+    ] {
+        for_each_chunker(|cut| {
+            let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+            let first = harness.expect_request("initialize");
+            harness.feed_message(&refusal(&first, supported.clone()));
+            if is_retried {
+                let second = harness.expect_request("initialize");
+                harness.feed_message(&refusal(&second, json!(["2025-03-26"])));
+            }
+            let fault = harness.expect_closed();
+            let expected = matches!(fault, Fault::HandshakeRefused(_) | Fault::NoCommonVersion { .. });
+            assert!(expected, "{supported}: {fault:?}");
+            harness.assert_nothing_sent();
+            harness.transcript
+        });
+    }
+}
+
 // covers: BASE-013
 #[test]
 fn handshake_that_times_out_tells_of_the_error_that_named_no_request() {

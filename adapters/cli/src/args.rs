@@ -26,8 +26,8 @@ use help::{
     LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, after_help, remote_usage, usage,
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
-pub(crate) use parse::{add_server_tips, wants_json};
-pub(crate) use serve::{BridgeArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
+pub(crate) use parse::{add_name_tip, add_server_tips, wants_json};
+pub(crate) use serve::{BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{ConnectionArgs, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     /// Shows what a server is and what it offers.
     ///
     /// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools, resources,
-    /// resource templates, prompts and skills.
+    /// resource templates, prompts and skills. A list that cannot be read is named, and the exit code is 1 then.
     #[command(after_help = INSPECT_HELP, after_long_help = INSPECT_HELP)]
     #[command(override_usage = usage!("mcp-probe inspect [OPTIONS]"))]
     Inspect(InspectArgs),
@@ -167,7 +167,7 @@ pub(crate) struct InspectArgs {
     /// Prints one JSON object instead.
     ///
     /// Its members: era, revision, server, capabilities, instructions, tools, resources, resourceTemplates, prompts,
-    /// skills.
+    /// skills; and failures (part, message) if a list could not be read.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -177,6 +177,8 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
     /// Name of the tool, as `inspect` shows it.
+    // Servers choose names, and some begin with `-`.
+    #[arg(allow_hyphen_values = true)]
     pub(crate) tool: String,
     /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
     ///
@@ -206,6 +208,7 @@ pub(crate) struct ReadArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PromptArgs {
     /// Name of the prompt, as `inspect` shows it.
+    #[arg(allow_hyphen_values = true)]
     pub(crate) name: String,
     /// Argument of the prompt.
     ///
@@ -229,10 +232,18 @@ pub(crate) struct CompleteArgs {
     #[arg(value_name = "OF", value_parser = reference)]
     pub(crate) reference: CompletionReference,
     /// Name of the argument or variable.
+    #[arg(allow_hyphen_values = true)]
     pub(crate) argument: String,
     /// Text typed so far.
-    #[arg(default_value = "")]
+    #[arg(default_value = "", allow_hyphen_values = true)]
     pub(crate) value: String,
+    /// Reads texts from stdin as they are typed, one per line, instead of VALUE.
+    ///
+    /// A text is completed when no other one follows within 150 ms, and one that was completed within a minute is not asked
+    /// for again. Each completion is printed with its text; with --json, one object per line (text, result). Ends with the
+    /// input.
+    #[arg(long, conflicts_with = "value")]
+    pub(crate) typed: bool,
     /// Sets an argument or variable that is already known (may be repeated).
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) with: Vec<(String, String)>,
@@ -293,8 +304,9 @@ pub(crate) struct RequestArgs {
     /// Prints the result object as JSON instead.
     ///
     /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
-    /// connection, timeout, unanswered,
-    /// unauthorized), exitCode, message, hint, code and data (of an error response).
+    /// connection, timeout, unanswered, unauthorized), exitCode, message, hint, code and data (of an error response),
+    /// scopes (that the server asks for), and deviations of the server from the protocol before the failure, if there were
+    /// any.
     #[arg(long)]
     pub(crate) json: bool,
     /// Limits the total time to wait for the answer, despite progress.

@@ -1,5 +1,7 @@
 //! The `call` command: calls one tool.
 
+use core::cell::RefCell;
+
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
 use mcp_proto::model::{CallToolParams, CallToolResult};
@@ -11,7 +13,8 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
-use crate::tool_arguments;
+use crate::session;
+use crate::tool_arguments::{self, ToolSchemas};
 
 pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
@@ -22,15 +25,23 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
         show: format_result,
         hint: &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
     };
+    let mismatch = RefCell::new(None);
     let result = request::run(
         &args.request_args,
         Some(&args.answer_args),
-        &|client, options, on_progress| {
-            let arguments = tool_arguments::merge(args, &object, client)?;
-            Ok(client.call_tool_raw(tool, &arguments, options, on_progress)?)
+        &|session, options, on_progress| {
+            let mut schemas = ToolSchemas::fetch(args, session)?;
+            let arguments = tool_arguments::merge(args, &object, schemas.input.as_ref())?;
+            let result = session.client.call_tool_raw(tool, &arguments, options, on_progress);
+            let result = result.map_err(|error| schemas.explain(error))?;
+            mismatch.replace(schemas.describe_mismatch(tool, &result));
+            Ok(result)
         },
         &command,
     );
+    if let Some(mismatch) = mismatch.take() {
+        session::print_note(&mismatch);
+    }
     let outcome = result.and_then(|result| {
         // A tool failure makes the command fail too.
         if result.is_failure() {

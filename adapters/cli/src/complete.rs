@@ -1,5 +1,7 @@
 //! The `complete` command: completes an argument of a prompt or a variable of a resource template.
 
+mod typed;
+
 use mcp_proto::EntryKind;
 use mcp_proto::model::{
     CompleteParams, CompleteResult, CompletionArgument, CompletionContext, CompletionReference, Map,
@@ -15,25 +17,34 @@ use crate::prompt;
 use crate::request::{self, RequestCommand};
 
 pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
-    let reference: CompletionReference<'_> = match &args.reference {
-        args::CompletionReference::Prompt(name) => PromptReference::new(&**name).into(),
-        args::CompletionReference::Template(template) => ResourceTemplateReference::new(&**template).into(),
-    };
-    let argument = CompletionArgument::new(&*args.argument, &*args.value);
-    let mut params = CompleteParams::new(reference, argument);
-    if !args.with.is_empty() {
-        params =
-            params.context(CompletionContext::new().arguments(args.with.iter().cloned().collect::<Map<_>>()));
+    if args.typed {
+        return typed::run(args);
     }
+    let params = params(args, &args.value);
     let command = RequestCommand::<CompleteParams<'_>> {
         noun: "a completion",
         show: format_result,
         hint: &|client| hint(client, &args.reference, &args.argument),
     };
-    let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        Ok(client.request(CompleteParams::METHOD, &params, options, on_progress)?)
+    let start: request::StartRequest<'_> = &|session, options, on_progress| {
+        Ok(session.client.request(CompleteParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, None, start, &command).map(drop)
+}
+
+/// Returns the parameters of the request for a text.
+fn params<'a>(args: &'a args::CompleteArgs, value: &'a str) -> CompleteParams<'a> {
+    let reference: CompletionReference<'_> = match &args.reference {
+        args::CompletionReference::Prompt(name) => PromptReference::new(&**name).into(),
+        args::CompletionReference::Template(template) => ResourceTemplateReference::new(&**template).into(),
+    };
+    let argument = CompletionArgument::new(&*args.argument, value);
+    let mut params = CompleteParams::new(reference, argument);
+    if !args.with.is_empty() {
+        params =
+            params.context(CompletionContext::new().arguments(args.with.iter().cloned().collect::<Map<_>>()));
+    }
+    params
 }
 
 /// Returns a hint: the prompts or templates that exist, or the arguments of a prompt that does exist.

@@ -1,6 +1,7 @@
-//! Remembers which servers on stdio are legacy servers that ignore the probe.
+//! Remembers which servers on stdio are legacy servers that ignore the probe, and which servers over HTTP are legacy ones.
 //!
-//! Such a server costs the timeout of the probe on every start. Other servers answer it at once and are not remembered.
+//! On stdio such a server costs the timeout of the probe on every start, over HTTP a request. Servers on stdio that answer the
+//! probe are not remembered.
 //! The cache is a file of hashes in the cache folder of the user. Without it everything works, only slower.
 
 use core::hash::{Hash, Hasher as _};
@@ -26,8 +27,9 @@ use crate::session::probe_timeout;
 pub(crate) struct EraMemory {
     /// File of the cache.
     file: PathBuf,
-    /// Hash of the command.
+    /// Hash of the command, or of the URL.
     command: String,
+    is_remote: bool,
 }
 
 /// Content of the file, newest entry first.
@@ -55,12 +57,12 @@ pub(crate) trait Reopen: Sized {
 }
 
 impl EraMemory {
-    /// Returns the memory for a server, or `None` if there is nothing to remember: only a server on stdio is probed for
-    /// some time, and only by a client that speaks both eras.
+    /// Returns the memory for a server, or `None` if there is nothing to remember: only a client that speaks both eras
+    /// probes, and a socket has no name.
     pub(crate) fn new(server: &Server, versions: VersionSet) -> Option<Self> {
-        let is_dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
-        let command = server.command_hash().filter(|_| is_dual)?;
-        Some(Self { file: cache_folder()?.join("mcp-probe").join("eras.json"), command })
+        let command = server.place_hash().filter(|_| versions.is_dual_era())?;
+        let is_remote = matches!(server, Server::Remote(_));
+        Some(Self { file: cache_folder()?.join("mcp-probe").join("eras.json"), command, is_remote })
     }
 
     /// Returns the hash of the identity of the remembered server.
@@ -127,7 +129,8 @@ pub(crate) fn open<C: Reopen>(
     let begun = Instant::now();
     let opened = open(None, left)?;
     if let Ok(client) = &opened {
-        if client.peer().era() == Era::Legacy && begun.elapsed() >= probe_timeout(left) {
+        let was_costly = memory.is_remote || begun.elapsed() >= probe_timeout(left);
+        if client.peer().era() == Era::Legacy && was_costly {
             memory.remember(identity_hash(client.peer()));
         }
     }

@@ -29,13 +29,17 @@ pub(crate) struct CommandFailure {
     hint: Option<String>,
     /// Last lines that the server wrote to stderr.
     stderr_tail: String,
+    /// Deviations of the server from the protocol before the failure.
+    deviations: Vec<String>,
     /// Error response of the server, if that is the reason.
     response: Option<Box<RpcError>>,
+    /// Scopes that the server asks for.
+    scopes: Vec<String>,
     /// Whether a result is already on stdout.
     has_result: bool,
 }
 
-/// A failure on stdout, for `--json`. All members are always there.
+/// A failure on stdout, for `--json`. All members but the last are always there.
 #[derive(Serialize)]
 struct FailureJson<'a> {
     error: ErrorJson<'a>,
@@ -51,6 +55,10 @@ struct ErrorJson<'a> {
     /// Code and data of the server's error response.
     code: Option<i64>,
     data: Option<&'a RawJson>,
+    /// Scopes that the server asks for; empty if it asks for none.
+    scopes: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    deviations: &'a [String],
 }
 
 /// Exit codes, as `--help` documents them.
@@ -102,7 +110,9 @@ impl CommandFailure {
             message: message.into(),
             hint: None,
             stderr_tail: String::new(),
+            deviations: Vec::new(),
             response: None,
+            scopes: Vec::new(),
             has_result: false,
         }
     }
@@ -147,10 +157,33 @@ impl CommandFailure {
         self
     }
 
+    /// Names the scopes that the server asks for, for programs.
+    #[must_use]
+    pub(crate) fn with_scopes<'s>(mut self, scopes: impl Iterator<Item = &'s str>) -> Self {
+        self.scopes = scopes.map(str::to_owned).collect();
+        self
+    }
+
+    /// Adds the deviations of the server before the failure, which may be its reason.
+    #[must_use]
+    pub(crate) fn with_deviations(mut self, deviations: Vec<String>) -> Self {
+        self.deviations = deviations;
+        // The error of the client may tell of some itself.
+        self.deviations.retain(|deviation| !self.message.contains(deviation));
+        self
+    }
+
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
+        self
+    }
+
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.message = message;
         self
     }
 
@@ -159,6 +192,26 @@ impl CommandFailure {
     pub(crate) fn with_context(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
+    }
+
+    /// Adds the message of a second failure. The kind and the hint are those of the one that ends more.
+    #[must_use]
+    pub(crate) fn and(mut self, second: Self) -> Self {
+        let message = format!("{}\n{}", self.message, second.message);
+        let deviations = [&*self.deviations, &*second.deviations].concat();
+        if self.exit == Exit::Failed && second.exit != Exit::Failed {
+            self = second;
+        }
+        (self.message, self.deviations) = (message, deviations);
+        self
+    }
+
+    pub(crate) const fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Returns the message, for use in another one.
@@ -252,7 +305,9 @@ impl CommandFailure {
             | HttpError::Lost { .. }
             | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
-            _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string()).with_hint(BEARER_HINT),
+            _ if is_refusal(error) => Self::new(Exit::Unauthorized, error.to_string())
+                .with_hint(BEARER_HINT)
+                .with_scopes(challenged_scopes(error).unwrap_or_default().split_whitespace()),
             _ => Self::failed(error.to_string()),
         }
     }
@@ -324,6 +379,8 @@ impl CommandFailure {
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| response.data.as_ref()),
+            scopes: &self.scopes,
+            deviations: &self.deviations,
         };
         // The text on stderr and the exit code are left if stdout fails.
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
@@ -345,6 +402,12 @@ impl CommandFailure {
             let skip = self.stderr_tail.lines().count().saturating_sub(MAX_STDERR_LINES);
             for line in self.stderr_tail.lines().skip(skip) {
                 let _ = writeln!(text, "    | {}", escape::line(line));
+            }
+        }
+        if !self.deviations.is_empty() {
+            text.push_str("  before that, the server deviated from the protocol:\n");
+            for deviation in &self.deviations {
+                let _ = writeln!(text, "    | {}", escape::line(deviation));
             }
         }
         if let Some(hint) = &self.hint {
@@ -407,6 +470,12 @@ pub(crate) fn is_refusal(error: &HttpError) -> bool {
     answer.status == 401 || (answer.status == 403 && lacks_scope())
 }
 
+/// Returns `scope` of the first challenge that has it.
+fn challenged_scopes(error: &HttpError) -> Option<&str> {
+    let HttpError::Response(answer) = error else { return None };
+    answer.challenges.iter().find_map(|challenge| challenge.param("scope"))
+}
+
 /// Describes an error response with its `data`, where peers put the revisions that they support.
 fn describe_rpc_error(error: &RpcError) -> String {
     let mut text = format!("an error: {error}");
@@ -427,7 +496,7 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.
 pub(crate) const BEARER_HINT: &str = "--bearer sends another token (env:NAME reads it from a variable, @PATH from a file); without \
-                           it, `mcp-probe login` gets one";
+                           it, `mcp-probe login` gets one; --header NAME:VALUE sends a key in another field";
 /// Maximum number of stderr lines shown.
 const MAX_STDERR_LINES: usize = 20;
 /// Maximum number of characters shown of an error's `data`.

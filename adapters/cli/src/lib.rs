@@ -33,6 +33,7 @@ mod complete;
 mod completions;
 mod content;
 mod demo;
+mod deviations;
 mod era_cache;
 mod escape;
 mod failure;
@@ -80,6 +81,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(mut error) => {
             args::add_server_tips(&mut error, &words);
+            args::add_name_tip(&mut error, &words);
             if error.use_stderr() && args::wants_json(&words) {
                 CommandFailure::from_parse_error(&error).print_json();
             }

@@ -39,7 +39,11 @@ pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
             }
         }
     };
-    outcome.map_err(failed)?;
+    if outcome.map_err(failed)?.is_some_and(|token| token.is_server_its_issuer) {
+        print_note(
+            "the server has no metadata of its own, so it is taken for its authorization server; see --no-legacy-auth",
+        );
+    }
     // What is stored, not what was received: it is what later commands find.
     match authorizer.stored(&url).map_err(failed)? {
         Some(record) if args.json => whoami::show(&record, true),

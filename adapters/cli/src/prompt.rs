@@ -25,8 +25,8 @@ pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
         show: format_result,
         hint: &|client| hint(client, &args.name),
     };
-    let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        Ok(client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
+    let start: request::StartRequest<'_> = &|session, options, on_progress| {
+        Ok(session.client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }

@@ -17,8 +17,8 @@ pub(crate) fn run(args: &args::ReadArgs) -> Result<(), CommandFailure> {
         show: format_result,
         hint: &|client| hint(client, &args.uri),
     };
-    let start: request::StartRequest<'_> = &|client, options, on_progress| {
-        Ok(client.request(ReadResourceParams::METHOD, &params, options, on_progress)?)
+    let start: request::StartRequest<'_> = &|session, options, on_progress| {
+        Ok(session.client.request(ReadResourceParams::METHOD, &params, options, on_progress)?)
     };
     request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }

@@ -1,5 +1,7 @@
 //! One request and its answer: the common part of `call`, `read`, `prompt` and `complete`.
 
+use core::fmt::Display;
+
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
 use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
@@ -26,8 +28,11 @@ pub(crate) struct RequestCommand<'a, R: RequestParams> {
 }
 
 /// Sends the request and returns the result undecoded. Progress goes to the callback.
-pub(crate) type StartRequest<'a> =
-    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, StartError>;
+pub(crate) type StartRequest<'a> = &'a dyn Fn(
+    &mut ClientSession,
+    &CallOptions,
+    &mut (dyn FnMut(&Progress) + Send),
+) -> Result<RawJson, StartError>;
 
 /// The reason why a request has no result.
 pub(crate) enum StartError {
@@ -68,9 +73,9 @@ pub(crate) fn run<R: RequestParams>(
     }
     let mut progress_display =
         ProgressDisplay::new(!request_args.target.trace && request_args.target.log.is_none());
-    let client = &mut session.client;
+    session.settle_roots();
     // Kept undecoded: `--json` prints exactly what the server sent.
-    let answered = start(client, &options, &mut |progress| progress_display.show(progress));
+    let answered = start(&mut session, &options, &mut |progress| progress_display.show(progress));
     progress_display.end();
     let mut has_result = false;
     let outcome = answered
@@ -84,9 +89,7 @@ pub(crate) fn run<R: RequestParams>(
                 print_json(&result)?;
             }
             has_result = true;
-            let read = read.map_err(|why| {
-                CommandFailure::failed(format!("the answer is not a result of {}: {why}", command.noun))
-            })?;
+            let read = read.map_err(|why| unreadable_result(command.noun, &why))?;
             if !request_args.json {
                 print(&(command.show)(&read, Paint::for_stdout()))?;
             }
@@ -100,6 +103,11 @@ pub(crate) fn run<R: RequestParams>(
         None => outcome,
     };
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
+}
+
+/// Creates the failure for an answer that is not a result of what was asked for.
+pub(crate) fn unreadable_result(noun: &str, why: &dyn Display) -> CommandFailure {
+    CommandFailure::failed(format!("the answer is not a result of {noun}: {why}"))
 }
 
 /// Creates a failure, with a hint if the server refused the request.

@@ -135,6 +135,8 @@ struct AcceptedValues {
     types: Vec<String>,
     /// Values of `enum` and `const`.
     choices: Vec<Value>,
+    /// Whether a type has a name that JSON Schema does not know, for example `any`: every value may be one.
+    is_open: bool,
 }
 
 impl AcceptedValues {
@@ -147,10 +149,8 @@ impl AcceptedValues {
             self.choices.extend(values.iter().cloned());
         } else {
             match &value["type"] {
-                Value::String(name) => self.types.push(name.clone()),
-                Value::Array(names) => {
-                    self.types.extend(names.iter().filter_map(Value::as_str).map(str::to_owned))
-                }
+                Value::String(name) => self.add_type(name),
+                Value::Array(names) => names.iter().filter_map(Value::as_str).for_each(|n| self.add_type(n)),
                 _ if value.get("properties").is_some() => self.types.push("object".into()),
                 _ => {}
             }
@@ -160,6 +160,15 @@ impl AcceptedValues {
                     self.collect(root, schema, nesting - 1);
                 }
             }
+        }
+    }
+
+    fn add_type(&mut self, name: &str) {
+        match name {
+            "string" | "integer" | "number" | "boolean" | "null" | "array" | "object" => {
+                self.types.push(name.to_owned());
+            }
+            _ => self.is_open = true,
         }
     }
 
@@ -181,7 +190,7 @@ impl AcceptedValues {
 
 /// Returns the JSON value that a text stands for, by the type that the schema of an object gives to this member.
 ///
-/// A text is a string if the schema allows one and no other type fits, or if there is no type.
+/// A text is a string if the schema allows one and no other type fits, or if there is no type or an unknown one.
 ///
 /// # Errors
 ///
@@ -194,7 +203,7 @@ pub(crate) fn value_from_text(root: Option<&RawJson>, name: &str, text: &str) ->
             accepted.collect(root, &schema, MAX_NESTING);
         }
     }
-    let AcceptedValues { types, choices } = &accepted;
+    let AcceptedValues { types, choices, is_open } = &accepted;
     let string = || RawJson::encode(text).map_err(|error| error.to_string());
     let json = serde_json::from_str::<Value>(text).ok();
     if choices.iter().any(|choice| choice == text) {
@@ -215,7 +224,7 @@ pub(crate) fn value_from_text(root: Option<&RawJson>, name: &str, text: &str) ->
             return RawJson::new(text.to_owned()).map_err(|error| error.to_string());
         }
     }
-    if types.iter().any(|name| name == "string") || (types.is_empty() && choices.is_empty()) {
+    if *is_open || types.iter().any(|name| name == "string") || (types.is_empty() && choices.is_empty()) {
         return string();
     }
     Err(format!("must be {}", accepted.describe()))
@@ -288,7 +297,8 @@ mod tests {
             "list":{"type":"array"}, "object":{"properties":{}}, "null":{"type":"null"}, "free":{}, "odd":true,
             "maybe":{"type":["string","null"]}, "either":{"anyOf":[{"type":"number"},{"const":"all"}]},
             "mode":{"type":"string","enum":["1","fast",2]}, "ref":{"$ref":"#/$defs/whole"},
-            "loop":{"anyOf":[{"$ref":"#/properties/loop"}]}, "both":{"allOf":[{"type":"integer"}]}
+            "loop":{"anyOf":[{"$ref":"#/properties/loop"}]}, "both":{"allOf":[{"type":"integer"}]},
+            "any":{"type":"any"}, "date":{"type":["date","null"]}, "mixed":{"anyOf":[{"type":"float"},{"type":"integer"}]}
         },"$defs":{"whole":{"type":"integer"}}}"##;
         let schema = RawJson::new(schema).expect("JSON");
         let cases = [
@@ -325,6 +335,13 @@ mod tests {
             ("ref", "x", Err("must be a whole number")),
             ("loop", "x", Ok("\"x\"")),
             ("both", "7", Ok("7")),
+            // Types that JSON Schema does not know are no reason to refuse a value.
+            ("any", "7", Ok("\"7\"")),
+            ("any", "x", Ok("\"x\"")),
+            ("date", "null", Ok("null")),
+            ("date", "2026-07-28", Ok("\"2026-07-28\"")),
+            ("mixed", "7", Ok("7")),
+            ("mixed", "7.5", Ok("\"7.5\"")),
         ];
         for (name, text, want) in cases {
             let got = value_from_text(Some(&schema), name, text);

@@ -1,23 +1,30 @@
 //! Client sessions: from the command line to a connection.
 
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
-use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
+use mcp_proto::model::{
+    Extra, InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities,
+};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallError, CallKey, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet};
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet,
+};
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
-use crate::answer::{InputResponder, UnansweredInputs};
+use crate::answer::{InputResponder, OfferedRoots, UnansweredInputs};
 use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
 use crate::authorization::{self, Authorizer};
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
+use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
@@ -33,8 +40,12 @@ pub(crate) struct ClientSession {
     server: Rc<Server>,
     /// Input requests of the server that got no answer.
     pub(crate) unanswered: UnansweredInputs,
+    /// Roots that are offered to the server, if there are any.
+    roots: Option<OfferedRoots>,
     /// Changes reported by the server.
     pub(crate) changes: ReceivedChanges,
+    /// Deviations of the server that no failure has been explained by.
+    deviations: Deviations,
 }
 
 impl ClientSession {
@@ -77,6 +88,7 @@ impl ClientSession {
         let mut server = Server::from_args(&target.server)?;
         let authorizer = authorization::for_command(&target.authorization, &target.revisions, &mut server)?;
         let server = Rc::new(server);
+        let deviations = Deviations::default();
         let memory = EraMemory::new(&server, versions).filter(|_| !target.connection.no_cache);
         let opened = era_cache::open(
             memory.as_ref(),
@@ -84,11 +96,13 @@ impl ClientSession {
             &mut |known_era, connect_timeout| {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
-                let config = role(&config);
-                Self::connect(target, answer_args, &server, authorizer.as_ref(), config, failure_context)
+                let config = target.connection.keep_alive(role(&config));
+                let parts = (&server, authorizer.as_ref(), &deviations);
+                Self::connect(target, answer_args, parts, config, failure_context)
             },
         )?;
-        let mut session = opened.map_err(|error| server.failure(&error, &failure_context))?;
+        let mut session = opened
+            .map_err(|error| server.failure(&error, &failure_context).with_deviations(deviations.take()))?;
         if let Some(level) = &target.log {
             match session.client.set_log_level(level.clone()) {
                 Ok(()) => {}
@@ -109,8 +123,7 @@ impl ClientSession {
     fn connect(
         target: &TargetArgs,
         answer_args: Option<&AnswerArgs>,
-        server: &Rc<Server>,
-        authorizer: Option<&Authorizer>,
+        (server, authorizer, deviations): (&Rc<Server>, Option<&Authorizer>, &Deviations),
         mut config: Config,
         failure_context: FailureContext,
     ) -> Result<Result<Self, Error>, CommandFailure> {
@@ -128,6 +141,7 @@ impl ClientSession {
             .map(|answer_args| InputResponder::new(answer_args, &server.display_name()))
             .transpose()?;
         let mut unanswered = UnansweredInputs::default();
+        let roots = responder.as_ref().and_then(InputResponder::roots);
         if let Some(responder) = &responder {
             config = config.capabilities(responder.capabilities()).tasks();
             unanswered = responder.unanswered();
@@ -139,6 +153,8 @@ impl ClientSession {
             head_redaction: HeadRedaction::new(!target.hide.is_empty(), server),
             paint: Paint::for_stderr(),
             noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
+            omission_notes: RefCell::default(),
+            deviations: deviations.clone(),
             log_level: target.log.clone(),
             responder: responder.map(RefCell::new),
             changes: changes.clone(),
@@ -146,14 +162,44 @@ impl ClientSession {
         let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace, authorizer };
         let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
         Ok(client.map(|client| {
-            let server = Rc::clone(server);
-            Self { client, failure_context, server, unanswered, changes }
+            let (server, deviations) = (Rc::clone(server), deviations.clone());
+            Self { client, failure_context, server, unanswered, roots, changes, deviations }
         }))
+    }
+
+    /// Returns whether the server is reached over HTTP.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.server.is_remote()
+    }
+
+    /// Waits until a legacy server that asks for roots has them.
+    ///
+    /// It asks after the handshake, and may refuse what is outside of the roots that it knows. One that has not asked after
+    /// [`ROOTS_TIMEOUT`] asks later or never. Modern servers ask within a call.
+    pub(crate) fn settle_roots(&mut self) {
+        let Some(roots) = self.roots.as_ref().filter(|_| self.client.peer().era() == Era::Legacy) else {
+            return;
+        };
+        let until = Instant::now() + ROOTS_TIMEOUT;
+        while !roots.were_sent() {
+            let left = until.saturating_duration_since(Instant::now());
+            // The end of the connection is reported by the request itself.
+            if left.is_zero() || self.client.poll(left.min(ROOTS_POLL_INTERVAL)).is_err() {
+                return;
+            }
+        }
+        // Where callbacks have a thread of their own, the answer is on its way only now.
+        if self.client.poll(ROOTS_POLL_INTERVAL).is_err() {
+            return;
+        }
+        // The server answers this after it has read the roots. One without `ping` has had time as well.
+        let options = CallOptions::new().timeout(ROOTS_TIMEOUT);
+        let _ = self.client.request("ping", &Extra::new(), &options, &mut |_| {});
     }
 
     /// Creates a failure from an error of the client.
     pub(crate) fn failure(&self, error: &Error) -> CommandFailure {
-        self.server.failure(error, &self.failure_context)
+        self.server.failure(error, &self.failure_context).with_deviations(self.deviations.take())
     }
 
     /// Closes the connection and ends the server. Prints a note if the server did not end by itself.
@@ -259,6 +305,8 @@ struct SessionHandler {
     head_redaction: HeadRedaction,
     paint: Paint,
     noise_notes: RefCell<LimitedNotes>,
+    omission_notes: RefCell<OmissionNotes>,
+    deviations: Deviations,
     /// Lowest level of log messages that are shown.
     log_level: Option<LoggingLevel>,
     responder: Option<RefCell<InputResponder>>,
@@ -307,16 +355,11 @@ impl ClientHandler for SessionHandler {
                     .borrow_mut()
                     .note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
-            // A tool that is left out must be reported (XHDR-012).
-            Diagnostic::InvalidTool { .. }
-            | Diagnostic::UnreadableEntry { .. }
-            | Diagnostic::MoreUnreadableEntries { .. } => {
-                self.noise_notes.borrow_mut().note(&diagnostic.to_string());
-            }
+            omission if self.omission_notes.borrow_mut().note(omission) => {}
             Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
             Diagnostic::DeprecatedFeature { .. } => {}
             other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
-            _ => {}
+            other => self.deviations.record(other),
         }
     }
 
@@ -346,12 +389,48 @@ impl LimitedNotes {
             print_note(text);
             self.0 = left;
             if left == 0 {
-                print_note("further notes of this kind are not shown");
+                print_note(NO_FURTHER_NOTES);
             }
         }
     }
 }
 
+/// Notes about entries that were left out of lists. Each is printed once, because lists are read again and again.
+#[derive(Default)]
+pub(crate) struct OmissionNotes(BTreeSet<String>);
+
+impl OmissionNotes {
+    /// Prints a note if the diagnostic is about such entries (XHDR-012). Returns whether it is.
+    ///
+    /// After [`MAX_OMISSIONS`] no further ones are printed.
+    pub(crate) fn note(&mut self, diagnostic: &Diagnostic) -> bool {
+        let is_omission = matches!(
+            diagnostic,
+            Diagnostic::InvalidTool { .. }
+                | Diagnostic::UnreadableEntry { .. }
+                | Diagnostic::MoreUnreadableEntries { .. }
+        );
+        if is_omission && self.0.len() < MAX_OMISSIONS {
+            let note = diagnostic.to_string();
+            if self.0.insert(note.clone()) {
+                print_note(&note);
+            }
+            if self.0.len() == MAX_OMISSIONS {
+                print_note(NO_FURTHER_NOTES);
+            }
+        }
+        is_omission
+    }
+}
+
+/// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
+const MAX_OMISSIONS: usize = 10_000;
+pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
+/// Number of pings in a row that may go without an answer.
+pub(crate) const ALLOWED_PING_MISSES: u32 = 2;
+/// Time in which a legacy server asks for roots after the handshake.
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
+const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;
 /// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.

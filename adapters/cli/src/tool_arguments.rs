@@ -5,44 +5,110 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use mcp_blocking::Error;
-use mcp_proto::EntryKind;
-use mcp_proto::RawJson;
+use mcp_proto::{EntryKind, HttpError, RawJson};
 use serde_json::Value;
 
 use crate::args::{ArgumentValue, AuthorizationArgs, CallArgs, JsonSource, NamedArgument, json_object};
 use crate::authorization;
-use crate::client::Client;
 use crate::failure::CommandFailure;
 use crate::ordered;
-use crate::request::StartError;
 use crate::schema;
+use crate::session::ClientSession;
+
+/// The schemas of a tool, as far as its server lists them.
+#[derive(Default)]
+pub(crate) struct ToolSchemas {
+    pub(crate) input: Option<RawJson>,
+    /// Entry of the tool in the list, for its output schema.
+    entry: Option<RawJson>,
+    /// The reason why there is no list, although the call is tried without one.
+    list_error: Option<Error>,
+}
+
+impl ToolSchemas {
+    /// Reads the list of tools if it is needed: for the types of values, and over HTTP for the header fields that repeat
+    /// arguments (XHDR-030).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a value needs the schema, and the list cannot be read.
+    pub(crate) fn fetch(args: &CallArgs, session: &mut ClientSession) -> Result<Self, Error> {
+        let has_text = args.arguments.iter().any(|argument| matches!(argument.value, ArgumentValue::Text(_)));
+        if !has_text && !session.is_remote() {
+            return Ok(Self::default());
+        }
+        let tools = match session.client.list(EntryKind::Tool) {
+            // A server that does not list a tool may have it nevertheless.
+            Err(error) if !has_text => return Ok(Self { list_error: Some(error), ..Self::default() }),
+            tools => tools?,
+        };
+        let is_named = |entry: &RawJson| {
+            entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == args.tool)
+        };
+        let entry = tools.into_iter().find(is_named);
+        let input = entry.as_ref().and_then(|entry| entry.member("inputSchema"));
+        Ok(Self { input, entry, list_error: None })
+    }
+
+    /// Returns the error that explains why a call failed: if there is no connection since the list, that of the list.
+    pub(crate) fn explain(&mut self, error: Error) -> Error {
+        let is_lost = matches!(error.http(), Some(HttpError::Unreachable { .. } | HttpError::Lost { .. }))
+            || matches!(error, Error::Closed(_));
+        self.list_error.take().filter(|_| is_lost).unwrap_or(error)
+    }
+
+    /// Describes how a result differs from the output schema, or why that schema cannot be used (TOOL-016).
+    #[cfg(feature = "check")]
+    pub(crate) fn describe_mismatch(&self, tool: &str, result: &RawJson) -> Option<String> {
+        use mcp_proto::client::{OutputMismatch, OutputSchemas};
+
+        let mut schemas = OutputSchemas::new(mcp_std::schema::JsonSchemaValidator::new());
+        schemas.set_tools(self.entry.as_slice());
+        match schemas.check(tool, result) {
+            Ok(()) => None,
+            Err(OutputMismatch::Result(violations)) => {
+                Some(format!("the result does not fit the output schema of the tool `{tool}`: {violations}"))
+            }
+            Err(OutputMismatch::Schema(error)) => {
+                Some(format!("the output schema of the tool `{tool}` cannot be used: {error}"))
+            }
+        }
+    }
+
+    /// Returns `None`: this program was built without a validator.
+    #[cfg(not(feature = "check"))]
+    pub(crate) const fn describe_mismatch(&self, _: &str, _: &RawJson) -> Option<String> {
+        let _ = &self.entry;
+        None
+    }
+}
 
 /// Adds the arguments of the command line to the object of `--args`, whose members with the same name they replace.
 ///
-/// The tool's schema is fetched only if a value needs it.
-///
 /// # Errors
 ///
-/// Fails if a value does not have a type of the schema, or if the list of tools cannot be fetched.
-pub(crate) fn merge(args: &CallArgs, object: &RawJson, client: &mut Client) -> Result<RawJson, StartError> {
+/// Fails if a value does not have a type of the schema.
+pub(crate) fn merge(
+    args: &CallArgs,
+    object: &RawJson,
+    schema: Option<&RawJson>,
+) -> Result<RawJson, CommandFailure> {
     if args.arguments.is_empty() {
         return Ok(object.clone());
     }
-    let needs_schema = args.arguments.iter().any(|argument| matches!(argument.value, ArgumentValue::Text(_)));
-    let schema = if needs_schema { input_schema(client, &args.tool)? } else { None };
     let mut members = ordered::members(object);
     for NamedArgument { name, value } in &args.arguments {
         let value = match value {
             ArgumentValue::Json(json) => json.clone(),
             ArgumentValue::Text(text) => {
-                let value = schema::value_from_text(schema.as_ref(), name, text);
+                let value = schema::value_from_text(schema, name, text);
                 value.map_err(|why| invalid_value(&args.tool, name, text, &why))?
             }
         };
         members.retain(|(other, _)| other != name);
         members.push((name.clone(), value));
     }
-    ordered::object(&members).map_err(|error| CommandFailure::failed(error.to_string()).into())
+    ordered::object(&members).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
 /// Checks that no argument is given twice.
@@ -87,15 +153,6 @@ pub(crate) fn read_object(
         return Err(wrong(&format!("is larger than {MAX_ARGS_BYTES} bytes")));
     }
     json_object(&text).map_err(|why| wrong(&why))
-}
-
-/// Returns the input schema of a tool, or `None` if the server does not list it.
-fn input_schema(client: &mut Client, tool: &str) -> Result<Option<RawJson>, Error> {
-    let tools = client.list(EntryKind::Tool)?;
-    let named = |entry: &&RawJson| {
-        entry.member("name").and_then(|name| name.string()).is_some_and(|name| name == tool)
-    };
-    Ok(tools.iter().find(named).and_then(|entry| entry.member("inputSchema")))
 }
 
 fn invalid_value(tool: &str, name: &str, text: &str, why: &str) -> CommandFailure {

@@ -58,9 +58,14 @@ impl HeadRedaction {
     }
 }
 
-/// Formats the head of an HTTP message on one line: time, direction and its lines.
+/// Formats the head of an HTTP message, or a body that is no message, on one line: time, direction and its lines.
 pub(crate) fn format_head(record: &HeadRecord, redaction: &HeadRedaction, paint: Paint) -> String {
-    let text = redaction.apply(&record.text);
+    let text = match record.is_body {
+        // It need not be JSON, so its members are not found.
+        true if redaction.hides_members => format!("[{} bytes]", record.text.len()),
+        true => record.text.clone(),
+        false => redaction.apply(&record.text),
+    };
     format_line(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
 }
 

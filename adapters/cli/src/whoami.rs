@@ -21,6 +21,8 @@ struct AuthorizationReport<'a> {
     client_id: &'a str,
     registration: &'a str,
     scopes: Vec<&'a str>,
+    /// Scopes that the next login asks for, because the server asked for more.
+    needed_scopes: Vec<&'a str>,
     /// Unix time in seconds.
     expires_at: Option<u64>,
     refreshable: bool,
@@ -53,6 +55,7 @@ pub(crate) fn show(record: &TokenRecord, json: bool) -> Result<(), CommandFailur
         client_id: record.client_id(),
         registration: record.registration().name(),
         scopes: record.scopes().iter().collect(),
+        needed_scopes: record.needed_scopes().iter().collect(),
         expires_at: record.expires_at(),
         refreshable: record.is_refreshable(),
         dpop: record.is_dpop(),
@@ -82,6 +85,10 @@ fn format_report(report: &AuthorizationReport<'_>, now: u64, paint: Paint) -> St
     ] {
         push_row(&mut out, &paint.dim(pad_label(label)), text);
     }
+    if !report.needed_scopes.is_empty() {
+        let text = format!("{} (the next login asks for them)", report.needed_scopes.join(" "));
+        push_row(&mut out, &paint.dim(pad_label("needed")), &text);
+    }
     out
 }
 
@@ -108,6 +115,7 @@ mod tests {
             client_id: "c",
             registration: "dynamic",
             scopes: vec!["a", "b"],
+            needed_scopes: vec!["c"],
             expires_at: Some(3_700),
             refreshable: true,
             dpop: false,
@@ -118,6 +126,7 @@ mod tests {
             "issuer        https://as\\u001b\n",
             "client        c (dynamic)\n",
             "scopes        a b\n",
+            "needed        c (the next login asks for them)\n",
             "expires       in 60 min, then refreshed\n",
             "bound         to nothing (bearer)\n",
         ] {

@@ -154,7 +154,7 @@ impl Error {
     #[must_use]
     pub fn authorization(&self) -> Option<&mcp_proto::auth::Error> {
         match self.http()? {
-            mcp_proto::HttpError::Authorization(error) => Some(error),
+            mcp_proto::HttpError::Authorization { error, .. } => Some(error),
             _ => None,
         }
     }

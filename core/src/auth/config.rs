@@ -13,6 +13,7 @@ use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::meta;
 use crate::scope::Scopes;
 use crate::url::{Origin, Url, UrlError};
+use crate::version::VersionSet;
 
 /// How a client proves to an authorization server who it is (RFC 6749, 2.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +222,10 @@ pub struct Config {
     pub(super) issuer: Option<String>,
     pub(super) choose_server: bool,
     pub(super) interactive: bool,
-    pub(super) legacy_fallback: bool,
+    pub(super) versions: VersionSet,
+    /// `None`: as the revisions say.
+    pub(super) legacy_fallback: Option<bool>,
+    pub(super) unlisted_pkce: bool,
     pub(super) http_hosts: Vec<String>,
     pub(super) login_timeout: Duration,
     pub(super) fetch_timeout: Duration,
@@ -246,7 +250,9 @@ impl Config {
             issuer: None,
             choose_server: false,
             interactive: true,
-            legacy_fallback: false,
+            versions: VersionSet::ALL,
+            legacy_fallback: None,
+            unlisted_pkce: false,
             http_hosts: Vec::new(),
             login_timeout: Duration::from_secs(300),
             fetch_timeout: Duration::from_secs(15),
@@ -355,13 +361,33 @@ impl Config {
         self
     }
 
-    /// Sets whether a server without protected resource metadata counts as its own authorization server, as in
-    /// 2025-03-26 (default no; AUTH-013, AUTH-014, AUTH-069).
+    /// Sets the revisions that the client speaks (default all). The adapters set those of their client.
     ///
-    /// Without any metadata the default endpoints `/authorize`, `/token` and `/register` are used.
+    /// They decide whether a server may be one of 2025-03-26 ([`legacy_fallback`](Self::legacy_fallback)), and whether the
+    /// metadata of an authorization server has to list PKCE: revisions before 2025-11-25 do not ask for it (AUTH-041).
+    #[must_use]
+    pub const fn versions(mut self, versions: VersionSet) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Sets whether a server without protected resource metadata counts as its own authorization server, as in
+    /// 2025-03-26 (AUTH-013, AUTH-014, AUTH-069). The default is yes if the client speaks that revision.
+    ///
+    /// Without any metadata the default endpoints `/authorize`, `/token` and `/register` are used. By default that needs
+    /// an endpoint that answers before a user is asked: the client has to register there, or to need no user.
+    /// [`AccessToken::is_server_its_issuer`](super::AccessToken) tells of it.
     #[must_use]
     pub const fn legacy_fallback(mut self, fall_back: bool) -> Self {
-        self.legacy_fallback = fall_back;
+        self.legacy_fallback = Some(fall_back);
+        self
+    }
+
+    /// Sets whether an authorization server may leave `code_challenge_methods_supported` out of its metadata although a
+    /// revision of the client asks for it (default no; AUTH-041). PKCE is used in any case.
+    #[must_use]
+    pub const fn unlisted_pkce(mut self, allow: bool) -> Self {
+        self.unlisted_pkce = allow;
         self
     }
 

@@ -36,6 +36,8 @@ pub struct TokenRecord {
     pub(super) requested: Scopes,
     /// The scopes that were granted.
     pub(super) granted: Scopes,
+    /// The scopes to ask for next, because the server asked for more and there was no user (AUTH-057); else empty.
+    pub(super) needed: Scopes,
     pub(super) access_token: Secret,
     /// The key that was offered for the tokens.
     pub(super) dpop: Option<DpopKey>,
@@ -46,8 +48,30 @@ pub struct TokenRecord {
     pub(super) issued_at: u64,
     pub(super) renew_at: Option<u64>,
     pub(super) expires_at: Option<u64>,
-    /// Whether the access token came by a refresh token.
-    pub(super) was_refreshed: bool,
+    /// The refused token that the access token took the place of, if it did.
+    pub(super) replaces: Option<RefusedToken>,
+}
+
+/// An access token that the MCP server refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusedToken {
+    /// It had been in use.
+    Used,
+    /// It had been issued just before.
+    New,
+}
+
+impl RefusedToken {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::New => "new",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Used, Self::New].into_iter().find(|token| token.name() == name)
+    }
 }
 
 impl TokenRecord {
@@ -81,6 +105,7 @@ impl TokenRecord {
                 revocation_endpoint: document.string("revocation_endpoint"),
                 requested: document.scope("requested").unwrap_or_default(),
                 granted: document.scope("granted").unwrap_or_default(),
+                needed: document.scope("needed").unwrap_or_default(),
                 access_token: access_token.into(),
                 dpop: read_key(document)?,
                 is_bearer: document.boolean("is_bearer"),
@@ -88,7 +113,7 @@ impl TokenRecord {
                 issued_at: document.seconds("issued_at").unwrap_or(0),
                 renew_at: document.seconds("renew_at"),
                 expires_at: document.seconds("expires_at"),
-                was_refreshed: document.boolean("was_refreshed"),
+                replaces: document.string("replaces").as_deref().and_then(RefusedToken::from_name),
             })
         })
     }
@@ -102,6 +127,7 @@ impl TokenRecord {
         out.string("token_endpoint", &self.token_endpoint);
         out.optional("revocation_endpoint", self.revocation_endpoint.as_deref());
         out.string("requested", self.requested.as_str()).string("granted", self.granted.as_str());
+        out.optional("needed", (!self.needed.is_empty()).then(|| self.needed.as_str()));
         out.string("access_token", self.access_token.expose());
         if let Some(key) = &self.dpop {
             out.string("dpop_private", key.private.expose())
@@ -117,7 +143,7 @@ impl TokenRecord {
                 out.number(name, time);
             }
         }
-        out.raw("was_refreshed", if self.was_refreshed { "true" } else { "false" });
+        out.optional("replaces", self.replaces.map(RefusedToken::name));
         out.finish().into()
     }
 
@@ -154,6 +180,12 @@ impl TokenRecord {
     #[must_use]
     pub const fn scopes(&self) -> &Scopes {
         &self.granted
+    }
+
+    /// Returns the scopes that the next login asks for, because the server asked for more than were granted.
+    #[must_use]
+    pub const fn needed_scopes(&self) -> &Scopes {
+        &self.needed
     }
 
     /// Returns when the access token expires (Unix time in seconds), if the server said so.
@@ -293,7 +325,8 @@ mod tests {
             issued_at: 5,
             renew_at: Some(10),
             expires_at: Some(11),
-            was_refreshed: true,
+            needed: Scopes::parse("a b c").expect("scopes"),
+            replaces: Some(RefusedToken::New),
         }
     }
 

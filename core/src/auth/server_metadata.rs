@@ -25,7 +25,8 @@ pub(super) struct ServerMetadata {
     pub(super) revocation_endpoint: Option<Url>,
     pub(super) scopes: Scopes,
     pub(super) auth_methods: Option<Vec<String>>,
-    pub(super) supports_pkce: bool,
+    /// `None` if the metadata does not say.
+    pub(super) supports_pkce: Option<bool>,
     pub(super) supports_client_metadata: bool,
     pub(super) sends_issuer: bool,
     pub(super) supports_dpop: bool,
@@ -62,7 +63,9 @@ impl ServerMetadata {
             revocation_endpoint: endpoint("revocation_endpoint")?,
             scopes,
             auth_methods: document.strings("token_endpoint_auth_methods_supported"),
-            supports_pkce: document.lists("code_challenge_methods_supported", "S256"),
+            supports_pkce: document
+                .strings("code_challenge_methods_supported")
+                .map(|methods| methods.iter().any(|method| method == "S256")),
             supports_client_metadata: document.boolean("client_id_metadata_document_supported"),
             sends_issuer: document.boolean("authorization_response_iss_parameter_supported"),
             supports_dpop: document.lists("dpop_signing_alg_values_supported", "ES256"),
@@ -84,7 +87,7 @@ impl ServerMetadata {
             revocation_endpoint: None,
             scopes: Scopes::new(),
             auth_methods: None,
-            supports_pkce: true,
+            supports_pkce: Some(true),
             supports_client_metadata: false,
             sends_issuer: false,
             supports_dpop: false,
@@ -172,17 +175,18 @@ mod tests {
         )
         .expect("metadata");
         assert!(
-            found.supports_pkce
+            found.supports_pkce == Some(true)
                 && found.supports_client_metadata
                 && !found.supports_dpop
                 && !found.sends_issuer
         );
         assert!(found.supports_auth("none") && !found.supports_auth("client_secret_basic"));
         assert!(found.scopes.contains("offline_access"));
-        assert!(
-            !read(r#"{"issuer":"https://as/t","code_challenge_methods_supported":["plain"]}"#)
-                .expect("metadata")
-                .supports_pkce
+        let pkce = |body| read(body).expect("metadata").supports_pkce;
+        assert_eq!(
+            pkce(r#"{"issuer":"https://as/t","code_challenge_methods_supported":["plain"]}"#),
+            Some(false)
         );
+        assert_eq!(pkce(r#"{"issuer":"https://as/t"}"#), None);
     }
 }

@@ -26,6 +26,9 @@ pub struct AccessToken {
     pub scopes: Scopes,
     /// How the client that got the token had been registered.
     pub registration: Registration,
+    /// Whether the flow took the MCP server, which has no protected resource metadata, for its own authorization server
+    /// ([`Config::legacy_fallback`](super::Config::legacy_fallback)). Not set for a token that was stored or renewed.
+    pub is_server_its_issuer: bool,
 }
 
 /// A successful response of a token endpoint (RFC 6749, 5.1).

@@ -120,6 +120,12 @@ impl Config {
         self
     }
 
+    /// Returns the era that was set by [`known_era`](Self::known_era).
+    #[must_use]
+    pub const fn stored_era(&self) -> Option<KnownEra> {
+        self.known_era
+    }
+
     /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {

@@ -1,5 +1,6 @@
 //! Pagination of lists.
 
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
@@ -49,6 +50,8 @@ pub struct Paginator {
     max_bytes: usize,
     /// A page came from a cache (CACHE-018).
     used_cache: bool,
+    /// A cursor was named again.
+    has_repeated: bool,
 }
 
 impl Paginator {
@@ -65,6 +68,7 @@ impl Paginator {
             remaining_bytes: max_bytes,
             max_bytes,
             used_cache: false,
+            has_repeated: false,
         }
     }
 
@@ -112,17 +116,33 @@ impl Paginator {
     /// [`MissingListError`] if the result has no such list.
     pub fn take(&mut self, result: &RawJson) -> Result<bool, MissingListError> {
         let page = ResultPage::from_result(self.kind, result).ok_or(MissingListError(self.kind))?;
-        self.entries.extend(page.entries);
+        self.has_repeated = page.next_cursor.as_ref().is_some_and(|next| self.cursors.contains(next));
+        let stands_still = self.has_repeated && page.next_cursor.as_deref() == self.cursor();
+        if stands_still {
+            // A server that ignores the cursor sends the same page again.
+            let known: BTreeSet<&[u8]> = self.entries.iter().map(RawJson::as_bytes).collect();
+            let new = page.entries.into_iter().filter(|entry| !known.contains(entry.as_bytes()));
+            let new: Vec<RawJson> = new.collect();
+            self.entries.extend(new);
+        } else {
+            self.entries.extend(page.entries);
+        }
         let remaining = self.remaining_bytes.checked_sub(result.as_bytes().len());
         self.remaining_bytes = remaining.unwrap_or(0);
         let may_continue = self.cursors.len() + 1 < Self::MAX_PAGES && remaining.is_some();
-        match page.next_cursor.filter(|next| may_continue && !self.cursors.contains(next)) {
+        match page.next_cursor.filter(|_| may_continue && !self.has_repeated) {
             Some(next) => {
                 self.cursors.push(next);
                 Ok(true)
             }
             None => Ok(false),
         }
+    }
+
+    /// Returns what was wrong with the end of the list, if anything.
+    #[must_use]
+    pub fn diagnostic(&self) -> Option<Diagnostic> {
+        self.has_repeated.then_some(Diagnostic::RepeatedCursor { list: self.kind })
     }
 
     /// Returns all entries so far, as received.

@@ -69,6 +69,8 @@ enum NegotiationStage {
         probe: ProbeState,
         /// Error of `initialize`, while the probe may still be answered.
         initialize_error: Option<Box<RpcError>>,
+        /// Whether the server refused another revision before.
+        is_retry: bool,
     },
     Ready,
     Closed,
@@ -184,6 +186,11 @@ enum EraEvidence {
     Legacy,
 }
 
+/// Returns the revisions that an error of `initialize` names (ERR-017).
+fn supported_versions(error: &RpcError) -> Option<Vec<String>> {
+    strings(error.data.as_ref()?.member("supported")?.as_bytes())
+}
+
 fn classify_error(error: &RpcError) -> EraEvidence {
     let data = error.data.as_ref();
     // The released code needs the list only: the official TypeScript server sometimes omits `requested`.
@@ -288,10 +295,20 @@ impl Negotiation {
 
     /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
     fn initialize(&mut self, common: &mut CommonState, probe: ProbeState) -> NegotiationStep {
-        let Some(version) = common.config.legacy_versions().newest() else {
-            return NegotiationStep::Wait;
-        };
-        self.stage = NegotiationStage::Initializing { probe, initialize_error: None };
+        match common.config.legacy_versions().newest() {
+            Some(version) => self.initialize_with(common, probe, version, false),
+            None => NegotiationStep::Wait,
+        }
+    }
+
+    fn initialize_with(
+        &mut self,
+        common: &mut CommonState,
+        probe: ProbeState,
+        version: Version,
+        is_retry: bool,
+    ) -> NegotiationStep {
+        self.stage = NegotiationStage::Initializing { probe, initialize_error: None, is_retry };
         let config = crate::sync::Arc::clone(&common.config);
         send(common, CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
@@ -367,7 +384,11 @@ impl Negotiation {
             },
             (
                 CallPurpose::Probe,
-                NegotiationStage::Initializing { probe: probe @ ProbeState::Unanswered, initialize_error },
+                NegotiationStage::Initializing {
+                    probe: probe @ ProbeState::Unanswered,
+                    initialize_error,
+                    ..
+                },
             ) => {
                 let late = classify_late_answer(outcome, common.config.modern_versions());
                 let initialize_error = initialize_error.clone();
@@ -462,9 +483,10 @@ impl Negotiation {
 
     /// Handles an error of `initialize`.
     fn handle_initialize_error(&mut self, common: &mut CommonState, error: RpcError) -> NegotiationStep {
-        let NegotiationStage::Initializing { probe, initialize_error } = &mut self.stage else {
+        let NegotiationStage::Initializing { probe, initialize_error, is_retry } = &mut self.stage else {
             return NegotiationStep::Wait;
         };
+        let is_retry = *is_retry;
         match core::mem::replace(probe, ProbeState::Legacy) {
             // The server is modern and was slow.
             ProbeState::Modern(LateProbeAnswer::Discovered(result)) => {
@@ -485,22 +507,29 @@ impl Negotiation {
                     None => NegotiationStep::Close(Fault::HandshakeRefused(error)),
                 }
             }
-            ProbeState::None | ProbeState::Legacy => match classify_error(&error) {
-                EraEvidence::Supports(server_versions)
-                    if newest_common(
-                        common.config.legacy_versions(),
-                        parse_versions(&server_versions),
-                        Era::Legacy,
+            ProbeState::None | ProbeState::Legacy => {
+                let Some(offered) = supported_versions(&error) else {
+                    return NegotiationStep::Close(Fault::HandshakeRefused(error));
+                };
+                let legacy = common.config.legacy_versions();
+                match newest_common(legacy, parse_versions(&offered), Era::Legacy) {
+                    // ERR-017: the server should have answered with the one that it prefers.
+                    Some(version) if !is_retry && Some(version) != legacy.newest() => {
+                        self.initialize_with(common, ProbeState::Legacy, version, true)
+                    }
+                    None if newest_common(
+                        common.config.modern_versions(),
+                        parse_versions(&offered),
+                        Era::Modern,
                     )
                     .is_none() =>
-                {
-                    NegotiationStep::Close(Fault::NoCommonVersion {
-                        supported: common.config.effective_versions(),
-                        offered: server_versions,
-                    })
+                    {
+                        let supported = common.config.effective_versions();
+                        NegotiationStep::Close(Fault::NoCommonVersion { supported, offered })
+                    }
+                    _ => NegotiationStep::Close(Fault::HandshakeRefused(error)),
                 }
-                _ => NegotiationStep::Close(Fault::HandshakeRefused(error)),
-            },
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::quoted;
+use crate::scope::Scopes;
 use crate::sync::Arc;
 
 /// The reason why a [`Fetch`](crate::auth::Fetch) has no response.
@@ -96,9 +97,21 @@ pub enum ErrorKind {
     /// The server lacks what this client needs, or asks for what this client lacks.
     Unsupported(Cow<'static, str>),
     /// The server still refuses although the token has the scopes that it asked for (AUTH-057).
-    InsufficientScope,
+    InsufficientScope {
+        /// The scopes that the server asks for; empty if it names none.
+        scopes: Scopes,
+    },
     /// A user is needed, and [`Config::interactive`](crate::auth::Config::interactive) is off.
-    LoginRequired,
+    LoginRequired {
+        /// The scopes that the server asks for; empty if it names none. The next login asks for them, too.
+        scopes: Scopes,
+    },
+    /// The server refuses a token that its authorization server issued just now, and refused the one before as well if it
+    /// could be renewed (AUTH-057).
+    TokenRefused {
+        /// Whether the token is bound to a key (DPoP).
+        is_bound: bool,
+    },
     /// The user, or who answers for them, did not answer in time.
     TimedOut,
     /// There was no redirect in time, and the client was registered by an earlier flow.
@@ -200,7 +213,7 @@ impl Error {
     /// Returns whether a user has to log in.
     #[must_use]
     pub fn is_login_required(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::LoginRequired)
+        matches!(self.0.kind, ErrorKind::LoginRequired { .. })
     }
 }
 
@@ -219,10 +232,17 @@ impl fmt::Display for Error {
                     write!(f, " ({})", quoted(description))?;
                 }
             }
-            ErrorKind::InsufficientScope => {
+            ErrorKind::InsufficientScope { scopes } => {
                 f.write_str("the scopes are not sufficient, although the token has all that were asked for")?;
+                write_scopes(f, scopes)?;
             }
-            ErrorKind::LoginRequired => f.write_str("a user has to log in")?,
+            ErrorKind::LoginRequired { scopes } => {
+                f.write_str("a user has to log in")?;
+                write_scopes(f, scopes)?;
+            }
+            ErrorKind::TokenRefused { .. } => {
+                f.write_str("the server refuses a token that its authorization server issued just now")?;
+            }
             ErrorKind::TimedOut => f.write_str("no answer in time")?,
             ErrorKind::NoRedirect => {
                 f.write_str("no redirect in time; the registration of the client is forgotten")?;
@@ -234,6 +254,14 @@ impl fmt::Display for Error {
             write!(f, " ({rule})")?;
         }
         Ok(())
+    }
+}
+
+/// Scopes have no characters that have to be escaped.
+fn write_scopes(f: &mut fmt::Formatter<'_>, scopes: &Scopes) -> fmt::Result {
+    match scopes.is_empty() {
+        true => Ok(()),
+        false => write!(f, "; the server asks for the scopes `{}`", scopes.as_str()),
     }
 }
 

@@ -55,8 +55,16 @@ pub enum HttpError {
     },
     /// The authorization that the server asked for failed; the request was not executed.
     #[cfg(feature = "auth")]
-    #[error("not authorized: {0}")]
-    Authorization(super::authorization::Error),
+    #[error("{}not authorized: {error}",
+        .refusal.as_ref().filter(|refusal| refusal.has_explanation()).map_or_else(String::new, |it| alloc::format!("{it}; ")))]
+    Authorization {
+        /// Why the authorization failed.
+        error: super::authorization::Error,
+        /// The refusal of the server; `None` if the credential was due and nothing was sent.
+        ///
+        /// Its body may say what the authorization cannot: that the server wants a key in another field.
+        refusal: Option<Box<HttpResponse>>,
+    },
     /// The server has ended the session, and the request with it.
     #[error("the session has ended at the server")]
     SessionLost,
@@ -130,6 +138,12 @@ impl fmt::Display for HttpResponse {
 }
 
 impl HttpResponse {
+    /// Returns whether the body explains the status: it is an error or a short text.
+    #[cfg(feature = "auth")]
+    fn has_explanation(&self) -> bool {
+        self.error.is_some() || self.is_text()
+    }
+
     /// Returns whether the body is a short human-readable text, as opposed to an HTML page.
     fn is_text(&self) -> bool {
         let content_type = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();

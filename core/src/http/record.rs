@@ -11,7 +11,7 @@ use crate::head::{FieldLine, RequestHead};
 use crate::tap::Direction;
 use crate::time::Instant;
 
-/// Record of a head that was sent or received, with secrets replaced and long parts cut.
+/// Record of a head that was sent or received, or of a body that failed a request. Secrets are replaced, long parts cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HeadRecord {
@@ -21,6 +21,12 @@ pub struct HeadRecord {
     pub direction: Direction,
     /// Text of the head: the first line and the fields, one per line, without a final empty line.
     pub text: String,
+    /// True if the text is the beginning of the body of a response that is no MCP answer, instead of a head.
+    ///
+    /// Only clients record such bodies. Credentials are replaced; members of [`redact_in_tap`] are not.
+    ///
+    /// [`redact_in_tap`]: crate::client::Config::redact_in_tap
+    pub is_body: bool,
 }
 
 /// Text that replaces a secret.
@@ -75,7 +81,7 @@ impl HeadRecord {
             };
             let _ = write!(text, "\n{name}: {shown}");
         }
-        Self { at, direction, text }
+        Self { at, direction, text, is_body: false }
     }
 }
 
@@ -95,6 +101,9 @@ pub(crate) trait HeadTap: fmt::Debug + Send + Sync {
         status: u16,
         fields: &mut dyn Iterator<Item = FieldLine<'_>>,
     );
+
+    /// Records the beginning of a body that was received, unless [`MAX_RECORDS`] wait to be polled.
+    fn record_body(&mut self, at: Instant, text: String);
 
     /// Returns the next record.
     fn poll(&mut self) -> Option<HeadRecord>;
@@ -124,6 +133,12 @@ impl HeadTap for HeadRecords {
     ) {
         if self.0.len() < MAX_RECORDS {
             self.0.push_back(HeadRecord::response(at, direction, status, fields));
+        }
+    }
+
+    fn record_body(&mut self, at: Instant, text: String) {
+        if self.0.len() < MAX_RECORDS {
+            self.0.push_back(HeadRecord { at, direction: Direction::In, text, is_body: true });
         }
     }
 

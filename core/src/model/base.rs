@@ -91,11 +91,11 @@ message! {
     /// Audience and importance of a value (CONT-004).
     Annotations {} {
         /// Audience; `None` for everybody.
-        opt audience: Vec<Role> = "audience",
+        hint audience: Vec<Role> = "audience",
         /// Importance from 0 (optional) to 1 (required); another number is kept when read, and never sent.
-        opt priority: f64 as PriorityValue = "priority",
+        hint priority: f64 as PriorityValue = "priority",
         /// Time of the last change, ISO 8601 (since 2025-06-18).
-        opt last_modified: String = "lastModified",
+        hint last_modified: String = "lastModified",
     }
 
     /// Parameters of a method without any of its own.
@@ -183,8 +183,22 @@ mod tests {
         let text = serde_json::to_string(&Annotations::new().priority(1.0)).expect("JSON");
         assert_eq!(text, r#"{"priority":1}"#, "a whole number has no fraction");
         assert!(serde_json::to_string(&Annotations::new().priority(f64::NAN)).is_err());
-        let error = serde_json::from_str::<Annotations>(r#"{"priority":"high"}"#).expect_err("no number");
-        assert!(error.to_string().starts_with("`priority`: invalid type"), "{error}");
+    }
+
+    // covers: CONT-004
+    #[test]
+    fn annotation_that_cannot_be_read_costs_itself() {
+        let text = r#"{"priority":"high","audience":"user","lastModified":"2025-01-01","x":1}"#;
+        let read: Annotations = serde_json::from_str(text).expect("annotations");
+        assert_eq!(
+            (read.priority, &read.audience, read.last_modified.as_deref()),
+            (None, &None, Some("2025-01-01"))
+        );
+        assert_eq!(read.extra.len(), 1);
+        assert!(
+            serde_json::from_str::<Annotations>(r#"{"priority":1,"priority":1}"#).is_err(),
+            "named twice"
+        );
     }
 
     // covers: PAGE-007, PAGE-008

@@ -336,6 +336,32 @@ impl<'de, T, C: Decode<'de, T>> Visitor<'de> for OptionalMemberSeed<C, T> {
     }
 }
 
+/// Seed that decodes a member which counts as absent if it cannot be read.
+pub(crate) struct HintSeed<C, T>(PhantomData<(C, T)>);
+
+impl<C, T> HintSeed<C, T> {
+    pub(crate) const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<'de, T, C: for<'text> Decode<'text, T>> DeserializeSeed<'de> for HintSeed<C, T> {
+    type Value = Option<T>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        let value = RawJson::deserialize(deserializer)?;
+        Ok(value.parse::<DecodedWith<C, T>>().ok().map(|decoded| decoded.0))
+    }
+}
+
+/// A value that is deserialized with the codec `C`.
+struct DecodedWith<C, T>(T, PhantomData<C>);
+
+impl<'de, T, C: Decode<'de, T>> Deserialize<'de> for DecodedWith<C, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        C::read(deserializer).map(|value| Self(value, PhantomData))
+    }
+}
+
 /// A value that is serialized with the codec `C`.
 pub(crate) struct EncodedWith<'v, C, T>(&'v T, PhantomData<C>);
 

@@ -21,7 +21,7 @@ message! {
         text: Cow<'a, str> as CowStr = "text",
     } {
         /// Audience and importance.
-        opt annotations: Box<Annotations> = "annotations",
+        hint annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
@@ -34,7 +34,7 @@ message! {
         mime_type: Cow<'a, str> as CowStr = "mimeType",
     } {
         /// Audience and importance.
-        opt annotations: Box<Annotations> = "annotations",
+        hint annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
@@ -49,7 +49,7 @@ message! {
         mime_type: Cow<'a, str> as CowStr = "mimeType",
     } {
         /// Audience and importance.
-        opt annotations: Box<Annotations> = "annotations",
+        hint annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
@@ -72,7 +72,7 @@ message! {
         /// Size in bytes, before any encoding.
         opt size: u64 as Integer = "size",
         /// Audience and importance.
-        opt annotations: Box<Annotations> = "annotations",
+        hint annotations: Box<Annotations> = "annotations",
         /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
         /// Metadata (CONT-006).
@@ -85,7 +85,7 @@ message! {
         resource: ResourceContents<'a> = "resource",
     } {
         /// Audience and importance.
-        opt annotations: Box<Annotations> = "annotations",
+        hint annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }

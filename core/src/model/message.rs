@@ -81,6 +81,7 @@ pub(crate) fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
 /// The first block holds the required members, the second one the optional members:
 ///
 /// - `opt` members are left out if `None`; `null` is read as absent.
+/// - `hint` members are `opt` members that count as absent if their value cannot be read: it costs nothing else.
 /// - `any` members hold any JSON, so `null` is a value.
 /// - `list` members are vectors that are left out if empty.
 ///
@@ -262,6 +263,7 @@ macro_rules! message {
     (@given $type:ty $(, $codec:ident)?) => { impl Into<$type> };
     (@codec) => { $crate::model::codec::Plain };
     (@codec $codec:ident) => { $crate::model::codec::$codec };
+    (@seed hint, $codec:ty) => { $crate::model::codec::HintSeed::<$codec, _>::new() };
     (@seed any, $codec:ty) => { $crate::model::codec::MemberSeed::<$codec, _>::new() };
     (@seed $kind:ident, $codec:ty) => { $crate::model::codec::OptionalMemberSeed::<$codec, _>::new() };
     (@type list $type:ty) => { $type };
@@ -270,6 +272,7 @@ macro_rules! message {
     (@set $kind:ident $value:expr) => { Some($value) };
     (@take any $member:ident) => { $member };
     (@take opt $member:ident) => { $member.flatten() };
+    (@take hint $member:ident) => { $member.flatten() };
     (@take list $member:ident) => { $member.flatten().unwrap_or_default() };
     (@write list $value:expr, $wire:tt, $map:ident, $codec:ty) => {
         if !$value.is_empty() {

@@ -219,6 +219,7 @@ pub use tasks::{
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+    lacks_content,
 };
 pub use validation_error::ValidationError;
 

@@ -29,7 +29,7 @@ message! {
         /// Size in bytes, before any encoding.
         opt size: u64 as Integer = "size",
         /// Audience and importance.
-        opt annotations: Annotations = "annotations",
+        hint annotations: Annotations = "annotations",
         /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
         /// Metadata (since 2025-06-18).
@@ -50,7 +50,7 @@ message! {
         /// Media type of all matching resources; `None` if they differ.
         opt mime_type: String = "mimeType",
         /// Audience and importance.
-        opt annotations: Annotations = "annotations",
+        hint annotations: Annotations = "annotations",
         /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
         /// Metadata (since 2025-06-18).

@@ -5,8 +5,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::de::{self, Deserialize};
+use bytes::Bytes;
+use serde::de::{self, Deserialize, Error as _};
 
+use super::Extra;
 use super::base::{CacheScope, Cursor, Icon, ResultType, TaskMetadata};
 use super::content::{Content, ContentBlocks};
 use super::input::InputResponses;
@@ -44,7 +46,7 @@ message! {
         /// Until 2025-11-25 its root is of type `object`; a schema with another root is left out there (TOOL-009).
         opt output_schema: RawJson as Object = "outputSchema",
         /// Hints about the behaviour (since 2025-03-26).
-        opt annotations: ToolAnnotations = "annotations",
+        hint annotations: ToolAnnotations = "annotations",
         /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
         /// Ways in which it may be called (2025-11-25 only).
@@ -58,15 +60,15 @@ message! {
     /// The methods named `is_…` apply the defaults (TOOL-027).
     ToolAnnotations {} {
         /// Name for display; [`Tool::title`](struct@Tool) takes precedence (META-035).
-        opt title: String = "title",
+        hint title: String = "title",
         /// It changes nothing.
-        opt read_only_hint: bool = "readOnlyHint",
+        hint read_only_hint: bool = "readOnlyHint",
         /// It may destroy data; without meaning for a read-only tool.
-        opt destructive_hint: bool = "destructiveHint",
+        hint destructive_hint: bool = "destructiveHint",
         /// A second call with the same arguments has no further effect; without meaning for a read-only tool.
-        opt idempotent_hint: bool = "idempotentHint",
+        hint idempotent_hint: bool = "idempotentHint",
         /// It interacts with external systems.
-        opt open_world_hint: bool = "openWorldHint",
+        hint open_world_hint: bool = "openWorldHint",
     }
 
     /// Ways in which a tool may be called (2025-11-25 only).
@@ -126,6 +128,30 @@ message! {
         /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
+}
+
+impl CallToolResult<'static> {
+    /// Reads a result. `structuredContent` without `content`, which is required (TOOL-037), counts as one with empty content:
+    /// a client reports it by [`Diagnostic::MissingContent`](crate::Diagnostic::MissingContent).
+    ///
+    /// # Errors
+    ///
+    /// An error of `serde_json` if it is no result of a tool.
+    pub fn from_result(result: &RawJson) -> Result<Self, serde_json::Error> {
+        if !lacks_content(result) {
+            return result.parse::<CallToolResult<'_>>().map(CallToolResult::into_owned);
+        }
+        let mut members: Extra = result.parse()?;
+        members.insert("content", RawJson::trusted(Bytes::from_static(b"[]")));
+        let result = RawJson::encode(&members).map_err(serde_json::Error::custom)?;
+        result.parse::<CallToolResult<'_>>().map(CallToolResult::into_owned)
+    }
+}
+
+/// Returns whether a result of a tool has `structuredContent` and no `content`.
+#[must_use]
+pub fn lacks_content(result: &RawJson) -> bool {
+    result.member("content").is_none() && result.member("structuredContent").is_some()
 }
 
 impl Tool {

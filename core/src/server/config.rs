@@ -92,7 +92,7 @@ impl Config {
         Self {
             settings: Settings::new(name, version),
             instructions: None,
-            advertise_legacy: false,
+            advertise_legacy: true,
             custom_methods: Vec::new(),
             subscription_scopes: None,
             resource_audience: None,
@@ -161,7 +161,7 @@ impl Config {
         self
     }
 
-    /// Sets whether modern clients see the legacy revisions of a dual-era server (DEC-005). The default is no.
+    /// Sets whether modern clients see the legacy revisions of a dual-era server (DEC-005). The default is yes.
     #[must_use]
     pub const fn advertise_legacy(mut self, list: bool) -> Self {
         self.advertise_legacy = list;

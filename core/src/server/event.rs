@@ -76,7 +76,7 @@ pub enum Event {
     },
     /// The peer deviated from the protocol. Nothing else is affected.
     Diagnostic {
-        /// Channel of the deviation.
+        /// Channel of the deviation. An HTTP request that is refused by its head has none, and its id here is stale.
         channel: ChannelId,
         /// The deviation.
         diagnostic: Diagnostic,

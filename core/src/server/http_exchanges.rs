@@ -12,6 +12,7 @@ use super::http_request::HttpRequest;
 use crate::built::{Batching, Legacy};
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
+use crate::methods;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
 use crate::slab::Key;
@@ -102,6 +103,16 @@ impl Exchanges<'_> {
         let has_duplicates = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
         let is_in_flight = |id| root.is_some_and(|root| self.engine.in_flight(root, id));
         (!ids.is_empty(), has_duplicates || ids.iter().any(is_in_flight))
+    }
+
+    /// Returns whether a batch has an `initialize` request.
+    pub(crate) fn has_handshake(&self, frame: &Bytes) -> bool {
+        let members = batch::split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();
+        let is_handshake = |member: &Bytes| {
+            let envelope = self.engine.parse(member);
+            envelope.is_ok_and(|e| e.kind == Kind::Request && e.method == methods::INITIALIZE)
+        };
+        Batching::IS_BUILT && members.iter().any(is_handshake)
     }
 
     fn request_id(&self, member: &Bytes) -> Option<RequestId> {

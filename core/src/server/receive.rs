@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use bytes::Bytes;
 
 use super::backlog::Backlog;
-use super::channel::{self, is_exchange, mark_request_refused, session};
+use super::channel::{self, ServerEndpoint, is_exchange, mark_request_refused, session};
 use super::deprecations::report_deprecated;
 #[cfg(feature = "exchanges")]
 use super::early_cancels::EarlyCancels;
@@ -36,7 +36,7 @@ use crate::methods;
 use crate::observe::RequestedParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
-use crate::rpc::{RequestId, RpcError};
+use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
@@ -90,8 +90,15 @@ impl Engine {
     /// Takes the members of a batch. Their answers are sent together.
     pub(super) fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
         let root = self.endpoint.root_channel(channel);
-        let session = session(&self.endpoint, channel);
-        let allows_batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
+        let has_session = session(&self.endpoint, channel).is_some();
+        let allows_batches = match session(&self.endpoint, channel) {
+            Some(session) => session.version == Version::V2025_03_26,
+            // A handshake in a batch is refused with its id, so that its client does not wait for ever (BATCH-003).
+            None => {
+                is_revision_open(&self.endpoint, channel)
+                    && self.config.legacy_versions().contains(Version::V2025_03_26)
+            }
+        };
         let Some(marker) = Batching::get() else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch));
         };
@@ -104,18 +111,35 @@ impl Engine {
         let Some(batch) = self.endpoint.open_batch(marker, channel, members.len()) else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::OutOfMemory));
         };
+        let (mut unnamed, mut has_others) = (None, false);
         for member in members {
             resume_message(&mut self.endpoint, &member);
             // An earlier member may have been one fault too many.
             if self.endpoint.channels.get(channel).is_some_and(|c| c.input_end.is_none()) {
-                let batch = Some(batch);
-                self.receive_one(
-                    MessageSource { channel, root, batch, waited: false, header_check: None },
-                    &member,
-                );
+                let source =
+                    MessageSource { channel, root, batch: Some(batch), waited: false, header_check: None };
+                match self.parse(&member) {
+                    Err(rejected) => {
+                        has_others |= rejected.id.is_some();
+                        unnamed.get_or_insert(rejected.reason);
+                        self.reject(channel, source.batch, rejected);
+                    }
+                    Ok(envelope) => {
+                        has_others = true;
+                        self.receive_parsed(source, &member, envelope);
+                    }
+                }
             }
         }
         self.endpoint.close_batch(batch);
+        if let Some(reason) = unnamed.filter(|_| !has_others) {
+            refuse_batch(&mut self.endpoint, channel, reason);
+        } else if !has_session {
+            mark_request_refused(&mut self.endpoint, channel);
+            if let Some(c) = self.endpoint.channels.get_mut(channel) {
+                c.role.stream.record_error(code::INVALID_REQUEST);
+            }
+        }
         // A member may have ended the input; the answers go first.
         self.close_if_finished(channel);
     }
@@ -392,4 +416,19 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
+}
+
+/// Answers a batch of which no member is a message and none has an id.
+fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMessage) {
+    if endpoint.channels.get(channel).is_some_and(|c| c.allows_idless_errors) {
+        let error = RpcError::new(reason.code(), alloc::format!("{reason}"));
+        endpoint.send_error(channel, None, None, &error);
+    }
+    mark_request_refused(endpoint, channel);
+}
+
+/// Returns whether the revision of a channel without a session may still become any.
+fn is_revision_open(endpoint: &ServerEndpoint, channel: Key) -> bool {
+    let channel = endpoint.channels.get(channel);
+    channel.is_some_and(|c| !c.allows_idless_errors || c.role.stream.is_exchange())
 }

@@ -1,6 +1,7 @@
 //! Discovery: the metadata of the protected server, and that of its authorization server.
 
 use mcp_proto::auth::{Config, ErrorKind, Step, Trigger};
+use mcp_proto::{Version, VersionSet};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
 
@@ -289,19 +290,141 @@ fn legacy(has_metadata: bool) -> World {
 
 // covers: AUTH-013, AUTH-014, AUTH-015, AUTH-040, AUTH-069
 #[test]
-fn a_server_of_2025_03_26_is_its_own_authorization_server_if_that_is_enabled() {
+fn a_server_of_2025_03_26_is_its_own_authorization_server_unless_that_is_forbidden() {
     let metadata = "https://mcp.test/.well-known/oauth-authorization-server";
-    for has_metadata in [true, false] {
+    let only = |version| config().versions(VersionSet::only(version));
+    for (has_metadata, config) in [true, false].into_iter().flat_map(|has_metadata| {
+        [config(), config().legacy_fallback(true), only(Version::V2025_03_26)]
+            .map(|config| (has_metadata, config))
+    }) {
         let mut world = legacy(has_metadata);
-        world.unauthorized(&config().legacy_fallback(true)).token();
+        assert!(world.unauthorized(&config).token().is_server_its_issuer);
         let request = world.requests.iter().find(|request| request.url == metadata).expect("a request");
         assert_eq!(request.field("MCP-Protocol-Version"), Some("2025-03-26"));
         assert_eq!(world.query()["code_challenge_method"], "S256");
         assert_eq!(world.query()["resource"], "https://mcp.test/v1/mcp");
+        // It is said once, not for a token that is stored.
+        assert!(!world.run(&config, Trigger::Connect).token().is_server_its_issuer);
+        world.wait(4_000);
+        assert!(!world.run(&config, Trigger::Connect).token().is_server_its_issuer);
+    }
+    for (has_metadata, config) in [true, false].into_iter().flat_map(|has_metadata| {
+        let modern = config().versions(VersionSet::MODERN);
+        [config().legacy_fallback(false), modern, only(Version::V2025_06_18)]
+            .map(|config| (has_metadata, config))
+    }) {
         let mut world = legacy(has_metadata);
-        let error = world.unauthorized(&config()).error();
+        let error = world.unauthorized(&config).error();
         assert_eq!(error.step(), Step::ResourceMetadata);
         assert!(world.requests.iter().all(|request| request.url.contains("oauth-protected-resource")));
+    }
+}
+
+// covers: AUTH-014, AUTH-069
+#[test]
+fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
+    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    let client = |id: &str| ClientCredentials::new(id, ClientAuth::None);
+    let secret = ClientCredentials::new("machine", ClientAuth::Secret("s3cret".into()));
+    let machine = config().grant(GrantType::ClientCredentials).credentials(secret);
+    for (status, body) in [(404, "<html>"), (405, ""), (200, "<!doctype html>"), (500, ""), (401, "{}")] {
+        for config in [
+            config(),
+            machine.clone(),
+            config().grant(GrantType::DeviceCode),
+            config().credentials(client("mine")),
+        ] {
+            let mut world = legacy(false);
+            world.alter = Box::new(move |request, reply| {
+                let is_metadata = request.url.contains(".well-known");
+                *reply = if is_metadata { Reply::text(404, "") } else { Reply::text(status, body) };
+            });
+            let error = world.unauthorized(&config).error();
+            assert_eq!(error.step(), Step::ResourceMetadata, "{status} {body}: {error}");
+            let alone = world.unauthorized(&config.interactive(false)).error();
+            assert_eq!(alone.step(), Step::ResourceMetadata, "no user is sent to log in: {alone}");
+            assert!(error.to_string().contains("oauth-protected-resource"), "{error}");
+            assert!(world.opened.is_empty());
+        }
+    }
+    // A client that is registered there by hand has to say that the server is its own authorization server.
+    let mut world = legacy(false);
+    world.issuer().add_client("mine", "none", "");
+    world.unauthorized(&config().credentials(client("mine")).legacy_fallback(true)).token();
+    assert_eq!(world.query()["client_id"], "mine");
+}
+
+// covers: AUTH-024
+#[test]
+fn the_next_authorization_server_is_tried_when_one_cannot_be_used() {
+    let two = |alter: fn(&mut World)| {
+        let mut world = World::with("https://mcp.test/mcp", &["https://one.test", "https://two.test"]);
+        alter(&mut world);
+        world
+    };
+    let defects: [fn(&mut World); 5] = [
+        |world| world.issuers[0].metadata_at = String::new(),
+        |world| world.issuers[0].metadata["issuer"] = json!("https://other.test"),
+        |world| world.issuers[0].metadata["code_challenge_methods_supported"] = json!(["plain"]),
+        |world| drop(world.issuers[0].metadata.as_object_mut().expect("an object").remove("token_endpoint")),
+        |world| {
+            world.alter = Box::new(|request, reply| {
+                if request.url.starts_with("https://one.test") {
+                    *reply = Reply::text(503, "");
+                }
+            });
+        },
+    ];
+    for (at, alter) in defects.into_iter().enumerate() {
+        let mut world = two(alter);
+        world.unauthorized(&config()).token();
+        assert_eq!(world.record().expect("tokens").issuer(), "https://two.test", "{at}");
+        // The one that the application or the user wants is not replaced.
+        let mut world = two(alter);
+        world.unauthorized(&config().issuer("https://one.test")).error();
+        assert!(world.opened.is_empty(), "{at}");
+    }
+    // The error is that of the first one, if none can be used.
+    let mut world = two(|world| {
+        world.issuers[0].metadata["issuer"] = json!("https://other.test");
+        world.issuers[1].metadata_at = String::new();
+    });
+    let error = world.unauthorized(&config()).error();
+    assert_eq!(error.rule(), "AUTH-030", "{error}");
+}
+
+// covers: AUTH-041
+#[test]
+fn metadata_need_not_list_pkce_where_no_revision_of_the_client_asks_for_it() {
+    let unlisted = || {
+        let mut world = World::new();
+        world
+            .issuer()
+            .metadata
+            .as_object_mut()
+            .expect("an object")
+            .remove("code_challenge_methods_supported");
+        world
+    };
+    let until = |version: Version| {
+        config().versions(
+            VersionSet::ALL
+                .iter()
+                .filter(|v| *v <= version)
+                .fold(VersionSet::only(version), VersionSet::with),
+        )
+    };
+    for config in [until(Version::V2025_06_18), until(Version::V2025_03_26), config().unlisted_pkce(true)] {
+        let mut world = unlisted();
+        world.unauthorized(&config).token();
+        assert_eq!(world.query()["code_challenge_method"], "S256");
+        // A list without it says that there is none.
+        let mut world = World::new();
+        world.issuer().metadata["code_challenge_methods_supported"] = json!(["plain"]);
+        assert_eq!(world.unauthorized(&config).error().rule(), "AUTH-041");
+    }
+    for config in [config(), until(Version::V2025_11_25), config().versions(VersionSet::MODERN)] {
+        assert_eq!(unlisted().unauthorized(&config).error().rule(), "AUTH-041");
     }
 }
 
@@ -327,10 +450,14 @@ fn pages_count_as_absent_metadata_and_damaged_documents_do_not() {
 
 // covers: AUTH-041
 #[test]
-fn metadata_of_2025_03_26_without_pkce_is_refused() {
+fn metadata_of_2025_03_26_need_not_list_pkce() {
     let mut world = legacy(true);
     world.issuer().metadata.as_object_mut().expect("an object").remove("code_challenge_methods_supported");
-    assert_eq!(world.unauthorized(&config().legacy_fallback(true)).error().rule(), "AUTH-041");
+    world.unauthorized(&config()).token();
+    assert_eq!(world.query()["code_challenge_method"], "S256");
+    let mut world = legacy(true);
+    world.issuer().metadata["code_challenge_methods_supported"] = json!(["plain"]);
+    assert_eq!(world.unauthorized(&config()).error().rule(), "AUTH-041");
 }
 
 #[test]

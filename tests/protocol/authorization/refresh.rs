@@ -184,11 +184,9 @@ fn a_server_that_refuses_each_token_is_asked_a_few_times_alone() {
         logins += world.grants("authorization_code").len();
         outcomes.push(matches!(outcome, Outcome::Authorized(_)));
     }
-    assert_eq!(
-        (logins, outcomes),
-        (0, vec![false; 10]),
-        "a token that is new and refused is an error at once"
-    );
+    // A new one is renewed once, and nobody is asked.
+    assert_eq!((logins, &outcomes[..2]), (0, &[true, false][..]));
+    assert!(!outcomes[2..].contains(&true), "{outcomes:?}");
     // An old one is renewed first; then a user logs in; then it is an error.
     let mut world = logged_in();
     world.wait(600);
@@ -202,6 +200,36 @@ fn a_server_that_refuses_each_token_is_asked_a_few_times_alone() {
         }
     }
     assert_eq!(kinds, [(1, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]);
+}
+
+// covers: AUTH-057
+#[test]
+fn a_new_token_that_is_refused_is_renewed_once_where_no_user_is_needed() {
+    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    let mut world = World::new();
+    world.issuer().add_client("machine", "client_secret_basic", "machine-s3cret");
+    world.issuer().metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_basic"]);
+    world.issuer().issues_refresh = false;
+    let client = ClientCredentials::new("machine", ClientAuth::Secret("machine-s3cret".into()));
+    let machine = config().grant(GrantType::ClientCredentials).credentials(client).interactive(false);
+    let first = world.unauthorized(&machine).token();
+    world.wait(1);
+    assert_ne!(world.unauthorized(&machine).token().token, first.token);
+    for _ in 0..3 {
+        world.wait(1);
+        let error = world.unauthorized(&machine).error();
+        assert_eq!((error.kind(), error.rule()), (&ErrorKind::TokenRefused { is_bound: false }, "AUTH-057"));
+        assert!(world.grants("client_credentials").is_empty());
+    }
+    // In use for a while, it may be renewed again.
+    world.wait(600);
+    world.unauthorized(&machine).token();
+    // A user who has just logged in, without a refresh token, is not asked again.
+    let mut world = World::new();
+    world.issuer().issues_refresh = false;
+    world.unauthorized(&config()).token();
+    assert_eq!(world.unauthorized(&config()).error().kind(), &ErrorKind::TokenRefused { is_bound: false });
+    assert!(world.grants("authorization_code").is_empty());
 }
 
 #[test]

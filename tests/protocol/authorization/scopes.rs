@@ -91,7 +91,10 @@ fn a_step_up_asks_for_the_union_and_ends_when_it_does_not_help() {
     // The server still refuses: it was asked for, and is not asked for again.
     for scope in ["write", "admin read", ""] {
         let error = world.insufficient_scope(&config(), scope).error();
-        assert_eq!((error.kind(), error.rule()), (&ErrorKind::InsufficientScope, "AUTH-057"));
+        assert_eq!(
+            (error.kind(), error.rule()),
+            (&ErrorKind::InsufficientScope { scopes: scopes(scope) }, "AUTH-057")
+        );
         assert!(world.requests.is_empty());
     }
     world.insufficient_scope(&config(), "more").token();
@@ -106,7 +109,8 @@ fn a_step_up_that_was_not_granted_is_not_repeated() {
     world.challenged(&config(), &[("scope", "read")]).token();
     let token = world.insufficient_scope(&config(), "write").token();
     assert_eq!(token.scopes.as_str(), "read", "the server granted less");
-    assert_eq!(world.insufficient_scope(&config(), "write").error().kind(), &ErrorKind::InsufficientScope);
+    let refused = ErrorKind::InsufficientScope { scopes: scopes("write") };
+    assert_eq!(world.insufficient_scope(&config(), "write").error().kind(), &refused);
 }
 
 // covers: AUTH-057
@@ -123,7 +127,8 @@ fn a_step_up_keeps_the_scopes_of_the_configuration_even_of_a_full_set() {
     let mut world = World::new();
     world.unauthorized(&full).token();
     world.insufficient_scope(&full, "more").token();
-    assert_eq!(world.insufficient_scope(&full, "more").error().kind(), &ErrorKind::InsufficientScope);
+    let refused = ErrorKind::InsufficientScope { scopes: scopes("more") };
+    assert_eq!(world.insufficient_scope(&full, "more").error().kind(), &refused);
 }
 
 // covers: AUTH-057
@@ -136,6 +141,53 @@ fn a_step_up_of_another_flow_is_used() {
     let challenges = vec![challenge("Bearer", &[("error", "insufficient_scope"), ("scope", "write")])];
     world.run(&config(), Trigger::InsufficientScope { challenges, rejected: old }).token();
     assert!(world.requests.is_empty(), "the stored token has the scopes");
+}
+
+// covers: AUTH-057
+#[test]
+fn a_step_up_without_a_user_is_what_the_next_login_asks_for() {
+    let mut world = World::new();
+    world.resource()["scopes_supported"] = json!(["read"]);
+    log_in(&mut world, &config()).token();
+    let alone = config().interactive(false);
+    for (asked_for, needed) in
+        [("write", "write read"), ("admin", "admin read write"), ("write", "write read admin")]
+    {
+        let error = world.insufficient_scope(&alone, asked_for).error();
+        assert_eq!(error.kind(), &ErrorKind::LoginRequired { scopes: scopes(asked_for) });
+        assert!(error.to_string().contains(&format!("the scopes `{asked_for}`")), "{error}");
+        let record = world.record().expect("tokens");
+        assert!(record.needed_scopes().contains_all(&scopes(needed)), "{record:?}");
+        assert_eq!(record.scopes().as_str(), "read", "the token is kept");
+        world.run(&alone, Trigger::Connect).token();
+    }
+    // A refresh keeps them.
+    world.wait(4_000);
+    world.run(&alone, Trigger::Connect).token();
+    log_in(&mut world, &config()).token();
+    let asked_for = scopes(&asked(&world).expect("scopes"));
+    assert!(asked_for.contains_all(&scopes("read write admin")), "{asked_for:?}");
+    assert!(world.record().expect("tokens").needed_scopes().is_empty());
+    // It is granted: no circle.
+    world.run(&alone, Trigger::Connect).token();
+}
+
+// covers: AUTH-057, AUTH-063
+#[test]
+fn a_step_up_without_a_user_overwrites_no_tokens_of_another_process() {
+    let mut world = World::new();
+    world.challenged(&config(), &[("scope", "read")]).token();
+    let (stale, alone) = (world.store.clone(), config().interactive(false));
+    world.wait(4_000);
+    let fresh = world.run(&alone, Trigger::Connect).token();
+    world.stored_meanwhile = Some(core::mem::replace(&mut world.store, stale));
+    assert!(world.insufficient_scope(&alone, "write").error().is_login_required());
+    assert_eq!(world.stored_token(), Some(fresh.token));
+    assert_eq!(world.record().expect("tokens").needed_scopes().as_str(), "write read");
+    // It was logged out meanwhile.
+    world.stored_meanwhile = Some(Default::default());
+    assert!(world.insufficient_scope(&alone, "write").error().is_login_required());
+    assert!(world.record().is_none());
 }
 
 // covers: AUTH-058

@@ -55,14 +55,19 @@ fn session_lives_from_initialize_to_delete() {
 
 // covers: HTTP-077, VER-038, VER-040 (2 and 4)
 #[test]
-fn invalid_version_header_is_refused_from_2025_06_18_on() {
+fn invalid_version_header_is_refused() {
     for (version, header, status) in [
         ("2025-11-25", "2025-11-25", 200),
         ("2025-11-25", "", 200),
         ("2025-11-25", "2025-06-18", 200),
         ("2025-11-25", "1999-01-01", 400),
         ("2025-06-18", "nonsense", 400),
-        ("2025-03-26", "nonsense", 200),
+        // Sessions that are older than the field ignore which revision it names.
+        ("2025-03-26", "1999-01-01", 200),
+        ("2025-03-26", "2025-11-25", 200),
+        ("2025-03-26", "nonsense", 400),
+        ("2024-11-05", "2025-6-18", 400),
+        ("2025-03-26", "2025-06-18, 2025-03-26", 400),
     ] {
         let mut web = harness(Config::new());
         let id = open_session(&mut web, version);
@@ -79,15 +84,28 @@ fn invalid_version_header_is_refused_from_2025_06_18_on() {
         }
         assert_eq!(web.server.session_count(), usize::from(status == 400));
     }
-    // On `initialize` the header is ignored (DEC-026).
+    // On `initialize` the revision that it names is ignored (DEC-026): what the message asks for is negotiated.
     let mut web = harness(Config::new());
-    for header in ["2025-11-25", "2025-06-18"] {
+    for (header, status) in [
+        ("2025-11-25", 200),
+        ("2025-06-18", 200),
+        ("1999-01-01", 200),
+        ("2099-12-31", 200),
+        ("nonsense", 400),
+        ("20251125", 400),
+        ("2025/11/25", 400),
+        ("DRAFT-2025", 400),
+        ("2025-11-2\u{665}", 400),
+    ] {
         let x = web.post(
             &[("MCP-Protocol-Version", header), ("Mcp-Method", "initialize")],
             &initialize_request("2025-11-25"),
         );
-        assert_eq!(web.response(x).status, 200);
+        assert_eq!(web.response(x).status, status, "{header}");
     }
+    // An unknown date in the message is negotiated.
+    let x = web.post(&[("MCP-Protocol-Version", "2099-12-31")], &initialize_request("2099-12-31"));
+    assert_eq!(web.response(x).message()["result"]["protocolVersion"], "2025-11-25");
 }
 
 // covers: HTTP-020, HTTP-023, HTTP-024
@@ -359,6 +377,42 @@ fn change_notifications_wait_for_the_get_stream() {
     assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 1);
     let last = web.send_request("GET", "/mcp", &[session], "");
     assert_eq!(web.response(last).messages().len(), 1);
+}
+
+// covers: BATCH-003, BATCH-008, BATCH-010
+#[test]
+fn batch_without_a_message_is_400_and_members_with_an_id_get_their_error() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-03-26");
+    let named = ("Mcp-Session-Id", &*id);
+    for batch in ["[1]", "[1,null,\"x\"]", "[{}]", "[[]]", "[{\"jsonrpc\":\"2.0\"}]"] {
+        let x = web.post(&[named], batch);
+        let reply = web.response(x);
+        assert_eq!((reply.status, &reply.message()["error"]["code"]), (400, &(-32600).into()), "{batch}");
+        assert!(reply.message().get("id").is_none(), "{batch}");
+    }
+    let note = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}";
+    let x = web.post(&[named], &format!("[1,{note}]"));
+    assert_eq!(web.response(x).status, 202, "the notification is accepted");
+    let x = web.post(&[named], "[1,{\"jsonrpc\":\"2.0\",\"id\":7}]");
+    assert_eq!((&web.response(x).message()[0]["id"], web.response(x).status), (&7.into(), 200));
+    // A handshake, in the session and before it.
+    for fields in [&[named][..], &[]] {
+        let x = web.post(
+            fields,
+            &format!("[{},{{\"jsonrpc\":\"2.0\",\"id\":7}}]", initialize_request("2025-03-26")),
+        );
+        let reply = web.response(x);
+        assert_eq!(reply.status, if fields.is_empty() { 400 } else { 200 });
+        let message = reply.message();
+        assert_eq!(message.as_array().map(Vec::len), Some(2), "{message}");
+        for member in message.as_array().expect("an array") {
+            assert_eq!(member["error"]["code"], -32600, "{message}");
+        }
+        assert!(reply.field("mcp-session-id").is_none());
+    }
+    let x = web.post(&[], &format!("[{}]", legacy_request(2, "ping", "")));
+    assert_eq!(web.response(x).status, 400, "a batch belongs into a session");
 }
 
 // covers: BATCH-001, BATCH-003, BATCH-006, BATCH-007, BATCH-010, BATCH-011

@@ -1,8 +1,9 @@
 //! Checks of a request: origin, host, path, method, types, size and limits.
 
-use mcp_proto::VersionSet;
 use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::Config;
+use mcp_proto::server::Event;
+use mcp_proto::{Diagnostic, VersionSet};
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{
@@ -34,11 +35,18 @@ fn foreign_origin_or_host_is_refused_first() {
             answer_call(&mut web, &call);
         }
         assert_eq!(web.response(x).status, status, "{field:?}");
-        assert!(web.poll_event().is_none());
         if status == 403 {
+            let refused = match field {
+                ("Origin", origin) => Diagnostic::RefusedOrigin { origin: origin.into() },
+                (_, host) => Diagnostic::RefusedHost { host: host.into() },
+            };
+            assert!(
+                matches!(web.poll_event(), Some(Event::Diagnostic { diagnostic, .. }) if diagnostic == refused)
+            );
             let message = web.response(x).message();
             assert!(message.get("id").is_none() && message["error"]["message"].is_string());
         }
+        assert!(web.poll_event().is_none());
     }
     // A foreign page learns nothing from a path or a method.
     for (method, target) in [("GET", "/mcp"), ("PUT", "/other"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp")] {
@@ -47,6 +55,11 @@ fn foreign_origin_or_host_is_refused_first() {
     }
     let x = web.post(&[("Host", "")], &modern_request(1, "tools/call", ECHO_PARAMS));
     assert_eq!(web.response(x).status, 403, "no host at all");
+    // A flood of refusals fills no queue.
+    for _ in 0..100 {
+        web.post(&[("Host", "evil.example")], "");
+    }
+    assert!((1..100).contains(&core::iter::from_fn(|| web.poll_event()).count()));
 }
 
 // covers: HTTP-008, SEC-017

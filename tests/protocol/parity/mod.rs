@@ -72,6 +72,7 @@ fn run_actions(
         C::Logging,
     ];
     let server = server::Config::new("tide-server", "2.1.0")
+        .advertise_legacy(false)
         .versions(server_versions)
         .capabilities(with_tides(capabilities(&offers), r#"{"unit":"metres"}"#))
         .custom_method(CustomMethod::new(TIDES_METHOD).of_extension(TIDES).requires_client())

@@ -30,6 +30,7 @@ impl HttpPair {
     fn new(versions: VersionSet, mirrors: bool) -> Self {
         let now = Instant::from_micros(1);
         let config = server::Config::new("tide-server", "2.1.0")
+            .advertise_legacy(false)
             .versions(versions)
             .capabilities(capabilities(&[Capability::Tools, Capability::Prompts, Capability::Resources]));
         let entropy = Entropy::new([7; 32], 0);

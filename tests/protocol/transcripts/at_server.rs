@@ -24,6 +24,8 @@ fn config(steps: &[TranscriptStep], versions: VersionSet) -> Config {
         capabilities = json!({"tools": {}});
     }
     let config = Config::new("", "").info(parse_identity(&info.expect("an identity"))).versions(versions);
+    // The transcripts are of servers that name the modern revisions alone.
+    let config = config.advertise_legacy(false);
     let config = config.capabilities(parse_capabilities(&capabilities));
     match server_member("/result/instructions") {
         Some(text) => config.instructions(text.as_str().expect("text")),

@@ -8,6 +8,7 @@ mod terminal;
 mod url;
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::client::Input;
@@ -78,6 +79,17 @@ impl UnansweredInputs {
     }
 }
 
+/// Roots that are offered, shared between the handler and the command that waits until the server has them.
+#[derive(Clone, Default)]
+pub(crate) struct OfferedRoots(Arc<AtomicBool>);
+
+impl OfferedRoots {
+    /// Returns whether the server has asked for the roots and got them.
+    pub(crate) fn were_sent(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// Hint for an input request without an answer.
 pub(crate) const UNANSWERED_HINT: &str =
     "answer with --answer KEY=JSON (see `mcp-probe call --help`), or run this on a terminal";
@@ -88,6 +100,7 @@ pub(crate) struct InputResponder {
     roots: Option<ListRootsResult>,
     dialogue: Option<Dialogue<Box<dyn Terminal>>>,
     unanswered: UnansweredInputs,
+    offered_roots: OfferedRoots,
     /// Number of input requests so far.
     request_count: u32,
 }
@@ -107,12 +120,22 @@ impl InputResponder {
             roots: roots::from_paths(&options.root).map_err(CommandFailure::usage)?,
             dialogue: terminal.map(|terminal| Dialogue::new(terminal, server)),
             unanswered: UnansweredInputs::default(),
+            offered_roots: OfferedRoots::default(),
             request_count: 0,
         })
     }
 
     pub(crate) fn unanswered(&self) -> UnansweredInputs {
         self.unanswered.clone()
+    }
+
+    /// Returns the roots, if the options offer any.
+    pub(crate) fn roots(&self) -> Option<OfferedRoots> {
+        self.has_roots().then(|| self.offered_roots.clone())
+    }
+
+    fn has_roots(&self) -> bool {
+        self.roots.is_some() || self.presets.has(InputKind::Roots)
     }
 
     /// Returns the capabilities to declare: exactly the kinds that can be answered.
@@ -130,7 +153,7 @@ impl InputResponder {
         if self.presets.has_messages() {
             all = all.with(Capability::SamplingTools);
         }
-        if self.roots.is_some() || self.presets.has(InputKind::Roots) {
+        if self.has_roots() {
             all = all.with(Capability::Roots);
         }
         all
@@ -144,6 +167,10 @@ impl InputResponder {
     #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn answer(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         let request = &*input.request;
+        if matches!(request, InputRequest::ListRoots(_)) {
+            // Whatever the answer is: the server need not be waited for any longer.
+            self.offered_roots.0.store(true, Ordering::Release);
+        }
         self.request_count += 1;
         if self.request_count > MAX_INPUT_REQUESTS {
             self.unanswered.record(format!("the server sent more than {MAX_INPUT_REQUESTS} input requests"));

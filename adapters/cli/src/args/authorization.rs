@@ -87,11 +87,20 @@ pub(crate) struct GrantArgs {
     /// Scopes that the server asks for later are added.
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Vec<String>,
-    /// Uses the fallbacks of 2025-03-26 for a server without metadata.
+    /// Takes a server without metadata for its own authorization server.
     ///
-    /// The server then counts as its own authorization server. Implied by --protocol-version 2025-03-26.
-    #[arg(long)]
+    /// So it was in 2025-03-26. It is the default unless --protocol-version or --era excludes that revision; this option
+    /// also opens the default page to log in before anything there has answered.
+    #[arg(long, conflicts_with = "no_legacy_auth")]
     pub(crate) legacy_auth: bool,
+    /// Does not take a server without metadata for its own authorization server.
+    #[arg(long)]
+    pub(crate) no_legacy_auth: bool,
+    /// Accepts an authorization server that does not list PKCE in its metadata.
+    ///
+    /// PKCE is used in any case. Revisions from 2025-11-25 on ask for the list.
+    #[arg(long)]
+    pub(crate) allow_unlisted_pkce: bool,
 }
 
 /// How a user is asked.
@@ -106,8 +115,8 @@ pub(crate) struct LoginArgs {
     pub(crate) browser: Option<String>,
     /// Opens no browser: prints the address, and reads the redirect from stdin.
     ///
-    /// After the login the browser shows an error page, because nothing listens there. Its address, or the query of it,
-    /// is the line to enter. The login fails when stdin ends.
+    /// After the login the browser shows a page of this program, or an error page if it runs elsewhere. Its address, or the
+    /// query of it, is the line to enter. The login fails when stdin ends.
     #[arg(long, conflicts_with = "device")]
     pub(crate) no_browser: bool,
     /// Shows a code to enter on another device.
@@ -217,6 +226,8 @@ impl AuthorizationArgs {
             (grant.dpop != DpopChoice::Auto, "--dpop"),
             (!grant.scope.is_empty(), "--scope"),
             (grant.legacy_auth, "--legacy-auth"),
+            (grant.no_legacy_auth, "--no-legacy-auth"),
+            (grant.allow_unlisted_pkce, "--allow-unlisted-pkce"),
             (client.client_id.is_some(), "--client-id"),
             (client.client_secret.is_some(), "--client-secret"),
             (client.client_key.is_some(), "--client-key"),

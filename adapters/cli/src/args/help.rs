@@ -140,6 +140,8 @@ pub(super) const COMPLETE_HELP: &str = "\
 Examples:
   mcp-probe complete prompt:travel_plan country n -- \\
       mcp-probe serve --everything
+  mcp-probe complete prompt:travel_plan country --typed -- \\
+      mcp-probe serve --everything   (texts from stdin, as they are typed)
   mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- \\
       mcp-probe serve --everything";
 
@@ -235,6 +237,8 @@ Examples:
   mcp-probe serve --listen tcp://127.0.0.1:7000 --max-connections 4
   mcp-probe serve --serial /dev/ttyGS0:115200
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
+  mcp-probe serve --http 127.0.0.1:8080 --rate-limit 100/1m \\
+      --audit-log calls.jsonl
   mcp-probe serve --http [::]:8443 --allow-host tools.example.com \\
       --tls-cert chain.pem --tls-key key.pem
 

@@ -42,7 +42,7 @@ pub(crate) struct WhoamiArgs {
     /// Prints one JSON object instead.
     ///
     /// Its members: resource, issuer, client_id, registration (pre-registered, metadata-document, dynamic), scopes,
-    /// expires_at (Unix time in seconds, or null), refreshable, dpop.
+    /// needed_scopes (that the next login asks for), expires_at (Unix time in seconds, or null), refreshable, dpop.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 
+use clap::CommandFactory as _;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::Cli;
 
 /// Returns whether an invalid command line asks for one JSON object. See [`super::Command::prints_json_object()`].
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
@@ -27,6 +30,29 @@ pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
         format!("a server on stdio is given by its command behind --: mcp-probe {command} -- {word}"),
     ];
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips.map(StyledStr::from).into()));
+}
+
+/// Adds a tip if an option that does not exist was taken for the name of a tool or a prompt, which may begin with `-`.
+pub(crate) fn add_name_tip(error: &mut clap::Error, words: &[OsString]) {
+    let command = command(words);
+    let cli = Cli::command();
+    let takes_name = matches!(command, "call" | "prompt") && error.kind() == ErrorKind::ValueValidation;
+    let Some(definition) = cli.find_subcommand(command).filter(|_| takes_name) else { return };
+    let is_unknown = |word: &&str| {
+        let name = word.strip_prefix("--").and_then(|name| name.split('=').next());
+        name.is_some_and(|name| !definition.get_arguments().any(|arg| arg.get_long() == Some(name)))
+    };
+    let mut before_server = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    if let Some(word) = before_server.find(is_unknown) {
+        let tip = format!(
+            "`{word}` is no option of {command}, and was taken for the name of the {}",
+            match command {
+                "call" => "tool",
+                _ => "prompt",
+            }
+        );
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
 }
 
 /// Returns the name of the command.

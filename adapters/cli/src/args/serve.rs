@@ -42,6 +42,14 @@ pub(crate) struct ServeArgs {
     pub(crate) serial: Option<SerialConfig>,
     #[command(flatten)]
     pub(crate) protection: ProtectionArgs,
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+    /// Pings silent legacy clients in this interval.
+    ///
+    /// The session of one that misses three pings in a row ends. Over HTTP only sessions with an open GET stream are pinged.
+    /// Modern clients take no requests. At least 1s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) keep_alive: Option<Duration>,
     /// Sets the number of threads that serve HTTP.
     ///
     /// Each thread has its own connections and sessions. Needs --runtime threads, smol or tokio, without --everything.
@@ -51,6 +59,30 @@ pub(crate) struct ServeArgs {
     /// Performs one step of the demo wrongly, for tests.
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<TourStep>,
+}
+
+/// Options of the layers around the calls of a server.
+#[derive(Args, Debug)]
+pub(crate) struct LayerArgs {
+    /// Limits the calls of tools and completions of each client.
+    ///
+    /// For example 100/1m; TIME is 1s unless it is given. A call beyond the limit is refused with the time to wait. Each of
+    /// several shards counts for itself.
+    #[arg(long, value_name = "CALLS[/TIME]", value_parser = values::call_rate)]
+    pub(crate) rate_limit: Option<CallRate>,
+    /// Appends a line of JSON to this file for each call.
+    ///
+    /// Its members: time (seconds since 1970), method, entry, principal, peer, paramsBytes, outcome, code (of an error),
+    /// milliseconds. Arguments and results are not recorded.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
+}
+
+/// A number of calls in a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallRate {
+    pub(crate) calls: u32,
+    pub(crate) period: Duration,
 }
 
 /// Options of a server that requires access tokens.

@@ -36,8 +36,8 @@ pub(crate) struct ServerArgs {
 pub(crate) struct ServerPlaceArgs {
     /// Takes the server from a configuration file of an MCP client.
     ///
-    /// That is a JSON file with `mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code). ${env:NAME} and
-    /// ${NAME} in it are environment variables.
+    /// That is the file that Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Gemini CLI, Copilot, opencode or Zed
+    /// writes, or one of the same form. ${env:NAME} and ${NAME} in it are environment variables.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Names the server in the configuration file.

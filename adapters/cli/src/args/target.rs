@@ -3,14 +3,16 @@
 use core::time::Duration;
 
 use clap::{Args, ValueEnum};
+use mcp_proto::client::Config;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, Version, VersionSet};
 
 use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
 use super::values::{duration, level, revision};
+use crate::session::ALLOWED_PING_MISSES;
 
-/// How a connection to a server begins.
+/// How a connection to a server begins, and how long it lasts.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
     /// Limits the time to start the server and agree on a revision.
@@ -24,6 +26,21 @@ pub(crate) struct ConnectionArgs {
     /// remembers it for 7 days, until it reports another version, or until it fails.
     #[arg(long)]
     pub(crate) no_cache: bool,
+    /// Pings a silent legacy server in this interval.
+    ///
+    /// The connection ends after three missed pings in a row. Modern servers have no such ping. At least 1s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) keep_alive: Option<Duration>,
+}
+
+impl ConnectionArgs {
+    /// Adds the pings of `--keep-alive` to the configuration of a client.
+    pub(crate) fn keep_alive(&self, config: Config) -> Config {
+        match self.keep_alive {
+            Some(interval) => config.keep_alive_ping(interval, ALLOWED_PING_MISSES),
+            None => config,
+        }
+    }
 }
 
 /// A server and how to connect to it.

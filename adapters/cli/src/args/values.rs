@@ -5,7 +5,7 @@ use core::time::Duration;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{RawJson, Version, VersionSet};
 
-use super::{ArgumentValue, CompletionReference, JsonSource, NamedArgument};
+use super::{ArgumentValue, CallRate, CompletionReference, JsonSource, NamedArgument};
 
 /// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -29,6 +29,14 @@ pub(super) fn duration_or_zero(text: &str) -> Result<Duration, String> {
             MAX_DURATION.as_secs() / 86_400
         )),
     }
+}
+
+/// Parses a number of calls in a time: `10`, `100/1m`.
+pub(super) fn call_rate(text: &str) -> Result<CallRate, String> {
+    let (calls, period) = text.split_once('/').unwrap_or((text, "1s"));
+    let calls = calls.parse().ok().filter(|calls| *calls > 0);
+    let calls = calls.ok_or("must be a number of calls, and a time: write 10, or 100/1m")?;
+    Ok(CallRate { calls, period: duration(period)? })
 }
 
 /// Parses the path of a URL, without a query.
@@ -171,6 +179,15 @@ mod tests {
                 (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
                 (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn call_rate_is_a_number_with_or_without_a_time() {
+        let rate = |calls, seconds| Ok(CallRate { calls, period: Duration::from_secs(seconds) });
+        assert_eq!((call_rate("10"), call_rate("100/1m")), (rate(10, 1), rate(100, 60)));
+        for text in ["", "0", "-1", "1/0", "1/", "x/1s", "1/soon"] {
+            assert!(call_rate(text).is_err_and(|error| error.contains("must be")), "{text}");
         }
     }
 

@@ -13,6 +13,14 @@ impl CommandFailure {
 
     /// Does the same. `url` holds no secret.
     pub(crate) fn from_authorization_at(error: &auth::Error, url: &str) -> Self {
+        let scopes = match error.kind() {
+            ErrorKind::LoginRequired { scopes } | ErrorKind::InsufficientScope { scopes } => scopes.iter(),
+            _ => return Self::unauthorized(error, url),
+        };
+        Self::unauthorized(error, url).with_scopes(scopes)
+    }
+
+    fn unauthorized(error: &auth::Error, url: &str) -> Self {
         Self::new(exit(error), format!("not authorized: {error}")).with_hint(hint(error, url))
     }
 
@@ -37,7 +45,9 @@ fn exit(error: &auth::Error) -> Exit {
 fn hint(error: &auth::Error, url: &str) -> String {
     let login = format!("`mcp-probe login {url}`");
     match (error.step(), error.kind()) {
-        (_, ErrorKind::LoginRequired) => format!("{login} logs in; --authorize does so within this command"),
+        (_, ErrorKind::LoginRequired { .. }) => {
+            format!("{login} logs in; --authorize does so within this command")
+        }
         (_, ErrorKind::Locked(_)) => "is another mcp-probe about to renew a token? Try again".to_owned(),
         (Step::Store, _) => {
             format!("move the file away and run {login}; --token-store names another file")
@@ -48,20 +58,25 @@ fn hint(error: &auth::Error, url: &str) -> String {
         ),
         (_, ErrorKind::TimedOut) => format!("{login} tries again; --login-wait gives the user more time"),
         _ if error.is_timeout() => format!("{login} tries again"),
-        // A token that was issued just now and is refused will not be accepted the next time.
-        (Step::Challenge, _) if error.rule() == "AUTH-057" => format!(
+        (_, ErrorKind::InsufficientScope { .. }) => {
+            format!("`mcp-probe login --scope SCOPE {url}` asks for other scopes")
+        }
+        // It will not be accepted the next time either.
+        (_, ErrorKind::TokenRefused { is_bound: true }) => format!(
             "the log of the server may tell why; a server that takes no tokens bound to a key needs \
              `mcp-probe login --dpop never {url}`"
         ),
+        (_, ErrorKind::TokenRefused { .. }) => "the log of the server may tell why".to_owned(),
+        (Step::ServerMetadata, _) if error.rule() == "AUTH-041" => {
+            "if the authorization server has PKCE and does not list it: --allow-unlisted-pkce goes on"
+                .to_owned()
+        }
         (Step::Challenge | Step::ResourceMetadata | Step::ServerMetadata, _) => format!(
-            "`mcp-probe check {url}` tells what is wrong at the server; --legacy-auth is for servers of 2025-03-26, and \
-             --bearer sends a token from elsewhere"
+            "`mcp-probe check {url}` tells what is wrong at the server; --bearer sends a token from elsewhere; --header \
+             NAME:VALUE sends a key in another field"
         ),
         (Step::Registration, _) => {
             format!("`mcp-probe login --client-id ID {url}` logs in as a client that is registered there")
-        }
-        (_, ErrorKind::InsufficientScope) => {
-            format!("`mcp-probe login --scope SCOPE {url}` asks for other scopes")
         }
         _ => format!("{login} tries again"),
     }

@@ -82,7 +82,12 @@ pub(crate) fn add_to<C: Connector>(options: Options<C>, authorizer: &Authorizer)
 
 /// Creates a failure from an error of a client, if an authorization failed. `url` holds no secret.
 pub(crate) fn failure(error: &Error, url: &str) -> Option<CommandFailure> {
-    error.authorization().map(|error| CommandFailure::from_authorization_at(error, url))
+    let failure = CommandFailure::from_authorization_at(error.authorization()?, url);
+    // The refusal of the server comes first: it may ask for something else than a token.
+    Some(match error.http() {
+        Some(error) => failure.with_message(error.to_string()),
+        None => failure,
+    })
 }
 
 /// Returns what is stored for the server at `url`.

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use mcp_proto::Version;
 use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider, Scopes};
 use mcp_proto::http::client::{Credential, Url};
 use mcp_std::auth::{Authorizer, ClientKey};
@@ -232,8 +231,11 @@ fn with_preferences(
     if let Some(wait) = login.login_wait {
         config = config.login_timeout(wait);
     }
-    let is_legacy = grant.legacy_auth || revisions.protocol_version == Some(Version::V2025_03_26);
-    Ok(config.legacy_fallback(is_legacy).dpop(match grant.dpop {
+    config = config.versions(revisions.version_set().map_err(CommandFailure::usage)?);
+    if grant.legacy_auth || grant.no_legacy_auth {
+        config = config.legacy_fallback(grant.legacy_auth);
+    }
+    Ok(config.unlisted_pkce(grant.allow_unlisted_pkce).dpop(match grant.dpop {
         DpopChoice::Auto => DpopMode::Auto,
         DpopChoice::Always => DpopMode::Always,
         DpopChoice::Never => DpopMode::Never,

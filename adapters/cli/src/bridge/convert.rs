@@ -9,7 +9,7 @@ use mcp_proto::model::{
 };
 use mcp_proto::rpc::code;
 use mcp_proto::server::{Call, PreparedResult};
-use mcp_proto::{CallError, Diagnostic, RawJson, RpcError, UseError, Version};
+use mcp_proto::{CallError, Diagnostic, Era, RawJson, RpcError, UseError, Version};
 
 /// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed.
 ///
@@ -151,6 +151,25 @@ fn without_unreadable_entries<T: ListItem>(
     let mut members: Extra = result.parse().ok()?;
     members.insert(list, RawJson::encode(&readable).ok()?);
     RawJson::encode(&members).ok()
+}
+
+/// Converts an error of the server to the form of the client's revision, where the engine cannot know what was meant.
+pub(super) fn convert_error(mut error: RpcError, method: &str, from: Version, to: Version) -> RpcError {
+    let names_resource = || error.data.as_ref().is_some_and(|data| data.member("uri").is_some());
+    error.code = match error.code {
+        // ERR-010, RES-016: the eras have different codes for a resource that is not there.
+        code::INVALID_PARAMS
+            if from.era() == Era::Modern && method == "resources/read" && names_resource() =>
+        {
+            code::RESOURCE_NOT_FOUND
+        }
+        // ERR-003: the codes of implementations, and those of drafts.
+        -32_019..=-32_000 if to.era() == Era::Modern && error.code != code::RESOURCE_NOT_FOUND => {
+            code::INTERNAL_ERROR
+        }
+        code => code,
+    };
+    error
 }
 
 /// Returns the error for a result that cannot be passed on.

@@ -26,9 +26,10 @@ use crate::args;
 use crate::authorization::{self, Authorizer};
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
+use crate::serve::refusals::RefusalNotes;
 use crate::serve::{http, streams};
 use crate::server::Server;
-use crate::session::{self, LimitedNotes};
+use crate::session::{self, LimitedNotes, OmissionNotes};
 use crate::stop::{self, StopSignal};
 use crate::trace;
 use downstream::{Downstream, HttpDownstream, StreamDownstream};
@@ -153,7 +154,8 @@ fn run_bridge(
         upstream,
         relay,
         client_notes: LimitedNotes(20),
-        server_notes: LimitedNotes(20),
+        refusal_notes: RefusalNotes::default(),
+        omission_notes: OmissionNotes::default(),
         trace: args.trace,
         paint: Paint::for_stderr(),
         stop_signal,
@@ -186,8 +188,9 @@ struct Bridge {
     relay: Relay,
     /// Notes about deviations of clients from the protocol.
     client_notes: LimitedNotes,
-    /// Notes about deviations of the server from the protocol.
-    server_notes: LimitedNotes,
+    refusal_notes: RefusalNotes,
+    /// Notes about entries of the server's lists that have no form for the client.
+    omission_notes: OmissionNotes,
     trace: bool,
     paint: Paint,
     /// Reports that the process should end.
@@ -278,7 +281,7 @@ impl Bridge {
                 self.downstream.set_tool_schema(&tool, &schema);
             }
             for diagnostic in self.relay.take_diagnostics() {
-                self.server_notes.note(&format!("the server deviated from the protocol: {diagnostic}"));
+                self.omission_notes.note(&diagnostic);
             }
             if self.relay.fault().is_some() && !core::mem::replace(&mut self.is_shutting_down, true) {
                 // All clients have been sent an error by then.
@@ -306,7 +309,7 @@ impl Bridge {
                     | Diagnostic::LateResponse(_)
                     | Diagnostic::DeprecatedFeature { .. }
             );
-            if !usual {
+            if !usual && !self.refusal_notes.note(diagnostic) {
                 self.client_notes.note(&format!("the client deviated from the protocol: {diagnostic}"));
             }
         }

@@ -324,7 +324,10 @@ impl Relay {
     fn answer(&mut self, engines: &mut Engines<'_>, call: &Call, outcome: RelayOutcome) {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return fail(engines, call.id(), &error),
+            Err(error) => {
+                let error = convert::convert_error(error, call.method(), self.version, call.version());
+                return fail(engines, call.id(), &error);
+            }
         };
         if call.method() == "tools/list" {
             self.record_header_tools(&result);

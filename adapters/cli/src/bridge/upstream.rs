@@ -14,12 +14,13 @@ use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Optio
 use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
 use crate::authorization::Authorizer;
+use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit, FailureContext};
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
-use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS};
+use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
@@ -33,6 +34,8 @@ pub(super) struct Upstream {
 struct EarlyEvents {
     events: Vec<Event>,
     noise_notes: LimitedNotes,
+    omission_notes: OmissionNotes,
+    deviations: Deviations,
     trace: bool,
     head_redaction: HeadRedaction,
     /// Name of the source of lines that are no messages.
@@ -55,16 +58,20 @@ impl Upstream {
     ) -> Result<Self, CommandFailure> {
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
         let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
+        let deviations = Deviations::default();
         let opened = era_cache::open(
             memory.as_ref(),
             args.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
                 let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
-                let config = config.known_era(known_era);
-                Self::connect(args, server, authorizer, config, info.cloned(), capabilities.clone())
+                let config = args.connection.keep_alive(config.known_era(known_era));
+                let declared = (info.cloned(), capabilities.clone());
+                Self::connect(args, server, authorizer, config, declared, &deviations)
             },
         )?;
-        opened.map_err(|error| server.failure(&error, &failure_context(args)))
+        opened.map_err(|error| {
+            server.failure(&error, &failure_context(args)).with_deviations(deviations.take())
+        })
     }
 
     /// Makes one attempt to connect.
@@ -77,8 +84,8 @@ impl Upstream {
         server: &Server,
         authorizer: Option<&Authorizer>,
         mut config: Config,
-        info: Option<Implementation>,
-        capabilities: Capabilities,
+        (info, capabilities): (Option<Implementation>, Capabilities),
+        deviations: &Deviations,
     ) -> Result<Result<Self, Error>, CommandFailure> {
         let remote = server.is_remote();
         let mut limits = client_limits(config.effective_limits().clone());
@@ -97,6 +104,8 @@ impl Upstream {
         let early = Arc::new(Mutex::new(EarlyEvents {
             events: Vec::new(),
             noise_notes: LimitedNotes(3),
+            omission_notes: OmissionNotes::default(),
+            deviations: deviations.clone(),
             trace: args.trace,
             head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             noise_source: server.noise_source(),
@@ -175,7 +184,10 @@ impl Upstream {
             Fault::Eof | Fault::Truncated { .. } => format!("{name} ended in the middle of the session{how}"),
             fault => format!("the connection to {name} is lost{how}: {fault}"),
         };
-        CommandFailure::new(Exit::Connection, what).with_stderr_tail(&known.stderr_tail)
+        let deviations = self.lock_early_events().deviations.take();
+        CommandFailure::new(Exit::Connection, what)
+            .with_stderr_tail(&known.stderr_tail)
+            .with_deviations(deviations)
     }
 }
 
@@ -213,10 +225,11 @@ impl EarlyEvents {
             Diagnostic::LateResponse(_)
             | Diagnostic::UnknownCancellation(_)
             | Diagnostic::DeprecatedFeature { .. } => {}
+            omission if self.omission_notes.note(omission) => {}
             other if self.trace => {
                 session::print_note(&format!("the server deviated from the protocol: {other}"))
             }
-            _ => {}
+            other => self.deviations.record(other),
         }
     }
 

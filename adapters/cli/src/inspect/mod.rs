@@ -2,30 +2,30 @@
 
 mod apps;
 mod entries;
+mod lists;
 
-use mcp_blocking::Error;
-use mcp_proto::EntryKind;
 use mcp_proto::client::Peer;
 use mcp_proto::meta::is_extension_id;
 use mcp_proto::model::Implementation;
-use mcp_proto::rpc::code;
-use mcp_proto::{CallError, DeprecatedFeature, RawJson};
+use mcp_proto::{DeprecatedFeature, EntryKind, RawJson};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use self::apps::AppReport;
+use self::lists::{FailedPart, ListReader};
 use crate::args;
 use crate::content;
+use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{pad_label, print, print_json, push_row};
 use crate::paint::Paint;
-use crate::session::{self, ClientSession};
+use crate::session::ClientSession;
 use crate::skills;
 
 /// Output of `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct InspectReport {
+struct InspectReport<'a> {
     era: String,
     revision: String,
     server: Option<RawJson>,
@@ -39,27 +39,32 @@ struct InspectReport {
     skills: Vec<RawJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     apps: Vec<AppReport>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    failures: &'a [FailedPart],
 }
 
 pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open_for_apps(&args.target)?;
-    let outcome = collect_report(&mut session).and_then(|report| {
-        if !args.json {
-            return print(&report.format(session.client.peer(), Paint::for_stdout()));
-        }
-        let json = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        print_json(&json)
-    });
+    let mut lists = ListReader::default();
+    let printed = print_report(&mut session, &mut lists, args.json);
     session.close();
-    outcome
+    printed?;
+    lists.into_failure().map_or(Ok(()), Err)
 }
 
-fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandFailure> {
-    let tools = fetch_list(session, EntryKind::Tool)?;
-    let resources = fetch_list(session, EntryKind::Resource)?;
+fn print_report(
+    session: &mut ClientSession,
+    lists: &mut ListReader,
+    is_json: bool,
+) -> Result<(), CommandFailure> {
+    let tools = lists.read(session, EntryKind::Tool);
+    let resources = lists.read(session, EntryKind::Resource);
     let apps = apps::collect(session, &tools, &resources);
+    let resource_templates = lists.read(session, EntryKind::ResourceTemplate);
+    let prompts = lists.read(session, EntryKind::Prompt);
+    let skills = lists.read(session, EntryKind::Skill);
     let peer = session.client.peer();
-    Ok(InspectReport {
+    let report = InspectReport {
         era: peer.era().to_string(),
         revision: peer.version.to_string(),
         server: peer.info.clone(),
@@ -67,27 +72,17 @@ fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandF
         instructions: peer.instructions.clone(),
         tools,
         resources,
-        resource_templates: fetch_list(session, EntryKind::ResourceTemplate)?,
-        prompts: fetch_list(session, EntryKind::Prompt)?,
-        skills: fetch_list(session, EntryKind::Skill)?,
+        resource_templates,
+        prompts,
+        skills,
         apps,
-    })
-}
-
-/// Fetches a list. It is empty if the server does not declare the capability.
-fn fetch_list(session: &mut ClientSession, list: EntryKind) -> Result<Vec<RawJson>, CommandFailure> {
-    if !session.client.peer().has(list.capability()) {
-        return Ok(Vec::new());
+        failures: &lists.failed,
+    };
+    if !is_json {
+        return print(&report.format(peer, Paint::for_stdout()));
     }
-    match session.client.list(list) {
-        // Many servers with resources do not implement templates.
-        Err(Error::Call(CallError::Rpc(error))) if error.code == code::METHOD_NOT_FOUND => {
-            session::print_note(&format!("the server does not list {}: {error}", list.list_member()));
-            Ok(Vec::new())
-        }
-        Err(error) => Err(session.failure(&error).with_context(&format!("listing {}", list.list_member()))),
-        Ok(entries) => Ok(entries),
-    }
+    let json = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
+    print_json(&json)
 }
 
 /// Function that appends an entry of a list to the output.
@@ -101,7 +96,7 @@ const LISTS: [(EntryKind, &str, PushEntry); 5] = [
     (EntryKind::Skill, "skills", skills::push_skill),
 ];
 
-impl InspectReport {
+impl InspectReport<'_> {
     fn entries(&self, of: EntryKind) -> &[RawJson] {
         match of {
             EntryKind::Tool => &self.tools,
@@ -131,9 +126,18 @@ impl InspectReport {
                 continue;
             }
             let entries = self.entries(list);
-            out.push_str(&format!("\n{} ({})\n", paint.bold(name), entries.len()));
+            let failure = self.failures.iter().find(|failed| failed.list == list);
+            let count = match (failure, entries.len()) {
+                (None, count) => count.to_string(),
+                (Some(_), 0) => "not read".into(),
+                (Some(_), count) => format!("{count}, not all"),
+            };
+            out.push_str(&format!("\n{} ({count})\n", paint.bold(name)));
             for entry in entries {
                 show(&mut out, entry, paint);
+            }
+            if let Some(FailedPart { message, .. }) = failure {
+                out.push_str(&format!("  {}  {}\n", paint.bad("(failed)"), escape::line(message)));
             }
         }
         apps::push_apps(&mut out, &self.apps, paint);

@@ -3,17 +3,15 @@
 use alloc::sync::Arc;
 
 use super::super::{Router, tools};
-use crate::demo::TourStep;
+use crate::args;
 use crate::serve::clock::ClockResource;
+use crate::serve::layers;
 use crate::serve::server_log::ServerLog;
 
-/// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly.
-pub(super) fn build(
-    everything: bool,
-    broken: Option<TourStep>,
-    log: &Arc<ServerLog>,
-) -> (Router, Option<ClockResource>) {
-    let (mut router, clock) = tools::build_router(everything, broken);
+/// Creates the router that the options describe.
+pub(super) fn build(args: &args::ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
+    let (mut router, clock) = tools::build_router(args.everything, args.broken);
+    layers::add(&mut router, &args.layers, log.audit_file.as_ref());
     let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
     router
         .on_failure(move |call, failure| failures.failed(call, failure))

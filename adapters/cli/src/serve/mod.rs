@@ -6,7 +6,9 @@ mod clock;
 mod demo;
 mod everything;
 pub(crate) mod http;
+mod layers;
 mod protection;
+pub(crate) mod refusals;
 #[cfg(feature = "runtimes")]
 mod runtimes;
 mod server_log;
@@ -84,7 +86,10 @@ fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Res
         limits.tap_bytes = 64 << 20;
     }
     let config = config.map_err(|error| CommandFailure::failed(error.to_string()))?;
-    let config = config.versions(versions).limits(limits);
+    let mut config = config.versions(versions).limits(limits);
+    if let Some(interval) = args.keep_alive {
+        config = config.keep_alive_ping(interval, session::ALLOWED_PING_MISSES);
+    }
     Ok(args.hide.iter().fold(config, |config, member| config.redact_in_tap(member)))
 }
 

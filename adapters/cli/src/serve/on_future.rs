@@ -26,25 +26,25 @@ mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
     if let Some(address) = &args.http.listen {
-        let (shared, log) = (Arc::clone(args), Arc::new(ServerLog::new(args)));
+        let (shared, log) = (Arc::clone(args), ServerLog::new(args)?);
         return streams::run(&args.http, address, move |socket, connection| {
             serve_stream(&shared, &log, Box::new(socket), |handle| connection.shut_down(handle))
         });
     }
     if let Some(serial) = &args.serial {
-        let (log, line) = (Arc::new(ServerLog::new(args)), Box::new(streams::open_serial(serial)?));
+        let (log, line) = (ServerLog::new(args)?, Box::new(streams::open_serial(serial)?));
         return serve_stream(args, &log, line, stop::shut_down_on_signal);
     }
-    let log = Arc::new(ServerLog::new(args));
-    let (router, clock) = logged_router::build(args.everything, args.broken, &log);
+    let log = ServerLog::new(args)?;
+    let (router, clock) = logged_router::build(args, &log);
     let config = crate::serve::config(args, router.config())?;
     block_on(async {
         match &args.http.address {
             Some(address) if args.shards > 1 => {
                 // Each shard has its own router, because async closures stay on their thread. These handlers keep no
                 // state.
-                let broken = args.broken;
-                let make = move || logged_router::build(false, broken, &log).0;
+                let shared = Arc::clone(args);
+                let make = move || logged_router::build(&shared, &log).0;
                 let first = make();
                 let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
                 serve_http(args, address, config, first, sharded, clock.as_ref()).await
@@ -66,7 +66,7 @@ fn serve_stream(
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = logged_router::build(args.everything, args.broken, log);
+    let (router, clock) = logged_router::build(args, log);
     let config = crate::serve::config(args, router.config())?;
     let served = block_on(async {
         let server = Server::new(config, super::adapter::ByteStream::new(stream)?, router);

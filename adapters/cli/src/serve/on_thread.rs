@@ -31,7 +31,7 @@ mod http_server;
 mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
-    let log = Arc::new(ServerLog::new(args));
+    let log = ServerLog::new(args)?;
     if let Some(address) = &args.http.listen {
         let shared = Arc::clone(args);
         return streams::run(&args.http, address, move |socket, connection| {
@@ -45,7 +45,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
         let stdio = Stdio::guarded().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
         return serve_stream(args, &log, stdio, stop::shut_down_on_signal);
     };
-    let (router, clock) = logged_router::build(args.everything, args.broken, &log);
+    let (router, clock) = logged_router::build(args, &log);
     let config = crate::serve::config(args, router.config())?;
     serve_http(args, address, config, router, clock.as_ref())
 }
@@ -57,7 +57,7 @@ fn serve_stream(
     stream: impl Duplex,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
-    let (router, clock) = logged_router::build(args.everything, args.broken, log);
+    let (router, clock) = logged_router::build(args, log);
     let config = crate::serve::config(args, router.config())?;
     let served = serve_clock(adapter::Server::new(config, stream, router), clock.as_ref(), register);
     served.map_err(|error| CommandFailure::from_serve_error(&error))

@@ -1,5 +1,6 @@
 //! Output of the demonstration server on stderr.
 
+use alloc::sync::Arc;
 use std::sync::Mutex;
 
 use mcp_proto::Diagnostic;
@@ -9,7 +10,10 @@ use mcp_proto::tap::TapRecord;
 use mcp_std::adapter::server::HandlerFailure;
 
 use super::clock::lock;
+use super::layers::AuditFile;
+use super::refusals::RefusalNotes;
 use crate::args;
+use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::session::{self, LimitedNotes};
 use crate::trace::{self, HeadRedaction};
@@ -19,15 +23,25 @@ pub(super) struct ServerLog {
     head_redaction: HeadRedaction,
     paint: Paint,
     client_notes: Mutex<LimitedNotes>,
+    refusal_notes: Mutex<RefusalNotes>,
+    pub(super) audit_file: Option<Arc<AuditFile>>,
 }
 
 impl ServerLog {
-    pub(super) fn new(args: &args::ServeArgs) -> Self {
-        Self {
+    /// Creates the log, and opens the file of the audit log.
+    ///
+    /// # Errors
+    ///
+    /// Fails if that cannot be written.
+    pub(super) fn new(args: &args::ServeArgs) -> Result<Arc<Self>, CommandFailure> {
+        let audit_file = args.layers.audit_log.as_deref().map(AuditFile::open).transpose()?.map(Arc::new);
+        Ok(Arc::new(Self {
             head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),
             paint: Paint::for_stderr(),
             client_notes: Mutex::new(LimitedNotes(20)),
-        }
+            refusal_notes: Mutex::default(),
+            audit_file,
+        }))
     }
 
     pub(super) fn diagnostic(&self, diagnostic: &Diagnostic) {
@@ -38,6 +52,9 @@ impl ServerLog {
                 | Diagnostic::EarlyCancellation(_)
                 | Diagnostic::LateResponse(_)
         );
+        if lock(&self.refusal_notes).note(diagnostic) {
+            return;
+        }
         if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
             lock(&self.client_notes).note(&diagnostic.to_string());
         } else if !usual {

@@ -1,29 +1,26 @@
-//! Configuration files of MCP clients: Claude Desktop, Claude Code, Cursor, VS Code and others with the same form.
+//! Configuration files of MCP clients: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Gemini CLI, Copilot, opencode,
+//! Zed, and others with the same forms.
+
+mod entry;
+mod forms;
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::jsonc;
 use super::variables::Variables;
-use crate::escape;
 use crate::failure::CommandFailure;
 use crate::request::join_names;
-use crate::session::print_note;
-
-/// An entry of a configuration file, with its variables replaced.
-pub(super) enum ConfigEntry {
-    Program { command: String, args: Vec<String>, env: Vec<(String, String)>, directory: Option<String> },
-    Remote { url: String, headers: Vec<(String, String)> },
-}
+pub(super) use entry::{ConfigEntry, ConfigHeader};
+use forms::{FORMS_HINT, find_servers};
 
 /// A server of a configuration file.
 pub(super) struct ConfiguredServer {
     pub(super) name: String,
     pub(super) entry: ConfigEntry,
-    pub(super) at: Location,
 }
 
 /// Position in a configuration file, for error messages: the path of the file, then the members down to a value.
@@ -40,7 +37,7 @@ impl Location {
         Self { file: self.file.clone(), member: format!("{}{dot}{name}", self.member) }
     }
 
-    fn element(&self, index: usize) -> Self {
+    pub(super) fn element(&self, index: usize) -> Self {
         Self { file: self.file.clone(), member: format!("{}[{index}]", self.member) }
     }
 
@@ -73,108 +70,30 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
     let root: Value = serde_json::from_str(&jsonc::to_json(&text))
         .map_err(|error| top.failure(&format!("is not valid JSON: {error}")).with_hint(FORMS_HINT))?;
     let (servers, at) = find_servers(&root, &top)?;
-    let names = || join_names(servers.keys().map(String::as_str));
-    let name = match (name, servers.len()) {
-        (_, 0) => return Err(at.failure("has no servers")),
-        (Some(name), _) => name,
-        (None, 1) => servers.keys().next().map(String::as_str).unwrap_or_default(),
+    let names = || join_names(servers.iter().map(|server| server.name));
+    let named = match (name, &servers[..]) {
+        (_, []) => return Err(at.failure("has no servers")),
+        (Some(name), all) => all
+            .iter()
+            .find(|server| server.name == name)
+            .ok_or_else(|| at.failure(&format!("there is no server `{name}`; there are: {}", names())))?,
+        (None, [only]) => only,
         (None, _) => {
             return Err(at.failure(&format!("choose a server with --server NAME; there are: {}", names())));
         }
     };
-    let Some(entry) = servers.get(name) else {
-        return Err(at.failure(&format!("there is no server `{name}`; there are: {}", names())));
-    };
-    let at = at.member(name);
-    let entry = entry.as_object().ok_or_else(|| at.failure("must be an object"))?;
-    let entry = parse_entry(entry, &at, &Variables::new(path))?;
-    Ok(ConfiguredServer { name: name.to_owned(), entry, at })
-}
-
-const FORMS_HINT: &str = "--config reads `mcpServers` or `servers`, as in .mcp.json and .vscode/mcp.json";
-
-/// Returns the object that holds the servers, in any of the known forms.
-fn find_servers<'a>(
-    root: &'a Value,
-    top: &Location,
-) -> Result<(&'a Map<String, Value>, Location), CommandFailure> {
-    // `mcp.servers` is the form in the settings of VS Code.
-    for path in [&["mcpServers"][..], &["servers"], &["mcp", "servers"]] {
-        let found = path.iter().try_fold(root, |value, name| value.get(name));
-        if let Some(found) = found {
-            let at = path.iter().fold(top.clone(), |at, name| at.member(name));
-            let servers = found.as_object().ok_or_else(|| at.failure("must be an object"))?;
-            return Ok((servers, at));
-        }
+    if let [_, _, ..] = named.projects[..] {
+        let projects = join_names(named.projects.iter().copied());
+        let why = format!(
+            "`{}` is a server of several projects: run this in the folder of one: {projects}",
+            named.name
+        );
+        return Err(at.failure(&why));
     }
-    Err(top.failure("has no `mcpServers` and no `servers`").with_hint(FORMS_HINT))
-}
-
-fn parse_entry(
-    entry: &Map<String, Value>,
-    at: &Location,
-    variables: &Variables,
-) -> Result<ConfigEntry, CommandFailure> {
-    let kind = entry.get("type").map(|kind| text(kind, &at.member("type"), variables)).transpose()?;
-    let is_remote = match kind.as_deref() {
-        Some("stdio") => false,
-        Some("http" | "sse" | "streamable-http" | "streamableHttp") => true,
-        Some(_) => return Err(at.member("type").failure("must be stdio, http or sse")),
-        None => !entry.contains_key("command"),
-    };
-    if is_remote {
-        let url = entry.get("url").ok_or_else(|| at.failure("has neither `command` nor `url`"))?;
-        return Ok(ConfigEntry::Remote {
-            url: text(url, &at.member("url"), variables)?,
-            headers: texts_by_name(entry, "headers", at, variables)?,
-        });
-    }
-    let command = entry.get("command").ok_or_else(|| at.failure("has no `command`"))?;
-    if entry.contains_key("envFile") {
-        print_note(&format!(
-            "{} is not read: pass variables with --env",
-            escape::line(&at.member("envFile").describe())
-        ));
-    }
-    Ok(ConfigEntry::Program {
-        command: text(command, &at.member("command"), variables)?,
-        args: match entry.get("args") {
-            None => Vec::new(),
-            Some(args) => {
-                let at = at.member("args");
-                let args = args.as_array().ok_or_else(|| at.failure("must be an array of strings"))?;
-                let args = args.iter().enumerate();
-                args.map(|(index, arg)| text(arg, &at.element(index), variables)).collect::<Result<_, _>>()?
-            }
-        },
-        env: texts_by_name(entry, "env", at, variables)?,
-        directory: entry.get("cwd").map(|cwd| text(cwd, &at.member("cwd"), variables)).transpose()?,
-    })
-}
-
-/// Returns the members of an object of strings. VS Code also writes numbers as values of `env`.
-fn texts_by_name(
-    entry: &Map<String, Value>,
-    member: &str,
-    at: &Location,
-    variables: &Variables,
-) -> Result<Vec<(String, String)>, CommandFailure> {
-    let at = at.member(member);
-    let values = match entry.get(member) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(values) => values.as_object().ok_or_else(|| at.failure("must be an object of strings"))?,
-    };
-    let one = |(name, value): (&String, &Value)| match value {
-        Value::Number(number) if member == "env" => Ok((name.clone(), number.to_string())),
-        value => Ok((name.clone(), text(value, &at.member(name), variables)?)),
-    };
-    values.iter().map(one).collect()
-}
-
-/// Returns a string with its variables replaced.
-fn text(value: &Value, at: &Location, variables: &Variables) -> Result<String, CommandFailure> {
-    let value = value.as_str().ok_or_else(|| at.failure("must be a string"))?;
-    variables.expand(value).map_err(|why| at.failure(&why))
+    let at = named.at.clone();
+    let entry = named.entry.as_object().ok_or_else(|| at.failure("must be an object"))?;
+    let entry = entry::parse(entry, &at, &Variables::new(path))?;
+    Ok(ConfiguredServer { name: named.name.to_owned(), entry })
 }
 
 /// Maximum size of a configuration file in bytes. A larger one is refused.

@@ -26,7 +26,7 @@ use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{era_cache, escape};
-use config_file::{ConfigEntry, ConfiguredServer};
+use config_file::{ConfigEntry, ConfigHeader, ConfiguredServer};
 
 /// A server to start or to connect to.
 pub(crate) enum Server {
@@ -130,7 +130,7 @@ impl Server {
         if !args.command.is_empty() {
             return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
         }
-        let ConfiguredServer { name, entry, at } = config_file::load(path, args.server_name.as_deref())?;
+        let ConfiguredServer { name, entry } = config_file::load(path, args.server_name.as_deref())?;
         Ok(match entry {
             ConfigEntry::Program { command, args, env, directory } => Self::Program(ServerProgram {
                 program: command.into(),
@@ -140,13 +140,10 @@ impl Server {
                 name: Some(name),
             }),
             ConfigEntry::Remote { url, headers } => {
-                if !args::is_url(&url) {
-                    return Err(at.member("url").failure("must be an http or https URL"));
-                }
-                let at = at.member("headers");
-                let fields = headers.into_iter().map(|(name, value)| {
-                    let source = at.member(&name).describe();
-                    HeaderField { name, value, source }
+                let fields = headers.into_iter().map(|ConfigHeader { name, value, at }| HeaderField {
+                    name,
+                    value,
+                    source: at.describe(),
                 });
                 Self::Remote(RemoteServer::new(url, fields.collect()))
             }
@@ -209,13 +206,17 @@ impl Server {
         unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context))
     }
 
-    /// Returns the hash of the command and its place, or `None` if the server is reached over HTTP. Values of variables
-    /// do not count.
-    pub(crate) fn command_hash(&self) -> Option<String> {
-        let Self::Program(ServerProgram { program, args, env, directory, .. }) = self else { return None };
-        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
-        let here = env::current_dir().ok();
-        Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+    /// Returns the hash of the command and its place, or of the URL; `None` for a stream. Values of variables do not count.
+    pub(crate) fn place_hash(&self) -> Option<String> {
+        match self {
+            Self::Program(ServerProgram { program, args, env, directory, .. }) => {
+                let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+                let here = env::current_dir().ok();
+                Some(era_cache::hash_text(&(resolve_program(program), args, names, directory, here)))
+            }
+            Self::Remote(remote) => Some(era_cache::hash_text(&remote.url)),
+            Self::Stream(_) => None,
+        }
     }
 
     /// Returns the names of the header fields that each request carries.

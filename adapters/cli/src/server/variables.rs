@@ -1,6 +1,8 @@
 //! Variables in the values of configuration files.
 
 use std::env;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{self, MAIN_SEPARATOR_STR, Path, PathBuf};
 
 use super::var_error_text;
@@ -9,9 +11,15 @@ use super::var_error_text;
 ///
 /// `${env:NAME}` and `${NAME}` are environment variables, `${NAME:-TEXT}` has a default. `${userHome}`,
 /// `${workspaceFolder}`, `${workspaceFolderBasename}`, `${pathSeparator}` and `${/}` mean what they mean in editors.
+/// `${file:PATH}` is the content of a file (Windsurf). opencode writes `{env:NAME}` and `{file:PATH}`.
 pub(super) struct Variables {
+    /// Folder of the file.
+    folder: PathBuf,
     workspace: PathBuf,
 }
+
+/// Maximum number of bytes that are read of a file that a variable names.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 impl Variables {
     /// Creates the variables for a file. The workspace is its directory, or the parent of `.vscode` or `.cursor`.
@@ -20,7 +28,7 @@ impl Variables {
         let directory = file.parent().unwrap_or(&file);
         let is_settings = directory.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor");
         let workspace = directory.parent().filter(|_| is_settings).unwrap_or(directory);
-        Self { workspace: workspace.to_owned() }
+        Self { folder: directory.to_owned(), workspace: workspace.to_owned() }
     }
 
     /// Replaces the variables of a text. Values are not searched for further variables.
@@ -31,11 +39,16 @@ impl Variables {
     pub(super) fn expand(&self, text: &str) -> Result<String, String> {
         let mut out = String::new();
         let mut rest = text;
-        while let Some((before, after)) = rest.split_once("${") {
+        // `{env:NAME}` and `{file:PATH}` are those of opencode; other braces are text.
+        let starts = ["${", "{env:", "{file:"];
+        while let Some(at) = starts.iter().filter_map(|start| rest.find(start)).min() {
+            let (before, found) = rest.split_at(at);
             out.push_str(before);
+            let start = if found.starts_with('$') { "${" } else { "{" };
+            let (_, after) = found.split_at(start.len());
             let Some((name, after)) = after.split_once('}') else {
                 // Not closed: text.
-                out.push_str("${");
+                out.push_str(start);
                 rest = after;
                 continue;
             };
@@ -44,6 +57,35 @@ impl Variables {
         }
         out.push_str(rest);
         Ok(out)
+    }
+
+    /// Replaces words that name a variable without braces, as Gemini CLI and Copilot write them in `env` and `headers`:
+    /// `$NAME`, and `COPILOT_MCP_NAME`. One that is not set stays, for a password may begin with `$`.
+    pub(super) fn expand_words(&self, text: &str) -> String {
+        let word = |word: &str| {
+            let name = match word.strip_prefix('$') {
+                None if word.starts_with("COPILOT_MCP_") => Some(word),
+                name => name.filter(|name| !name.starts_with(|c: char| c.is_ascii_digit())),
+            };
+            name.filter(|name| is_name(name))
+                .and_then(|name| env::var(name).ok())
+                .unwrap_or_else(|| word.to_owned())
+        };
+        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the content of a file without the white space around it. A relative path begins at the folder of the
+    /// configuration file, `~/` at that of the user.
+    fn read_file(&self, path: &str) -> Result<String, String> {
+        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+        let whole = match path.strip_prefix("~/").zip(env::var_os(home)) {
+            Some((path, home)) => Path::new(&home).join(path),
+            None => self.folder.join(path),
+        };
+        let mut text = String::new();
+        let read = File::open(whole).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        read.map_err(|error| format!("the file {path}: {error}"))?;
+        Ok(text.trim().to_owned())
     }
 
     fn value(&self, name: &str) -> Result<String, String> {
@@ -64,6 +106,9 @@ impl Variables {
             "pathSeparator" | "/" => return Ok(MAIN_SEPARATOR_STR.to_owned()),
             _ => {}
         }
+        if let Some(path) = name.strip_prefix("file:") {
+            return self.read_file(path);
+        }
         if name.starts_with("input:") {
             return Err(format!(
                 "${{{name}}} is a question of the editor: replace it by ${{env:NAME}} in a copy of the file"
@@ -74,7 +119,7 @@ impl Variables {
             Some((variable, default)) => (variable, Some(default)),
             None => (variable, None),
         };
-        if variable.is_empty() || !variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        if !is_name(variable) {
             return Err(format!("${{{name}}} is not a known variable: write ${{env:NAME}} or ${{NAME}}"));
         }
         match (env::var(variable), default) {
@@ -85,6 +130,11 @@ impl Variables {
             (Err(error), None) => Err(format!("the variable {variable}: {}", var_error_text(&error))),
         }
     }
+}
+
+/// Returns whether a text has the form of the name of a variable.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 fn read(name: &str) -> Result<String, &'static str> {
@@ -108,6 +158,10 @@ mod tests {
             ("${config:x}", Err("${config:x} is not a known variable")),
             ("${}", Err("${} is not a known variable")),
             ("${input:key}", Err("is a question of the editor")),
+            ("{env:MCP_PROBE_NOT_SET}", Err("the variable MCP_PROBE_NOT_SET: it is not set")),
+            ("{env:MCP_PROBE_NOT_SET:-x} {env: {x", Ok("x {env: {x")),
+            ("{file:mcp-probe-none}", Err("the file mcp-probe-none: ")),
+            ("${file:/mcp-probe/none}", Err("the file /mcp-probe/none: ")),
         ] {
             match (variables.expand(text), want) {
                 (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),

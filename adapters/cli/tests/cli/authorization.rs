@@ -108,7 +108,7 @@ fn login_stores_tokens_that_other_commands_use_until_logout() {
     let issuer = server.url.trim_end_matches("/mcp");
     let expected = json!({
         "resource": server.url, "issuer": issuer, "client_id": "registered", "registration": "dynamic",
-        "scopes": ["read", "call"], "expires_at": expires, "refreshable": true, "dpop": false,
+        "scopes": ["read", "call"], "needed_scopes": [], "expires_at": expires, "refreshable": true, "dpop": false,
     });
     assert_eq!(who, expected);
     assert_no_secret(&user.run(&["whoami", &server.url]).assert_ok().assert_stdout(&["then refreshed"]));

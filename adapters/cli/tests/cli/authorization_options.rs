@@ -266,12 +266,13 @@ fn failures_name_the_step_the_server_and_the_rule() {
         (
             Behaviour { no_resource_metadata: true, ..base },
             6,
-            &["the protected resource metadata at http://", "(404)", "--legacy-auth"],
+            &["the protected resource metadata at http://", "(404)", "mcp-probe check"],
         ),
     ];
     for (behaviour, code, wanted) in cases {
         let server = ProtectedServer::new(behaviour);
-        let done = log_in(&["--device", &server.url]).assert_code(code).assert_stderr(wanted);
+        let args = ["--device", "--no-legacy-auth", &server.url];
+        let done = log_in(&args).assert_code(code).assert_stderr(wanted);
         assert_eq!(done.json()["error"]["kind"], "unauthorized");
         assert!(!done.stderr.contains('\u{1b}'), "{done}");
     }
@@ -279,11 +280,21 @@ fn failures_name_the_step_the_server_and_the_rule() {
 
 // covers: AUTH-013, AUTH-069
 #[test]
-fn legacy_fallback_is_enabled_by_option_or_by_revision() {
-    for options in [&["--legacy-auth"][..], &["--protocol-version", "2025-03-26"]] {
+fn server_without_metadata_is_its_own_authorization_server_unless_option_or_revision_forbids_it() {
+    let run = |options: &[&str]| {
         let server = ProtectedServer::new(Behaviour { no_resource_metadata: true, ..Behaviour::default() });
-        let told = log_in(&[&["--device"], options, &[&*server.url]].concat()).assert_ok().json();
-        assert_eq!(told["issuer"], server.url.trim_end_matches("/mcp"));
+        let done = log_in(&[&["--device"], options, &[&*server.url]].concat());
+        (done, server.url.trim_end_matches("/mcp").to_owned())
+    };
+    for options in [&[][..], &["--legacy-auth"], &["--protocol-version", "2025-03-26"], &["--era", "legacy"]]
+    {
+        let (done, issuer) = run(options);
+        let done = done.assert_ok().assert_stderr(&["note:", "--no-legacy-auth"]);
+        assert_eq!(done.json()["issuer"], issuer);
+        assert_eq!(done.stderr.matches("note:").count(), 1, "{done}");
+    }
+    for options in [&["--no-legacy-auth"][..], &["--protocol-version", "2025-06-18"], &["--era", "modern"]] {
+        run(options).0.assert_code(6).assert_stderr(&["the protected resource metadata"]);
     }
 }
 

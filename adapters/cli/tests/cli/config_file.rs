@@ -85,6 +85,129 @@ fn server_is_started_from_each_form_of_file() {
     probe(&["ping", "-n", "1", "--config", &file]).assert_ok();
 }
 
+/// Files as the clients write them; the name of the server is `demo`.
+#[test]
+fn server_is_started_from_the_file_of_each_client() {
+    let directory = TemporaryDirectory::new();
+    let args = ["serve", "--era", "legacy"];
+    let whole = [&[PROBE], &args[..]].concat();
+    let entry = json!({"type": "stdio", "command": PROBE, "args": args, "env": {}});
+    let here = std::env::current_dir().expect("a folder");
+    let files = [
+        (
+            "windsurf/mcp_config.json",
+            json!({"mcpServers": {"demo": {"command": PROBE, "args": args, "disabled": false, "disabledTools": []}}}),
+        ),
+        (
+            ".gemini/settings.json",
+            json!({
+                "selectedAuthType": "gemini-api-key", "mcp": {"allowed": ["demo"]},
+                "mcpServers": {"demo": {"command": PROBE, "args": args, "cwd": ".", "timeout": 30000, "trust": false}},
+            }),
+        ),
+        (
+            ".copilot/mcp-config.json",
+            json!({"mcpServers": {"demo": {"type": "local", "command": PROBE, "args": args, "tools": ["*"]}}}),
+        ),
+        (
+            ".claude.json",
+            json!({"numStartups": 3, "mcpServers": {}, "projects": {
+                "/nowhere/else": {"mcpServers": {"demo": {"command": "none"}}},
+                (here.to_str().expect("UTF-8")): {"allowedTools": [], "mcpServers": {"demo": entry}},
+            }}),
+        ),
+        (
+            "claude-of-another-project.json",
+            json!({"projects": {"/nowhere": {"mcpServers": {"demo": entry}}, "/void": {"mcpServers": {}}}}),
+        ),
+        (
+            "opencode.jsonc",
+            json!({"$schema": "https://opencode.ai/config.json", "mcp": {
+                "demo": {"type": "local", "command": whole, "enabled": true, "environment": {"A": "b"}},
+                "other": {"type": "remote", "url": "https://example.com/mcp", "enabled": false},
+            }}),
+        ),
+        ("opencode-2.json", json!({"mcp": {"servers": {"demo": {"type": "local", "command": whole}}}})),
+        (
+            ".zed/settings.json",
+            json!({"theme": "One", "context_servers": {
+                "demo": {"source": "custom", "enabled": true, "command": PROBE, "args": args, "env": {}},
+                "other": {"source": "extension", "settings": {}},
+            }}),
+        ),
+        (
+            "zed-before.json",
+            json!({"context_servers": {"demo": {"command": {"path": PROBE, "args": args}, "settings": {}}}}),
+        ),
+    ];
+    for (name, text) in files {
+        let file = directory.write(name, &format!("// {name}\n{text}"));
+        let done = probe_config(&["inspect", "--json"], &file, "demo").assert_ok();
+        assert_eq!((done.json()["era"].as_str(), &*done.stderr), (Some("legacy"), ""), "{name}: {done}");
+    }
+    // What cannot be chosen from is named.
+    let other = json!({"context_servers": {"demo": {"source": "extension", "settings": {}}}});
+    let several = json!({"projects": {
+        "/a": {"mcpServers": {"demo": entry}}, "/b": {"mcpServers": {"demo": {"command": "x"}}},
+    }});
+    for (text, wanted) in [
+        (other, "context_servers.demo: comes from an extension of the editor"),
+        (several, "`demo` is a server of several projects: run this in the folder of one: /a, /b"),
+        (json!({"mcp": {"demo": {"type": "local", "command": []}}}), "mcp.demo.command: must not be empty"),
+        (json!({"context_servers": {"demo": {"command": {}}}}), "demo.command: has no `path`"),
+    ] {
+        let file = directory.write("wrong.json", &text.to_string());
+        probe_config(&["inspect"], &file, "demo").assert_code(2).assert_stderr(&[&file, wanted]);
+    }
+}
+
+// covers: SEC-019
+#[test]
+fn remote_server_is_reached_from_the_file_of_each_client() {
+    let directory = TemporaryDirectory::new();
+    let server = RecordingServer::new(404);
+    let (url, wrong) = (&server.url, "http://127.0.0.1:9/sse");
+    directory.write("token", "hunter2\n");
+    let absolute = format!("Bearer ${{file:{}}}", directory.path().join("token").display());
+    let files = [
+        json!({"mcpServers": {"demo": {"serverUrl": url, "headers": {"Authorization": absolute}}}}),
+        json!({"mcpServers": {"demo": {
+            "httpUrl": url, "url": wrong, "timeout": 5000, "headers": {"Authorization": "Bearer $PROBE_SECRET"}}}}),
+        json!({"mcpServers": {"demo": {
+            "type": "http", "url": url, "tools": ["*"], "headers": {"Authorization": "Bearer ${PROBE_SECRET}"}}}}),
+        json!({"projects": {"/nowhere": {"mcpServers": {"demo": {
+            "type": "http", "url": url, "headers": {"Authorization": "Bearer ${PROBE_SECRET:-none}"}}}}}}),
+        json!({"mcp": {"demo": {
+            "type": "remote", "url": url, "oauth": false, "headers": {"Authorization": "Bearer {env:PROBE_SECRET}"}}}}),
+        json!({"mcp": {"demo": {"type": "remote", "url": url, "headers": {"Authorization": "Bearer {file:./token}"}}}}),
+        json!({"context_servers": {"demo": {"url": url, "headers": {"Authorization": "Bearer hunter2"}}}}),
+    ];
+    for text in files {
+        let file = directory.write("mcp.json", &text.to_string());
+        let done = probe_config(&["ping"], &file, "demo");
+        let heads = server.take_heads();
+        assert!(!heads.is_empty(), "{text}: {done}");
+        for head in heads {
+            assert!(head.contains("Authorization: Bearer hunter2\r\n"), "{text}: {head}");
+        }
+        assert!(!done.stderr.contains("hunter2"), "{done}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn variable_without_braces_is_replaced_in_the_environment_alone() {
+    let directory = TemporaryDirectory::new();
+    let script = "A='$PROBE_SECRET'; echo \"<$A> <$SET> <$UNSET> <$DIGIT> <$PART>\" >&2; exec \"$0\" serve";
+    let entry = json!({
+        "command": "sh", "args": ["-c", script, PROBE],
+        "env": {"SET": "$PROBE_SECRET", "UNSET": "$PROBE_NONE", "DIGIT": "$5", "PART": "a$PROBE_SECRET"},
+    });
+    let file = directory.write("settings.json", &json!({"mcpServers": {"sh": entry}}).to_string());
+    let done = probe_config(&["ping", "-n", "1"], &file, "sh").assert_ok();
+    done.assert_stderr(&["<$PROBE_SECRET> <hunter2> <$PROBE_NONE> <$5> <a$PROBE_SECRET>"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn server_gets_its_environment_and_directory() {

@@ -162,7 +162,7 @@ fn json_failure_has_stable_members() {
         let seen = done.json();
         let error = seen["error"].as_object().expect("an object");
         let keys: Vec<_> = error.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["code", "data", "exitCode", "hint", "kind", "message"], "{done}");
+        assert_eq!(keys, ["code", "data", "exitCode", "hint", "kind", "message", "scopes"], "{done}");
         assert_eq!(
             (&error["kind"], &error["exitCode"], &error["code"]),
             (&json!(kind), &json!(exit_code), &code),

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use serde_json::json;
+
 use crate::support::{PROBE, ProbeOutput, probe};
 
 /// Runs `mcp-probe ARGS -- sh -c SCRIPT`, where `$0` is the program under test.
@@ -192,6 +194,50 @@ fn malformed_results_are_failures_with_a_reason() {
     run(&["complete", "prompt:x", "y"], &[bare]).assert_code(1).assert_stderr(&["capability `completions`"]);
 }
 
+#[test]
+fn inspect_shows_what_it_could_read_and_names_each_part_that_failed() {
+    let welcome =
+        WELCOME.replace(r#""tools":{}"#, r#""tools":{},"resources":{},"prompts":{},"experimental":{}"#);
+    let tools = r#"{"tools":[{"name":"first","inputSchema":{}}],"nextCursor":"2"}"#;
+    let resources = r#"{"resources":[{"uri":"a:b","name":"b"}]}"#;
+    // The second page of the tools and the prompts are no lists; the templates are not served at all.
+    let script = canned_server(&[&welcome, tools, r#"{"tools":7}"#, resources]).replace(
+        "cat >/dev/null",
+        "next; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32601,\"message\":\"no\"}}\\n' \"$id\"\n\
+         next; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-5,\"message\":\"odd\"}}\\n' \"$id\"\n\
+         cat >/dev/null",
+    );
+    let inspect = |more: &[&str]| run_against(&[&["inspect", "--era", "legacy"], more].concat(), &script);
+    let done = inspect(&[]).assert_code(1).assert_stdout(&[
+        "server        canned 1",
+        "\ntools (1, not all)\n  first\n",
+        "  (failed)  the result has no list `tools`\n",
+        "\nresources (1)\n  a:b",
+        "\nresource templates (0)\n",
+        "\nprompts (not read)\n  (failed)  the server answered with an error: odd (code -5)\n",
+    ]);
+    done.assert_stderr(&[
+        "note: the server does not list resourceTemplates",
+        "error: listing tools: ",
+        "| listing prompts: the server answered with an error: odd",
+    ]);
+    let done = inspect(&["--json"]).assert_code(1);
+    let seen = done.json();
+    assert_eq!(seen["tools"][0]["name"], "first", "{done}");
+    assert_eq!(seen["resources"][0]["uri"], "a:b", "{done}");
+    let parts: Vec<_> = seen["failures"].as_array().expect("an array").iter().map(|f| &f["part"]).collect();
+    assert_eq!(parts, ["tools", "prompts"], "{done}");
+    // After the end of the connection nothing more is asked for.
+    let script = canned_server(&[&welcome, r#"{"tools":[]}"#]).replace("cat >/dev/null", "next");
+    let done = run_against(&["inspect", "--era", "legacy", "--json"], &script).assert_code(3);
+    assert_eq!(done.json()["server"]["name"], "canned", "{done}");
+    done.assert_stdout(&["not requested after the failure before it"]).assert_stderr(&[
+        "listing resources: ",
+        "ended in the middle of the session",
+        "| listing prompts: ",
+    ]);
+}
+
 // covers: LIFE-016
 #[test]
 fn server_text_cannot_imitate_messages_of_the_program() {
@@ -215,6 +261,40 @@ fn server_text_cannot_imitate_messages_of_the_program() {
     assert_eq!(done.stderr.matches("no file").count(), 1, "{done}");
 }
 
+#[test]
+fn deviations_that_explain_a_failure_are_printed_with_it() {
+    // Twice what is no message of this revision, and then silence.
+    let odd = r#"next
+        echo '{"jsonrpc":"1.0","method":"x"}'
+        echo '{"jsonrpc":"1.0","method":"x"}'
+        echo '{"jsonrpc":"2.0","id":99,"result":{}}'
+        cat >/dev/null"#;
+    let script = canned_server(&[WELCOME]).replace("cat >/dev/null", odd);
+    let call = ["call", "x", "--era", "legacy", "--timeout", "300ms"];
+    let told = "  before that, the server deviated from the protocol:\n    | ";
+    let refused = "a message was refused: ";
+    let done = run_against(&call, &script).assert_code(4).assert_stderr(&["error: timed out", told, refused]);
+    assert_eq!(done.stderr.matches(refused).count(), 1, "{done}");
+    // The error tells of this one itself.
+    assert_eq!(done.stderr.matches("(id 99)").count(), 1, "{done}");
+    let json = run_against(&[&call[..], &["--json"]].concat(), &script).assert_code(4).json();
+    let listed = json["error"]["deviations"].as_array().expect("an array");
+    assert!(listed.len() == 1 && listed[0].as_str().is_some_and(|text| text.starts_with(refused)), "{json}");
+    // A trace has shown them already, and a success needs no explanation.
+    let done = run_against(&[&call[..], &["--trace"]].concat(), &script).assert_code(4);
+    assert!(!done.stderr.contains(told), "{done}");
+    done.assert_stderr(&["note: the server deviated from the protocol: a message was refused: "]);
+    let good = canned_server(&[WELCOME, r#"{"content":[]}"#]).replacen(
+        "\nnext; printf",
+        "\nnext; echo '{\"jsonrpc\":\"1.0\",\"method\":\"x\"}'; printf",
+        2,
+    );
+    assert_eq!(run_against(&["call", "x", "--era", "legacy"], &good).assert_ok().stderr, "");
+    // The handshake fails.
+    let refusal = r#"read -r l; echo '{"jsonrpc":"2.0","id":99,"result":{}}'; exit 1"#;
+    run_against(&["ping"], refusal).assert_code(3).assert_stderr(&[told, "(id 99)"]);
+}
+
 // covers: STDIO-022
 #[test]
 fn truncated_message_is_reported() {
@@ -229,6 +309,27 @@ fn truncated_message_is_reported() {
     let done =
         run_against(&["ping"], script).assert_code(3).assert_stderr(&["without agreeing on a revision"]);
     assert!(!done.stderr.contains("is not an MCP server"), "{done}");
+}
+
+#[test]
+fn name_that_begins_with_a_hyphen_is_no_option() {
+    for name in ["-dash", "-5", "--sum", "-"] {
+        let tools =
+            json!({"tools": [{"name": name, "inputSchema": {"properties": {"a": {"type": "number"}}}}]});
+        let script = canned_server(&[WELCOME, &tools.to_string(), r#"{"content":[]}"#]);
+        let call = ["call", "--era", "legacy", name, "a=5", "--trace"];
+        let called = format!("\"name\":\"{name}\"");
+        run_against(&call, &script).assert_ok().assert_stderr(&[&called, "\"arguments\":{\"a\":5}"]);
+        let welcome = WELCOME.replace("tools", "prompts");
+        let script = canned_server(&[&welcome, r#"{"messages":[]}"#]);
+        let prompt = ["prompt", name, "a=5", "--era", "legacy", "--trace"];
+        run_against(&prompt, &script).assert_ok().assert_stderr(&[&called]);
+    }
+    // Known options keep their meaning before the name, and unknown ones behind it are refused.
+    run_against(&["call", "--json", "--help"], "").assert_ok().assert_stdout(&["Usage: mcp-probe call"]);
+    run_against(&["call", "x", "--jsn"], "").assert_code(2).assert_stderr(&["'--jsn'", "'--json'"]);
+    let tip = "tip: `--timeot` is no option of call, and was taken for the name of the tool";
+    run_against(&["call", "--timeot", "5s", "x"], "").assert_code(2).assert_stderr(&["'5s'", tip]);
 }
 
 #[test]

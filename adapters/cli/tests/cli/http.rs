@@ -209,7 +209,7 @@ fn http_server_killed_during_call_exits_with_3() {
 
 // covers: XHDR-012
 #[test]
-fn tool_with_invalid_header_annotation_is_named() {
+fn every_tool_with_an_invalid_header_annotation_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
@@ -219,10 +219,16 @@ fn tool_with_invalid_header_annotation_is_named() {
             let n = stream.read(&mut request).unwrap_or_default();
             let request = String::from_utf8_lossy(&request[..n]).into_owned();
             let result = if request.contains("server/discover") {
-                r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#
+                r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#.to_owned()
             } else {
-                r#""tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":"mislabelled",
-                    "inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}}]"#
+                let bad = |n: u32| {
+                    format!(
+                        r#",{{"name":"mislabelled{n}","inputSchema":{{"type":"object","properties":
+                            {{"a":{{"type":"string","x-mcp-header":"a b"}}}}}}}}"#
+                    )
+                };
+                let bad: String = (1..=5).map(bad).collect();
+                format!(r#""tools":[{{"name":"good","inputSchema":{{"type":"object"}}}}{bad}]"#)
             };
             let id = request.rsplit("\"id\":").next().and_then(|rest| rest.split([',', '}']).next());
             let body = format!(
@@ -235,7 +241,17 @@ fn tool_with_invalid_header_annotation_is_named() {
     });
     let done = probe(&["inspect", &url]).assert_ok().assert_stdout(&["good"]);
     assert!(!done.stdout.contains("mislabelled"), "{done}");
-    done.assert_stderr(&["note:", "`mislabelled`", "x-mcp-header", "not a token"]);
+    let named = (1..=5).map(|n| format!("note: the tool `mislabelled{n}` was left out: "));
+    let named: Vec<_> = named.collect();
+    let named: Vec<_> = named.iter().map(String::as_str).collect();
+    let done = done.assert_stderr(&named).assert_stderr(&["x-mcp-header", "not a token"]);
+    assert_eq!(done.stderr.lines().count(), 5, "{done}");
+    // A bridge leaves them out as well.
+    let bridged = ["ping", "-n", "1", "--", PROBE, "bridge", &url];
+    assert_eq!(probe(&bridged).assert_ok().stderr, "", "no list was read");
+    let bridged = ["inspect", "--", PROBE, "bridge", &url];
+    let done = probe(&bridged).assert_ok().assert_stdout(&["good"]).assert_stderr(&named);
+    assert_eq!(done.stderr.lines().count(), 5, "{done}");
 }
 
 /// Starts a server that answers 401. Returns its URL and the last `Authorization` value it received.
@@ -566,4 +582,51 @@ fn serve_offers_its_card_on_each_runtime() {
     let server = ServingProcess::new(&[]);
     let card = exchange(&server.url, "GET", "/mcp/server-card");
     assert!(card.starts_with("HTTP/1.1 200 OK\r\n") && !card.contains("remotes"), "{card}");
+}
+
+/// Starts a server that answers every request with this status, these fields and this body.
+fn refusing_server(status: u16, fields: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 8192]);
+            let head = format!("HTTP/1.1 {status} \r\n{fields}Connection: close\r\n");
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+// covers: SEC-019
+#[test]
+fn body_of_a_refusal_is_quoted_before_what_the_authorization_lacks() {
+    const TEXT: &str = "Content-Type: text/plain\r\n";
+    let body = "send your key t0ps3cret in X-Api-Key";
+    for status in [401, 403] {
+        let url = refusing_server(status, TEXT, body);
+        let done = probe(&["ping", "--trace", &url]);
+        let done = done.assert_stderr(&[body, &format!("← {body}")]);
+        // The error quotes it, and a trace shows it each time.
+        let error = done.stderr.split("error: ").nth(1).expect("an error");
+        assert!(
+            error.contains(&format!("HTTP status {status} with a body of type `text/plain`: {body}")),
+            "{done}"
+        );
+        if status == 401 {
+            let (quoted, missing) = (error.find(body), error.find("not authorized: "));
+            assert!(quoted < missing, "{done}");
+            done.assert_code(6).assert_stderr(&["--header NAME:VALUE sends a key", "--bearer"]);
+        }
+    }
+    // A JSON-RPC error is one, too; secrets that the server quotes are not shown.
+    let json = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-5,"message":"no key t0ps3cret"}}"#;
+    let url = refusing_server(401, "Content-Type: application/json\r\nWWW-Authenticate: Bearer\r\n", json);
+    let done = probe(&["ping", "--header", "X-Api-Key: t0ps3cret", "--trace", &url]).assert_code(6);
+    assert!(!done.stderr.contains("t0ps3cret"), "{done}");
+    done.assert_stderr(&["no key … (code -5); the server asks for", "← {\"jsonrpc\":\"2.0\",\"id\":null,"]);
+    // Neither is what is hidden in messages.
+    let done = probe(&["ping", "--trace", "--hide", "message", &url]).assert_code(6);
+    done.assert_stderr(&[&format!("← [{} bytes]", json.len())]);
 }

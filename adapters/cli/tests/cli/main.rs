@@ -10,6 +10,8 @@ mod basics;
 #[cfg(unix)]
 mod bridge;
 #[cfg(unix)]
+mod call_http;
+#[cfg(unix)]
 mod check;
 mod check_http;
 #[cfg(unix)]
@@ -35,9 +37,15 @@ mod protected_server;
 #[cfg(unix)]
 mod protection;
 mod recording_server;
+#[cfg(unix)]
+mod refusals;
 mod requests;
 #[cfg(unix)]
+mod roots;
+#[cfg(unix)]
 mod runtimes;
+#[cfg(unix)]
+mod serve_options;
 #[cfg(unix)]
 mod shell_server;
 #[cfg(target_os = "linux")]

@@ -157,8 +157,8 @@ fn loopback_port(uri: &str) -> Option<u16> {
 /// A function that shows an address and returns what the user pasted: the address of the redirect, or its query.
 type AskForRedirect = Arc<dyn Fn(&Url) -> io::Result<String> + Send + Sync>;
 
-/// An [`Interaction`] without a listener: the user copies the address to a browser anywhere, and the address that it ends
-/// at back to the program.
+/// An [`Interaction`] by a browser anywhere: the user copies the address to it, and the address that it ends at back to
+/// the program.
 #[derive(Clone)]
 pub struct PasteLogin {
     /// `None`: that of an earlier registration, if there is one.
@@ -173,8 +173,9 @@ impl PasteLogin {
     /// The function runs on a thread of its own, because the wait for it is bounded: if it still blocks at the end of the
     /// login, that thread outlives it.
     ///
-    /// Nothing listens at the redirect URI, that of an earlier registration or `http://127.0.0.1/callback`: the browser
-    /// shows an error page whose address holds the redirect.
+    /// The redirect URI is that of an earlier registration, or one on a port of this program on `127.0.0.1`, where a page
+    /// asks the user to copy its address. A browser on another machine shows an error page, whose address holds the redirect
+    /// as well.
     #[must_use]
     pub fn new(ask: impl Fn(&Url) -> io::Result<String> + Send + Sync + 'static) -> Self {
         Self { redirect_uri: None, ask: Arc::new(ask) }
@@ -185,6 +186,25 @@ impl PasteLogin {
     pub fn redirect_uri(mut self, uri: impl Into<String>) -> Self {
         self.redirect_uri = Some(uri.into());
         self
+    }
+
+    /// Asks until a redirect fits.
+    fn receive_pasted(
+        &self,
+        url: &Url,
+        budget: &Budget<'_>,
+        answer: &mut dyn FnMut(&str) -> RedirectPage,
+    ) -> io::Result<RedirectEnd> {
+        loop {
+            let pasted = match self.ask_within(url, budget) {
+                Ok(pasted) => pasted?,
+                Err(Ended::TimedOut) => return Ok(RedirectEnd::TimedOut),
+                Err(Ended::Cancelled) => return Ok(RedirectEnd::Cancelled),
+            };
+            if answer(&redirect_query(&pasted)) != RedirectPage::Foreign {
+                return Ok(RedirectEnd::Accepted);
+            }
+        }
     }
 
     /// Asks once, within the budget.
@@ -211,14 +231,23 @@ impl PasteLogin {
 
 impl Interaction for PasteLogin {
     fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
-        let uri = self.redirect_uri.as_deref().or(preferred).unwrap_or("http://127.0.0.1/callback");
-        Ok(Box::new(PasteReceiver { login: self.clone(), redirect_uri: uri.into() }))
+        let login = self.clone();
+        if let Some(uri) =
+            self.redirect_uri.as_deref().or(preferred.filter(|uri| loopback_port(uri).is_none()))
+        {
+            return Ok(Box::new(PasteReceiver { login, redirect_uri: uri.into(), listener: None }));
+        }
+        // The code would otherwise go to whatever program listens on the port.
+        let listener = RedirectListener::bind(preferred.and_then(loopback_port))?;
+        let redirect_uri = listener.redirect_uri();
+        Ok(Box::new(PasteReceiver { login, redirect_uri, listener: Some(listener) }))
     }
 }
 
 struct PasteReceiver {
     login: PasteLogin,
     redirect_uri: String,
+    listener: Option<RedirectListener>,
 }
 
 impl RedirectReceiver for PasteReceiver {
@@ -233,17 +262,18 @@ impl RedirectReceiver for PasteReceiver {
         cancellation: &Cancellation,
         answer: &mut dyn FnMut(&str) -> RedirectPage,
     ) -> io::Result<RedirectEnd> {
-        let budget = Budget::until(deadline, cancellation);
-        loop {
-            let pasted = match self.login.ask_within(url, &budget) {
-                Ok(pasted) => pasted?,
-                Err(Ended::TimedOut) => return Ok(RedirectEnd::TimedOut),
-                Err(Ended::Cancelled) => return Ok(RedirectEnd::Cancelled),
-            };
-            if answer(&redirect_query(&pasted)) != RedirectPage::Foreign {
-                return Ok(RedirectEnd::Accepted);
+        let is_over = Cancellation::new();
+        thread::scope(|scope| {
+            if let Some(listener) = &self.listener {
+                // Without the page the browser waits, and its address can be copied all the same.
+                let mut page = |_: &str| RedirectPage::CopyAddress;
+                let is_over = is_over.clone();
+                scope.spawn(move || listener.wait(deadline, &is_over, &mut page));
             }
-        }
+            let end = self.login.receive_pasted(url, &Budget::until(deadline, cancellation), answer);
+            is_over.cancel();
+            end
+        })
     }
 }
 
@@ -271,6 +301,7 @@ impl fmt::Debug for PasteLogin {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
     use alloc::vec::Vec;
     use core::time::Duration;
     use std::sync::Mutex;
@@ -301,6 +332,35 @@ mod tests {
     }
 
     #[test]
+    fn page_at_the_redirect_asks_to_copy_its_address() {
+        use std::io::{Read as _, Write as _};
+        let (sender, pasted) = mpsc::channel();
+        let pasted = Mutex::new(pasted);
+        let login = PasteLogin::new(move |_| pasted.lock().unwrap().recv().map_err(io::Error::other));
+        let mut receiver = login.receive_redirects(None).unwrap();
+        let port = loopback_port(&receiver.redirect_uri()).unwrap();
+        let browser = thread::spawn(move || {
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let request = format!("GET /callback?code=right HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut page = String::new();
+            stream.read_to_string(&mut page).unwrap();
+            sender.send(String::from("code=right")).unwrap();
+            page
+        });
+        let url = Url::parse("https://as.test/authorize").unwrap();
+        let mut answer = |query: &str| {
+            assert_eq!(query, "code=right");
+            RedirectPage::Done
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let end = receiver.receive(&url, deadline, &Cancellation::new(), &mut answer).unwrap();
+        assert_eq!(end, RedirectEnd::Accepted);
+        let page = browser.join().unwrap();
+        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("Copy the address"), "{page}");
+    }
+
+    #[test]
     fn question_that_blocks_ends_in_time_or_by_cancellation() {
         let (_blocks, never) = mpsc::channel::<String>();
         let never = Mutex::new(never);
@@ -324,8 +384,15 @@ mod tests {
     fn redirect_uri_is_the_one_that_was_set_or_registered() {
         let login = PasteLogin::new(|_| Ok(String::new()));
         let uri = |login: &PasteLogin, preferred| login.receive_redirects(preferred).unwrap().redirect_uri();
-        assert_eq!(uri(&login, None), "http://127.0.0.1/callback");
-        assert_eq!(uri(&login, Some("http://127.0.0.1:7/callback")), "http://127.0.0.1:7/callback");
+        let own = uri(&login, None);
+        let port = loopback_port(&own).expect("a port of its own");
+        assert!(port > 1023 && own == format!("http://127.0.0.1:{port}/callback"), "{own}");
+        assert_eq!(uri(&login, Some(&own)), own, "the port is free again");
+        assert_eq!(uri(&login, Some("app:/registered")), "app:/registered");
+        // Another program may listen on a port that is in use.
+        let other = RedirectListener::bind(None).unwrap();
+        let taken = other.redirect_uri();
+        assert_ne!(uri(&login, Some(&taken)), taken);
         let login = login.redirect_uri("app:/done");
         assert_eq!(uri(&login, Some("http://127.0.0.1:7/callback")), "app:/done");
     }

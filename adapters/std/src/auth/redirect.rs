@@ -42,6 +42,8 @@ pub enum RedirectPage {
     Failed(String),
     /// The redirect belongs to no authorization that is waited for: an error page, and the wait goes on.
     Foreign,
+    /// The user copies the address of the page to the program: a page that says so, and the wait goes on.
+    CopyAddress,
 }
 
 /// The reason why a wait for a redirect has ended.
@@ -214,7 +216,7 @@ impl Waiting<'_> {
                 return None;
             }
             let page = answer(query);
-            if page != RedirectPage::Foreign {
+            if !matches!(page, RedirectPage::Foreign | RedirectPage::CopyAddress) {
                 *accepted = Some(Accepted { token, at: Instant::now() });
             }
             Some(page)

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mcp_proto::http::client::Url;
 use mcp_proto::http::server::Protected;
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ impl Settings {
             Value::Array(all) => all.as_slice(),
             one => core::slice::from_ref(one),
         };
-        let is_for = |own: &String| names.iter().any(|name| name.as_str() == Some(own));
+        let is_for = |own: &String| names.iter().filter_map(Value::as_str).any(|name| is_same(own, name));
         if is_for(&self.resource) {
             return Some(Audience::Resource);
         }
@@ -58,6 +59,19 @@ impl Settings {
     pub(super) fn all_audiences(&self) -> Vec<&str> {
         core::iter::once(&self.resource).chain(&self.audiences).map(String::as_str).collect()
     }
+}
+
+/// Returns whether two identifiers name one resource: scheme and host in any case, with or without the default port and the
+/// slash of an empty path (RFC 8707, 2; RFC 3986, 6.2.3). All else is compared byte for byte: whoever issued a token for
+/// `/a/../b` may have meant `/a`.
+fn is_same(own: &str, other: &str) -> bool {
+    let split = |text: &str| {
+        let url = Url::parse(text).ok()?;
+        let rest = text.split_once("://")?.1;
+        let path = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or_default();
+        Some((url.origin().clone(), String::from(if path == "/" { "" } else { path })))
+    };
+    own == other || split(own).is_some_and(|own| split(other) == Some(own))
 }
 
 /// Makes the methods of a validator that change its [`Settings`], which are its field `settings`.
@@ -104,3 +118,42 @@ macro_rules! setters {
 }
 
 pub(super) use setters;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: AUTH-010, AUTH-044
+    #[test]
+    fn resources_are_the_same_in_each_spelling_of_scheme_and_host() {
+        let same = |own: &str, others: &[&str]| {
+            for other in others {
+                assert!(is_same(own, other) && is_same(other, own), "{own} {other}");
+            }
+        };
+        same(
+            "https://tools.example.com/mcp",
+            &["HTTPS://Tools.Example.COM/mcp", "https://tools.example.com:443/mcp"],
+        );
+        same("https://tools.example.com", &["https://tools.example.com/", "https://TOOLS.example.com:443/"]);
+        same("tools", &["tools"]);
+        for other in [
+            "https://tools.example.com/MCP",
+            "https://tools.example.com/mcp/",
+            "https://tools.example.com/mcp?x",
+            "https://tools.example.com/mcp#x",
+            "https://tools.example.com/a/../mcp",
+            "https://tools.example.com/%6dcp",
+            "http://tools.example.com/mcp",
+            "https://tools.example.com:8443/mcp",
+            "https://tools.example.com",
+            "https://tools.example.com./mcp",
+            "https://user@tools.example.com/mcp",
+            "//tools.example.com/mcp",
+            "",
+        ] {
+            assert!(!is_same("https://tools.example.com/mcp", other), "{other}");
+        }
+        assert!(!is_same("tools", "Tools"));
+    }
+}

@@ -14,7 +14,7 @@ use super::super::secret::Secret;
 use super::super::signing::DpopKey;
 use super::super::token::refused;
 use super::facts::{Facts, is_dpop};
-use super::{Event, Flow, Purpose, RedirectOutcome, State, owned};
+use super::{Event, Flow, Purpose, RedirectOutcome, State, owned, random};
 use crate::Instant;
 use crate::error::authorization::{ErrorKind, Step};
 use crate::scope::OFFLINE_ACCESS;
@@ -72,10 +72,10 @@ impl Flow {
     }
 
     fn open_browser(&mut self) {
-        let (state, verifier) = (self.random(), self.random());
+        let (state, verifier) = (random(&mut self.entropy), random(&mut self.entropy));
         match self.facts.authorization_url(&state, &verifier) {
             Ok(url) => {
-                self.wait(self.facts.config.login_timeout);
+                self.deadline = Some(self.now + self.facts.config.login_timeout);
                 self.state = State::AwaitingRedirect { state, verifier: verifier.into() };
                 self.emit(Event::OpenBrowser { url });
             }

@@ -25,7 +25,7 @@ impl Flow {
     /// Determines the client at the authorization server that was discovered.
     pub(super) fn choose_client(&mut self) {
         if !self.facts.config.interactive && self.facts.needs_user() {
-            return self.fail_at(Step::Authorization, ErrorKind::LoginRequired, "");
+            return self.need_login();
         }
         let config = Arc::clone(&self.facts.config);
         if let Some(credentials) = &config.credentials {
@@ -122,6 +122,7 @@ impl Flow {
         let record = record.filter(is_known);
         self.facts.client = record.as_ref().map(registered);
         self.facts.uses_stored_registration = record.is_some();
+        self.facts.missing_metadata.take_if(|_| record.is_some());
         if !matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode) {
             return match self.facts.client {
                 Some(_) => self.client_ready(),
@@ -206,6 +207,7 @@ impl Flow {
                 let key = ClientRecord::key(&issuer.issuer);
                 self.facts.client = Some(registered(&record));
                 self.facts.uses_stored_registration = false;
+                self.facts.missing_metadata = None;
                 self.state = State::SavingClient;
                 self.emit(Event::Save { key, value: Some(record.to_secret()) });
             }

@@ -19,6 +19,7 @@ use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::fields::PROTOCOL_VERSION;
 use crate::scope::{OFFLINE_ACCESS, Scopes};
 use crate::url::Url;
+use crate::version::Version;
 
 /// The revision whose servers are their own authorization servers.
 const LEGACY_VERSION: &[u8] = b"2025-03-26";
@@ -66,6 +67,9 @@ impl Flow {
             }
             SearchStep::Found(body) => self.document_found(search, target, &body),
             SearchStep::Missing(error) => self.document_missing(&target, error),
+            SearchStep::Failed(error) if matches!(target, SearchTarget::Server { .. }) => {
+                self.reject_server(error)
+            }
             SearchStep::Failed(error) => self.end_with(error),
         }
     }
@@ -86,7 +90,10 @@ impl Flow {
         };
         match parsed {
             Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(&metadata),
-            Ok(metadata) => self.server_found(metadata),
+            Ok(metadata) => {
+                self.facts.missing_metadata = None;
+                self.server_found(metadata);
+            }
             Err((why, rule)) => {
                 // Another place may have the document of this issuer; this one is not used (AUTH-030).
                 let step = search.reject(why, rule);
@@ -98,15 +105,24 @@ impl Flow {
     fn document_missing(&mut self, target: &SearchTarget, error: Error) {
         match target {
             // The metadata of an authorization server at the MCP server (AUTH-013).
-            SearchTarget::Resource if self.facts.config.legacy_fallback => {
+            SearchTarget::Resource if self.facts.may_be_its_own_issuer() => {
+                self.facts.is_server_its_issuer = true;
+                self.facts.missing_metadata = Some(error);
                 let places = locations::legacy_server_metadata(&self.facts.server);
                 let issuer = format!("{}", self.facts.server.origin());
                 let target = SearchTarget::Server { issuer, is_legacy: true };
                 self.search(Search::new(Step::ServerMetadata, places), target);
             }
             SearchTarget::Server { is_legacy: true, .. } => {
+                let is_wanted = self.facts.is_legacy_wanted();
+                match self.facts.missing_metadata.take().filter(|_| !is_wanted) {
+                    // The page of whatever program it is would be shown to a user.
+                    Some(missing) if self.facts.asks_user_first() => return self.end_with(missing),
+                    missing => self.facts.missing_metadata = missing,
+                }
                 self.server_found(ServerMetadata::default_endpoints(&self.facts.server)); // AUTH-014
             }
+            SearchTarget::Server { .. } => self.reject_server(error),
             _ => self.end_with(error),
         }
     }
@@ -132,7 +148,10 @@ impl Flow {
                 self.emit(Event::ChooseServer { issuers: issuers.clone() });
                 self.state = State::ChoosingServer(issuers);
             }
-            (None, Some(first)) => self.discover_server(first.clone()),
+            (None, Some(first)) => {
+                self.facts.further_issuers = issuers.iter().skip(1).rev().cloned().collect();
+                self.discover_server(first.clone());
+            }
             (None, None) => self.invalid(Step::ResourceMetadata, "there is no authorization server", ""),
         }
     }
@@ -152,14 +171,28 @@ impl Flow {
         }
     }
 
+    /// Tries the next authorization server, or ends the flow with the defect of the first one (AUTH-024).
+    fn reject_server(&mut self, error: Error) {
+        let error = self.facts.first_defect.take().unwrap_or(error);
+        match self.facts.further_issuers.pop() {
+            Some(next) => {
+                self.facts.issuer = None;
+                self.facts.first_defect = Some(error);
+                self.discover_server(next);
+            }
+            None => self.end_with(error),
+        }
+    }
+
     fn discover_server(&mut self, issuer: String) {
+        let refused = |why, rule| self.facts.error(Step::ResourceMetadata, ErrorKind::Invalid(why), rule);
         let url = match self.facts.policy().parse("authorization_servers", &issuer) {
             Ok(url) if issuer.contains(['?', '#']) => {
                 let why = format!("the issuer {} has a query or a fragment", url.origin());
-                return self.invalid(Step::ResourceMetadata, why, "RFC 8414, 2");
+                return self.reject_server(refused(why.into(), "RFC 8414, 2"));
             }
             Ok(url) => url,
-            Err(why) => return self.invalid(Step::ResourceMetadata, why, "SEC-011"),
+            Err(why) => return self.reject_server(refused(why, "SEC-011")),
         };
         let search = Search::new(Step::ServerMetadata, locations::server_metadata(&url));
         self.search(search, SearchTarget::Server { issuer, is_legacy: false });
@@ -167,7 +200,7 @@ impl Flow {
 
     fn server_found(&mut self, metadata: ServerMetadata) {
         let is_code = matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode);
-        let supports_pkce = metadata.supports_pkce;
+        let supports_pkce = metadata.supports_pkce.unwrap_or_else(|| self.facts.may_leave_pkce_out());
         // A client that a user named is asked for again; the one of the configuration is bound to its issuer.
         let is_configured = self.facts.config.credentials.is_some();
         let known = self.facts.record.as_ref();
@@ -182,10 +215,14 @@ impl Flow {
         }
         if is_code && !supports_pkce {
             let why = "`code_challenge_methods_supported` does not name S256";
-            return self.unsupported(Step::ServerMetadata, why, "AUTH-041");
+            let error =
+                self.facts.error(Step::ServerMetadata, ErrorKind::Unsupported(why.into()), "AUTH-041");
+            return self.reject_server(error);
         }
         if let Some(why) = self.facts.missing_endpoint() {
-            return self.unsupported(Step::ServerMetadata, why, "RFC 8414, 2");
+            let error =
+                self.facts.error(Step::ServerMetadata, ErrorKind::Unsupported(why.into()), "RFC 8414, 2");
+            return self.reject_server(error);
         }
         if !self.refresh_after_discovery() {
             self.choose_client();
@@ -242,6 +279,30 @@ impl Facts {
         Err(format!("`resource_metadata` is at another origin, {}", url.origin()).into())
     }
 
+    /// Returns whether a server without protected resource metadata may be one of 2025-03-26 (AUTH-013).
+    fn may_be_its_own_issuer(&self) -> bool {
+        self.config.legacy_fallback.unwrap_or_else(|| self.config.versions.contains(Version::V2025_03_26))
+    }
+
+    /// Returns whether the application knows that the server is one of 2025-03-26.
+    fn is_legacy_wanted(&self) -> bool {
+        let is_only = self.config.versions.newest() == Some(Version::V2025_03_26);
+        self.config.legacy_fallback.unwrap_or(is_only)
+    }
+
+    /// Returns whether a user is asked before the authorization server has answered anything.
+    fn asks_user_first(&self) -> bool {
+        matches!(self.config.grant_type(), GrantType::AuthorizationCode)
+            && (self.config.credentials.is_some() || !self.config.dynamic_registration)
+    }
+
+    /// Returns whether the metadata of an authorization server need not list PKCE (AUTH-041).
+    fn may_leave_pkce_out(&self) -> bool {
+        self.config.unlisted_pkce
+            || self.is_server_its_issuer
+            || self.config.versions.newest().is_some_and(|newest| newest < Version::V2025_11_25)
+    }
+
     /// Returns the endpoint that the grant needs and the authorization server lacks: no user is asked in vain.
     pub(super) fn missing_endpoint(&self) -> Option<&'static str> {
         let issuer = self.issuer.as_ref()?;
@@ -280,10 +341,10 @@ impl Facts {
         let issuer = self.issuer.as_ref();
         if let Some(record) = &self.record {
             // What was asked for earlier is not lost by asking again, at the same authorization server.
-            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer)
-                && !matches!(self.trigger, super::Trigger::LogIn { .. })
-            {
-                scopes = scopes.union(&record.requested);
+            let is_login = matches!(self.trigger, super::Trigger::LogIn { .. });
+            let earlier = if is_login { &record.needed } else { &record.requested };
+            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer) {
+                scopes = scopes.union(earlier);
             }
         }
         let offers_offline = issuer.is_some_and(|issuer| issuer.scopes.contains(OFFLINE_ACCESS));

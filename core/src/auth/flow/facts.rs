@@ -2,12 +2,13 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::super::client_request::Client;
 use super::super::config::{Config, GrantType};
 use super::super::document::Defect;
 use super::super::locations::{self, UrlPolicy};
-use super::super::record::TokenRecord;
+use super::super::record::{RefusedToken, TokenRecord};
 use super::super::registration::Registration;
 use super::super::resource_metadata::ResourceMetadata;
 use super::super::secret::Secret;
@@ -27,9 +28,19 @@ pub(super) struct Facts {
     pub(super) trigger: Trigger,
     /// The record that is stored, if it fits this client.
     pub(super) record: Option<TokenRecord>,
+    /// The token that the MCP server refused, if a new one takes its place.
+    pub(super) refused: Option<RefusedToken>,
     /// What discovery found.
     pub(super) resource: Option<ResourceMetadata>,
     pub(super) issuer: Option<ServerMetadata>,
+    /// Whether the MCP server counts as its own authorization server.
+    pub(super) is_server_its_issuer: bool,
+    /// Why the protected resource metadata is missing, while nothing shows that the default endpoints exist.
+    pub(super) missing_metadata: Option<Error>,
+    /// Authorization servers to try if this one cannot be used, the next one last.
+    pub(super) further_issuers: Vec<String>,
+    /// The defect of the first authorization server that could not be used.
+    pub(super) first_defect: Option<Error>,
     /// The client at the authorization server.
     pub(super) client: Option<Registered>,
     /// Whether the client is registered by an earlier flow.
@@ -56,8 +67,13 @@ impl Facts {
             server,
             trigger,
             record: None,
+            refused: None,
             resource: None,
             issuer: None,
+            is_server_its_issuer: false,
+            missing_metadata: None,
+            further_issuers: Vec::new(),
+            first_defect: None,
             client: None,
             uses_stored_registration: false,
             redirect_uri: None,

@@ -115,6 +115,9 @@ enum State {
     /// The tokens of a new authorization are there; another process may use the store.
     LockingForTokens,
     SavingTokens,
+    /// A user is needed, who shall be asked for more scopes; another process may use the store.
+    LockingForScopes,
+    SavingScopes,
     RemovingTokens(AfterRemoval),
     Ended,
 }
@@ -282,6 +285,17 @@ impl Flow {
         match &self.state {
             State::LoadingRecord => self.record_loaded(value),
             State::LockingRecord => self.record_locked(value),
+            State::LockingForScopes => {
+                self.is_locked = true;
+                match self.facts.record_with_needed_scopes(value) {
+                    Ok(record) => {
+                        self.state = State::SavingScopes;
+                        let key = TokenRecord::key(&self.facts.server);
+                        self.emit(Event::Save { key, value: Some(record) });
+                    }
+                    Err(error) => self.end_with(error),
+                }
+            }
             State::LockingForTokens => {
                 self.is_locked = true;
                 self.store_tokens();
@@ -306,6 +320,7 @@ impl Flow {
         match core::mem::replace(&mut self.state, State::Ended) {
             // Not before: a rotated refresh token must not be lost (AUTH-063).
             State::SavingTokens => self.hand_out(),
+            State::SavingScopes => self.end_with(self.facts.login_required()),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
             State::RemovingClient(None) => self.removed(),
@@ -343,6 +358,7 @@ impl Flow {
                 self.events.clear();
                 self.store_tokens();
             }
+            State::LockingForScopes => self.end_with(self.facts.login_required()),
             State::Ended => {}
             _ => self.fail_at(self.step(), reason.into(), ""),
         }
@@ -357,6 +373,8 @@ impl Flow {
             | State::LockingRecord
             | State::LockingForTokens
             | State::SavingTokens
+            | State::LockingForScopes
+            | State::SavingScopes
             | State::RemovingTokens(_)
             | State::LoadingClient
             | State::LoadingBinding { .. }
@@ -382,20 +400,8 @@ impl Flow {
     }
 
     #[inline(never)]
-    fn wait(&mut self, time: Duration) {
-        self.deadline = Some(self.now + time);
-    }
-
-    #[inline(never)]
     const fn unix_secs(&self) -> u64 {
         self.clock.unix_secs(self.now)
-    }
-
-    /// Returns a new unguessable text with 256 bits.
-    fn random(&mut self) -> String {
-        let mut bytes = [0; 32];
-        self.entropy.fill(&mut bytes);
-        base64url(&bytes)
     }
 
     #[inline(never)]
@@ -415,7 +421,13 @@ impl Flow {
 
     #[inline(never)]
     fn end_with(&mut self, error: Error) {
-        self.end(Event::Failed(error));
+        // The default endpoints do not exist, or nothing has shown that they do: the server is none of 2025-03-26.
+        let is_answer = matches!(error.kind(), ErrorKind::Refused { .. });
+        let is_absent = matches!(error.step(), Step::ServerMetadata | Step::Registration | Step::Token)
+            && !is_answer
+            || error.is_login_required();
+        let missing = self.facts.missing_metadata.take().filter(|_| is_absent);
+        self.end(Event::Failed(missing.unwrap_or(error)));
     }
 
     fn unlock(&mut self) {
@@ -460,7 +472,7 @@ impl Flow {
         self.sent_at = self.now;
         let id = FetchId(self.last_fetch);
         let timeout = self.facts.config.fetch_timeout;
-        self.wait(timeout.saturating_add(GRACE));
+        self.deadline = Some(self.now + timeout.saturating_add(GRACE));
         let policy = FetchPolicy {
             timeout,
             max_body: self.facts.config.max_document,
@@ -498,7 +510,7 @@ impl Flow {
 
     fn continue_request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
         let unix_secs = self.unix_secs();
-        let step = request.next(unix_secs, &mut || self.random());
+        let step = request.next(unix_secs, &mut || random(&mut self.entropy));
         let fetch = match step {
             RequestStep::Sign(sign) => {
                 self.emit(Event::Sign(sign));
@@ -546,6 +558,13 @@ impl fmt::Debug for Flow {
             .field("fetches", &self.fetches)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns a new unguessable text with 256 bits.
+fn random(entropy: &mut Entropy) -> String {
+    let mut bytes = [0; 32];
+    entropy.fill(&mut bytes);
+    base64url(&bytes)
 }
 
 /// Returns the text of a URL for a request.

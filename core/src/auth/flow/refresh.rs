@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::locations;
-use super::super::record::TokenRecord;
+use super::super::record::{RefusedToken, TokenRecord};
 use super::super::registration::Registration;
 use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
@@ -13,7 +13,7 @@ use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 
-/// Seconds within which a token that was just issued and is refused is not renewed once more.
+/// Seconds within which a token counts as one that was issued just now.
 const JUST_ISSUED: u64 = 60;
 
 impl Flow {
@@ -52,7 +52,11 @@ impl Flow {
         match &self.facts.trigger {
             Trigger::Connect if !(is_due && can_refresh) => self.end(Event::NoToken),
             Trigger::Connect => self.lock_record(),
-            Trigger::Due(_) | Trigger::Unauthorized { .. } if is_due && can_refresh => self.lock_record(),
+            Trigger::Due(_) if is_due && can_refresh => self.lock_record(),
+            Trigger::Unauthorized { .. } if is_due && can_refresh => {
+                self.facts.refused = Some(RefusedToken::Used);
+                self.lock_record();
+            }
             Trigger::InsufficientScope { .. } => self.step_up(),
             _ => self.discover(),
         }
@@ -66,15 +70,31 @@ impl Flow {
         };
         // Scopes that were asked for before and not granted would not be granted now either.
         if self.facts.record.as_ref().is_some_and(|record| record.requested.contains_all(&asked)) {
-            return self.fail_at(Step::Challenge, ErrorKind::InsufficientScope, "AUTH-057");
+            let kind = ErrorKind::InsufficientScope { scopes: asked };
+            return self.fail_at(Step::Challenge, kind, "AUTH-057");
         }
         self.discover();
+    }
+
+    /// Ends the flow because a user is needed. What a step-up asks for is stored first, for the next login (AUTH-057).
+    pub(super) fn need_login(&mut self) {
+        if let Err(why) = self.facts.choose_scopes() {
+            return self.invalid(Step::Challenge, why, "RFC 6750, 3");
+        }
+        let is_step_up = matches!(self.facts.trigger, Trigger::InsufficientScope { .. });
+        if is_step_up && self.facts.record.is_some() {
+            self.state = State::LockingForScopes;
+            return self.emit(Event::Lock { key: TokenRecord::key(&self.facts.server) });
+        }
+        self.end_with(self.facts.login_required());
     }
 
     /// Ends the flow with the token of the record.
     pub(super) fn hand_out(&mut self) {
         if let Some(record) = self.facts.record.take() {
-            self.end(Event::Authorized(access_token(record).into()));
+            let mut token = access_token(record);
+            token.is_server_its_issuer = self.facts.is_server_its_issuer;
+            self.end(Event::Authorized(token.into()));
         }
     }
 
@@ -129,17 +149,21 @@ impl Flow {
         }
         // A clock that was set back says nothing about the age.
         let is_new = self.unix_secs().checked_sub(record.issued_at).is_some_and(|age| age < JUST_ISSUED);
-        if is_new && !record.was_refreshed {
-            let why = "the server refuses a token that its authorization server issued just now";
-            self.invalid(Step::Challenge, why, "AUTH-057");
+        let replaces = record.replaces.filter(|_| is_new);
+        let may_renew = record.is_refreshable() || !self.facts.needs_user();
+        // Each token is renewed once. A user who has just logged in is not asked again.
+        if replaces == Some(RefusedToken::New) || (replaces.is_none() && is_new && !may_renew) {
+            let is_bound = record.is_dpop();
+            self.fail_at(Step::Challenge, ErrorKind::TokenRefused { is_bound }, "AUTH-057");
             return true;
         }
-        // A token that came by a refresh just now and is refused: a user has to authorize again.
-        if is_new || !record.is_refreshable() {
-            return false;
+        let may_refresh = record.is_refreshable() && replaces.is_none();
+        self.facts.refused = Some(if is_new { RefusedToken::New } else { RefusedToken::Used });
+        // One that came by a refresh just now, and is refused as well: another authorization may help.
+        if may_refresh {
+            self.lock_record();
         }
-        self.lock_record();
-        true
+        may_refresh
     }
 
     /// Handles the refusal of a refresh token.
@@ -194,6 +218,20 @@ impl Flow {
 }
 
 impl Facts {
+    /// Returns the error of a flow that needs a user and may not ask one.
+    pub(super) fn login_required(&self) -> Error {
+        let scopes = self.challenged_scopes().ok().flatten().unwrap_or_default();
+        self.error(Step::Authorization, ErrorKind::LoginRequired { scopes }, "")
+    }
+
+    /// Adds the scopes to ask for to the record as it is under the lock: another process may have refreshed it.
+    pub(super) fn record_with_needed_scopes(&mut self, value: Option<&Secret>) -> Result<Secret, Error> {
+        self.read_record(value)?;
+        let Some(record) = &mut self.record else { return Err(self.login_required()) };
+        record.needed = self.scopes.union(&record.needed);
+        Ok(record.to_secret())
+    }
+
     /// Reads the stored record.
     fn read_record(&mut self, value: Option<&Secret>) -> Result<(), Error> {
         let record = value.map(TokenRecord::parse).transpose();
@@ -285,5 +323,6 @@ fn access_token(record: TokenRecord) -> AccessToken {
         renew_at: record.renew_at,
         scopes: record.granted,
         registration: record.registration,
+        is_server_its_issuer: false,
     }
 }

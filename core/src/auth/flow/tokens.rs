@@ -12,6 +12,7 @@ use super::facts::Facts;
 use super::{AfterRemoval, AssertionRequest, Event, Flow, Purpose, State};
 use crate::Instant;
 use crate::error::authorization::{Error, ErrorKind, Step};
+use crate::scope::Scopes;
 use crate::url::Url;
 use alloc::boxed::Box;
 
@@ -155,6 +156,7 @@ impl Flow {
             revocation_endpoint: issuer.revocation_endpoint.as_ref().map(url_text),
             requested: self.facts.scopes.clone(),
             granted: self.facts.scopes.clone(),
+            needed: Scopes::new(),
             access_token: Secret::new(""),
             dpop: None,
             is_bearer: false,
@@ -162,9 +164,9 @@ impl Flow {
             issued_at: 0,
             renew_at: None,
             expires_at: None,
-            was_refreshed: false,
+            replaces: None,
         };
-        self.save_tokens(record, tokens, false);
+        self.save_tokens(record, tokens);
     }
 
     /// Stores the tokens of a refresh. A server that does not rotate sends no refresh token.
@@ -173,11 +175,11 @@ impl Flow {
             return self.end_with(error);
         }
         if let Some(record) = self.facts.record.take() {
-            self.save_tokens(record, tokens, true);
+            self.save_tokens(record, tokens);
         }
     }
 
-    fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse, was_refreshed: bool) {
+    fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse) {
         // The lifetime began before the response arrived, and not before the request was sent.
         let issued_at = self.clock.unix_secs(self.sent_at);
         let lifetime = tokens.expires_in;
@@ -196,7 +198,7 @@ impl Flow {
             let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
             issued_at.saturating_add(lifetime - margin).max(earliest)
         });
-        record.was_refreshed = was_refreshed;
+        record.replaces = self.facts.refused;
         self.facts.record = Some(record);
         if self.is_locked {
             return self.store_tokens();

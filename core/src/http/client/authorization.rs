@@ -99,8 +99,8 @@ impl Authorization<'_> {
         error: &crate::auth::Error,
     ) -> Result<(), UseError> {
         self.resolve(now, exchange)?;
-        for (held, ..) in self.client.exchanges.take_held() {
-            self.client.exchange_failed(held, HttpError::Authorization(error.clone()));
+        for (held, _, refusal) in self.client.exchanges.take_held() {
+            self.client.exchange_failed(held, HttpError::Authorization { error: error.clone(), refusal });
         }
         self.client.finish_closing();
         Ok(())
@@ -141,26 +141,18 @@ impl Authorization<'_> {
 
     // ---- held exchanges --------------------------------------------------------------------------------------
 
-    /// Holds an exchange that the server refused until there is a credential; returns it if it must fail instead.
-    pub(super) fn hold_refused(
-        &mut self,
-        mut x: ClientExchange,
-        answer: Box<HttpResponse>,
-    ) -> Option<ClientExchange> {
-        if x.retries.credentials >= self.client.config.max_credentials {
-            return Some(x);
-        }
-        if x.credential_generation != self.client.credentials.generation() {
+    /// Holds an exchange that the server refused until there is a credential; it fails if none will come.
+    pub(super) fn hold_refused(&mut self, mut x: ClientExchange, answer: HttpResponse) {
+        let may_repeat = x.retries.credentials < self.client.config.max_credentials;
+        if may_repeat && x.credential_generation != self.client.credentials.generation() {
             // A newer credential is available already.
             x.retries.credentials += 1;
             self.client.resend(x);
-            return None;
+        } else if may_repeat && self.may_wait(&x) {
+            self.hold(x, Some(Box::new(answer)));
+        } else {
+            self.client.exchange_failed(x, HttpError::Response(answer));
         }
-        if !self.may_wait(&x) {
-            return Some(x);
-        }
-        self.hold(x, Some(answer));
-        None
     }
 
     /// Holds an exchange that was not sent if the credential is due; returns it if it can be sent.

@@ -1,6 +1,7 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 
 use super::attempts::Attempts;
 use super::config::Config;
@@ -59,7 +60,9 @@ pub struct Client {
     /// The engine is closed and the remaining exchanges are being ended.
     pub(super) is_closing: bool,
     /// The status by which the server refused to end the session.
-    refused_end: Option<u16>,
+    pub(super) refused_end: Option<u16>,
+    /// Beginning of the body of the response that failed last, without secrets, until it is recorded.
+    pub(super) failed_body: Option<String>,
 }
 
 impl Client {
@@ -80,6 +83,7 @@ impl Client {
             ended_requests: None,
             is_closing: false,
             refused_end: None,
+            failed_body: None,
             config,
         }
     }
@@ -146,7 +150,7 @@ impl Client {
         let open = self.exchanges.get(exchange.0);
         let is_waiting = open.is_some_and(|x| matches!(x.phase(), ExchangePhase::Sent));
         // A session that is gone has ended, and a server need not let clients end it (HTTP-075).
-        let is_refusal = head.status >= 300 && !matches!(head.status, 404 | 405);
+        let is_refusal = head.status >= 400 && !matches!(head.status, 404 | 405);
         if is_refusal && open.is_some_and(|x| matches!(x.purpose(), ExchangePurpose::DeleteSession)) {
             self.refused_end = Some(head.status);
         }

@@ -113,9 +113,9 @@ impl ConnectionPool {
         }
     }
 
-    /// Enables the records of heads for [`poll_head`](Self::poll_head).
+    /// Enables the records of heads, and of bodies that fail requests, for [`poll_head`](Self::poll_head).
     ///
-    /// At most 64 records wait to be polled. Further heads are not recorded.
+    /// At most 64 records wait to be polled. Further ones are not recorded.
     pub fn tap_heads(&mut self) {
         self.heads.get_or_insert_with(head_tap);
     }
@@ -442,6 +442,9 @@ impl ConnectionPool {
                     ExchangeFailure { may_have_been_sent: assigned.is_written, reason: reason.into() },
                 );
             }
+        }
+        if let (Some(body), Some(tap)) = (client.failed_body.take(), &mut self.heads) {
+            tap.record_body(self.now, body);
         }
     }
 

@@ -15,13 +15,7 @@ impl Client {
     /// Removes the credentials and the values of the configured secret fields from a response that fails an exchange: it is
     /// shown and logged, and some servers quote the request in it (SEC-019).
     pub(super) fn redact(&self, answer: &mut HttpResponse) {
-        let credentials = self.credentials.sent().map(Credential::value);
-        let fields = self.config.fields.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value);
-        let values = credentials.map(without_scheme).chain(fields);
-        for secret in values.filter_map(|value| core::str::from_utf8(value).ok()) {
-            if secret.len() < MIN_SECRET {
-                continue;
-            }
+        for secret in self.secrets() {
             redact(&mut answer.body, secret);
             answer.content_type.as_mut().into_iter().for_each(|text| redact(text, secret));
             // The others are acted upon.
@@ -36,6 +30,19 @@ impl Client {
                 error.data.take_if(|data| data.as_str().contains(secret));
             }
         }
+    }
+
+    /// Removes the same from a text of the server.
+    pub(super) fn redact_text(&self, text: &mut String) {
+        self.secrets().for_each(|secret| redact(text, secret));
+    }
+
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        let credentials = self.credentials.sent().map(Credential::value);
+        let fields = self.config.fields.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value);
+        let values = credentials.map(without_scheme).chain(fields);
+        let texts = values.filter_map(|value| core::str::from_utf8(value).ok());
+        texts.filter(|secret| secret.len() >= MIN_SECRET)
     }
 }
 

@@ -164,6 +164,7 @@ impl Client {
         if self.session.id().is_some() {
             self.open_exchange(ExchangePurpose::DeleteSession, Bytes::new(), RetryCounts::default());
         }
-        self.session.end();
+        // The id stays: what is redirected now is sent again with it.
+        drop(self.session.take_waiting());
     }
 }

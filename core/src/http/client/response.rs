@@ -1,6 +1,5 @@
 //! Responses: heads, bodies and ends, and how they continue an exchange.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -75,6 +74,14 @@ fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
     }
 }
 
+impl HttpResponse {
+    /// Returns whether another credential may solve it: the status is 401, or 403 for a missing scope.
+    fn asks_for_credential(&self) -> bool {
+        let lacks_scope = || self.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
+        self.status == 401 || (self.status == 403 && lacks_scope())
+    }
+}
+
 /// Returns the JSON-RPC error in a message.
 fn parse_error(message: &Bytes, limits: &crate::Limits) -> Option<RpcError> {
     let envelope = envelope::parse(message, limits, None).ok()?;
@@ -136,36 +143,28 @@ impl Client {
     pub(super) fn receive_head(&mut self, key: Key, head: &head::ResponseHead<'_>) {
         let Some(x) = self.exchanges.get(key) else { return };
         let success = (200..300).contains(&head.status);
-        let refused = match head.status {
-            401 => true,
-            // Only a 403 for a missing scope can be solved by another credential.
-            403 => response_from_head(head)
-                .challenges
-                .iter()
-                .any(|c| c.param("error") == Some("insufficient_scope")),
-            _ => false,
-        };
+        let media = media_type(head);
+        // The body of a refusal may say more than its challenge. An event stream would have no end.
+        let refusal = Some(response_from_head(head)).filter(HttpResponse::asks_for_credential);
+        let is_unread =
+            media == MediaType::EventStream || matches!(x.purpose(), ExchangePurpose::DeleteSession);
+        let refusal = refusal.filter(|_| is_unread);
         #[cfg(feature = "auth")]
         if self.credentials.proofs.handle_head(head) && x.retries.nonces < MAX_NONCES {
             let Some(mut x) = self.conclude(key) else { return };
             x.retries.nonces += 1;
             return self.resend(x);
         }
-        if refused {
+        if let Some(answer) = refusal {
             let Some(x) = self.conclude(key) else { return };
-            let answer = response_from_head(head);
-            if let Some(x) = self.authorization().hold_refused(x, Box::new(answer.clone())) {
-                self.exchange_failed(x, HttpError::Response(answer));
-            }
-            return;
+            return self.authorization().hold_refused(x, answer);
         }
         if (300..400).contains(&head.status) {
             return self.follow_redirect(key, head);
         }
-        if head.status == 404 && self.is_legacy() && self.session.is_lost_for(x) {
+        if head.status == 404 && self.is_legacy() && !self.is_closing && self.session.is_lost_for(x) {
             return self.handle_session_gone(key);
         }
-        let media = media_type(head);
         if success && x.purpose().opens_session() && !self.session.is_http_sse() {
             let id = head::values(head.fields, fields::SESSION_ID).next();
             if id.is_some_and(|id| !self.session.record_id(id)) {
@@ -311,6 +310,12 @@ impl Client {
             ExchangePhase::AwaitingCredential { .. }
             | ExchangePhase::AwaitingGetStream
             | ExchangePhase::Scheduled(_) => {}
+            // What it says is known without the rest of its body.
+            ExchangePhase::CollectingBody(collected) if collected.response.asks_for_credential() => {
+                if let Some(x) = self.remove(key) {
+                    self.process_body(x);
+                }
+            }
             ExchangePhase::Sent | ExchangePhase::CollectingBody(_) => {
                 let Some(x) = self.remove(key) else { return };
                 let reason = failure.reason;
@@ -346,9 +351,15 @@ impl Client {
             // Some servers send the error with another media type or id.
             answer.error = parse_error(&body, limits);
         }
+        let kept = body.get(..limits.max_noise_bytes).unwrap_or(&body);
+        let mut text = lossy_text(kept);
         if answer.error.is_none() {
-            let kept = body.get(..limits.max_noise_bytes).unwrap_or(&body);
-            answer.body = lossy_text(kept);
+            answer.body.clone_from(&text);
+        }
+        self.redact_text(&mut text);
+        self.failed_body = Some(text).filter(|text| !text.is_empty());
+        if answer.asks_for_credential() {
+            return self.authorization().hold_refused(x, answer);
         }
         // XHDR-029
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);

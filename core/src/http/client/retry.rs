@@ -28,10 +28,18 @@ impl Client {
     /// Handles a failed exchange.
     pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, mut error: HttpError) {
         if self.engine.is_closed() {
+            if let (ExchangePurpose::DeleteSession, HttpError::Redirected { status, .. }) =
+                (x.purpose(), &error)
+            {
+                self.refused_end = Some(*status);
+            }
             return;
         }
-        if let HttpError::Response(answer) = &mut error {
-            self.redact(answer);
+        match &mut error {
+            HttpError::Response(answer) => self.redact(answer),
+            #[cfg(feature = "auth")]
+            HttpError::Authorization { refusal: Some(answer), .. } => self.redact(answer),
+            _ => {}
         }
         match x.purpose() {
             ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }

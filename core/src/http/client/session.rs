@@ -144,12 +144,6 @@ impl HttpClientSession {
         self.renewals = 0;
     }
 
-    /// Forgets the session. Returns whether it had an id, so that the server may still keep it.
-    pub(super) fn end(&mut self) -> bool {
-        self.waiting_exchanges.clear();
-        self.id.take().is_some()
-    }
-
     // ---- loss ------------------------------------------------------------------------------------------------
 
     /// Returns whether a 404 for this exchange means that its session is lost (HTTP-071, HTTP-072).
@@ -324,7 +318,7 @@ mod tests {
         for id in [&b""[..], b"a b", b"a\x7f", "\u{e9}".as_bytes(), &[b'a'; MAX_SESSION_ID + 1]] {
             assert!(!session.record_id(id), "{id:?}");
         }
-        assert!(!session.end(), "there is none to end");
-        assert!(session.record_id(&[b'a'; MAX_SESSION_ID]) && session.end() && !session.end());
+        assert!(session.id().is_none());
+        assert!(session.record_id(&[b'a'; MAX_SESSION_ID]) && session.id().is_some());
     }
 }

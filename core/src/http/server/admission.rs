@@ -1,7 +1,9 @@
 //! Admission of a request by its head: access, path and format (first half of HTTP-029).
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::format;
+use alloc::string::String;
 
 use super::config::Config;
 use super::credentials::{Credentials, SingleValue};
@@ -14,15 +16,17 @@ use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::shares::admit_as;
-use super::{Server, split_target};
+use super::{Event, Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::built::{Resuming, Sessions};
+use crate::diagnostic::Diagnostic;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
 use crate::rpc::RpcError;
-use crate::server::{Authorization, HttpRequest, Identity};
+use crate::server::{self, Authorization, HttpRequest, Identity};
 use crate::slab::Key;
 use crate::sync::Arc;
+use crate::tap::ChannelId;
 use crate::time::Instant;
 
 impl Server {
@@ -102,7 +106,10 @@ impl Server {
             // Not counted as a call: it needs no token, and the engine never sees it.
             match self.config.check_host(&headers, true) {
                 Ok(()) => self.exchanges.serve_document(key, head.method, head.fields, document),
-                Err(refusal) => self.exchanges.refuse(key, &refusal),
+                Err(diagnostic) => {
+                    let refusal = report_refusal(&mut self.events, diagnostic);
+                    self.exchanges.refuse(key, &refusal);
+                }
             }
             return ExchangeId(key);
         }
@@ -112,7 +119,7 @@ impl Server {
             x.headers.clear_origin();
         }
         let admitted = match (host_refusal, described) {
-            (Some(refusal), _) => Err(Some(refusal)),
+            (Some(diagnostic), _) => Err(Some(report_refusal(&mut self.events, diagnostic))),
             (None, Some(protected)) => {
                 protected.serve_metadata(&mut self.exchanges, key, head.method);
                 Err(None)
@@ -260,17 +267,19 @@ impl Config {
     /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
     ///
     /// A public document is for pages of every origin.
-    fn check_host(&self, headers: &AdmissionHeaders<'_>, is_public: bool) -> Result<(), Refusal> {
+    fn check_host(&self, headers: &AdmissionHeaders<'_>, is_public: bool) -> Result<(), Diagnostic> {
         if self.any_origin_and_host {
             return Ok(());
         }
-        if !matches!(headers.host, SingleValue::One(host) if self.allows_host(host)) {
-            return Err(Refusal::new(403, "the host is not one that this server answers to"));
+        match headers.host {
+            SingleValue::One(host) if self.allows_host(host) => {}
+            SingleValue::One(host) => return Err(Diagnostic::RefusedHost { host: shown(host) }),
+            _ => return Err(Diagnostic::RefusedHost { host: String::new() }),
         }
-        if headers.is_origin_denied && !is_public {
-            return Err(Refusal::new(403, "pages of this origin are not let in"));
+        match headers.denied_origin.filter(|_| !is_public) {
+            Some(origin) => Err(Diagnostic::RefusedOrigin { origin: shown(origin) }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the methods of a path, or `None` if the path is not served.
@@ -295,6 +304,33 @@ impl Config {
         }
     }
 }
+
+/// Reports a refused `Host` or `Origin`, and returns the refusal.
+///
+/// While [`MAX_REFUSALS`] events wait to be polled, further ones are not reported.
+#[cold]
+fn report_refusal(events: &mut VecDeque<Event>, diagnostic: Diagnostic) -> Refusal {
+    let message = match diagnostic {
+        Diagnostic::RefusedOrigin { .. } => "pages of this origin are not let in",
+        _ => "the host is not one that this server answers to",
+    };
+    if events.len() < MAX_REFUSALS {
+        let channel = ChannelId(Key::NONE);
+        events.push_back(Event::Server(server::Event::Diagnostic { channel, diagnostic }));
+    }
+    Refusal::new(403, message)
+}
+
+/// Returns the beginning of a field for a diagnostic.
+#[cold]
+fn shown(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.get(..MAX_SHOWN).unwrap_or(value)).into_owned()
+}
+
+/// Maximum number of bytes of a field in a diagnostic.
+const MAX_SHOWN: usize = 256;
+/// Maximum number of events that wait while refusals are reported.
+const MAX_REFUSALS: usize = 16;
 
 /// The methods of a path.
 #[derive(Clone, Copy)]
@@ -328,8 +364,8 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
 #[derive(Default)]
 struct AdmissionHeaders<'a> {
     host: SingleValue<'a>,
-    /// The origin is not allowed.
-    is_origin_denied: bool,
+    /// The origin, if it is not allowed.
+    denied_origin: Option<&'a [u8]>,
     token: SingleValue<'a>,
     proof: SingleValue<'a>,
     content_type: SingleValue<'a>,
@@ -355,7 +391,9 @@ impl<'a> AdmissionHeaders<'a> {
                 Some(KnownField::Accept) => headers.accepted_types.add_accept(value),
                 Some(known) => {
                     if known == KnownField::Origin {
-                        headers.is_origin_denied |= !config.allows_origin(value);
+                        if !config.allows_origin(value) {
+                            headers.denied_origin = Some(value);
+                        }
                         if config.cors.is_none() {
                             continue;
                         }

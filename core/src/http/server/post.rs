@@ -177,6 +177,10 @@ impl Server {
                 Ok(PostRoute::Session(session)).and_then(|r| self.check_version(key, session).map(|()| r))
             }
             SessionLookup::Unknown => Err(unknown_session()),
+            // It is refused with its id (BATCH-003).
+            SessionLookup::Missing if self.engine.exchanges().has_handshake(frame) => {
+                Ok(PostRoute::Standalone)
+            }
             SessionLookup::Missing if self.config.has_sessions() => {
                 Err(Refusal::new(400, "a batch belongs into a session"))
             }
@@ -185,6 +189,7 @@ impl Server {
         let version = match route {
             Ok(PostRoute::Session(session)) => self.sessions.version(&self.engine, session),
             Ok(PostRoute::PresumedVersion(version)) => Some(version),
+            Ok(PostRoute::Standalone) => Some(batches),
             _ => None,
         };
         let route = match route {
@@ -225,7 +230,10 @@ impl Server {
         }
         let is_request = envelope.kind == envelope::Kind::Request;
         if is_request && envelope.method == methods::INITIALIZE {
-            // DEC-026: the version field is ignored here.
+            // DEC-026: the revision that the field names is ignored here.
+            if let Some(x) = self.exchanges.get(key) {
+                x.headers.check_version_form()?;
+            }
             return Ok(self.config.sessions_marker().map_or(PostRoute::Standalone, PostRoute::Handshake));
         }
         let named = self.exchanges.get(key).and_then(|x| x.headers.version().ok().flatten());

@@ -130,11 +130,26 @@ impl RequestHeaders {
         named.is_some_and(|version| version.era() == Era::Modern)
     }
 
+    /// Checks that the version field could name a revision: whoever sends anything else means no MCP (VER-038).
+    pub(super) fn check_version_form(&self) -> Result<(), Refusal> {
+        let is_date = |name: &str| {
+            name.len() == 10
+                && name
+                    .bytes()
+                    .enumerate()
+                    .all(|(at, b)| if matches!(at, 4 | 7) { b == b'-' } else { b.is_ascii_digit() })
+        };
+        match self.version() {
+            Ok(name) if name.is_none_or(is_date) => Ok(()),
+            _ => Err(unsupported_version()),
+        }
+    }
+
     /// Checks the version field of a request in a session of this revision (HTTP-077).
     pub(super) fn check_session_version(&self, session: Version, served: VersionSet) -> Result<(), Refusal> {
-        // The field exists since 2025-06-18; earlier sessions ignore it.
+        // The field exists since 2025-06-18; earlier sessions ignore which revision it names.
         if session < Version::V2025_06_18 {
-            return Ok(());
+            return self.check_version_form();
         }
         match self.version() {
             Ok(None) => Ok(()),

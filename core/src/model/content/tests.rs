@@ -72,10 +72,6 @@ fn content_error_names_missing_or_wrong_member() {
         (r#"{"type":1}"#, "`type`: invalid type: integer `1`"),
         (r#"{"type":"resource","resource":{"uri":1,"text":""}}"#, "`resource.uri`: invalid type: integer"),
         (
-            r#"{"type":"text","text":"","annotations":{"priority":"x"}}"#,
-            "`annotations.priority`: invalid type",
-        ),
-        (
             r#"{"type":"resource_link","uri":"","name":"","size":-1}"#,
             "`size`: `-1` is not a non-negative 64-bit integer",
         ),

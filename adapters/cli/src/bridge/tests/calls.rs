@@ -64,6 +64,60 @@ fn unreadable_list_entry_costs_only_itself() {
     }
 }
 
+/// One row for each code: what a server of a legacy and of the modern era sends, and what clients of both eras get. The last two
+/// columns are of 2025-11-25, the only revision with -32042.
+// covers: ERR-001, ERR-003, ERR-009, ERR-010, ERR-012, ERR-014, ERR-016, RES-016
+#[test]
+fn error_codes_are_those_of_the_clients_revision() {
+    let uri = json!({"uri": "tide://none"});
+    let bridge_refused = code::INTERNAL_ERROR;
+    // method, code, data; legacy server: legacy client, modern client; modern server: legacy client, modern client.
+    let rows = [
+        ("tools/call", -32700, json!(null), [Some((-32700, -32700)), Some((-32700, -32700))]),
+        ("tools/call", -32600, json!(null), [Some((-32600, -32600)), Some((-32600, -32600))]),
+        ("tools/call", -32601, json!(null), [Some((-32601, -32601)), Some((-32601, -32601))]),
+        ("tools/call", -32602, json!(null), [Some((-32602, -32602)), Some((-32602, -32602))]),
+        ("tools/call", -32602, uri.clone(), [Some((-32602, -32602)), Some((-32602, -32602))]),
+        ("tools/call", -32603, json!(null), [Some((-32603, -32603)), Some((-32603, -32603))]),
+        ("resources/read", -32602, json!(null), [Some((-32602, -32602)), Some((-32602, -32602))]),
+        // A legacy server means parameters by it.
+        ("resources/read", -32602, uri.clone(), [Some((-32602, -32602)), Some((-32002, -32602))]),
+        ("resources/read", -32002, uri, [Some((-32002, -32602)), None]),
+        ("tools/call", -32000, json!(null), [Some((-32000, -32603)), None]),
+        ("tools/call", -32001, json!(null), [Some((-32001, -32603)), None]),
+        ("tools/call", -32020, json!(null), [None, Some((bridge_refused, bridge_refused))]),
+        ("tools/call", -1, json!(null), [Some((-1, -1)), Some((-1, -1))]),
+        ("tools/call", 7, json!({"a": 1}), [Some((7, 7)), Some((7, 7))]),
+    ];
+    for (down, up) in REVISION_PAIRS {
+        for (method, sent, data, expected) in &rows {
+            let Some((legacy, modern)) = expected[usize::from(up.era() == mcp_proto::Era::Modern)] else {
+                continue;
+            };
+            let expected = if down.era() == mcp_proto::Era::Modern { modern } else { legacy };
+            let mut chain = BridgeHarness::new(down, up);
+            let params =
+                if *method == "tools/call" { json!({"name": "x"}) } else { json!({"uri": "tide://none"}) };
+            let key = chain.call(method, &params);
+            let call = chain.take_server_call();
+            let mut error = RpcError::new(*sent, "as sent");
+            if !data.is_null() {
+                error = error.with_data(RawJson::encode(data).expect("JSON"));
+            }
+            chain.fail(&call, &error);
+            let got = chain.error(key);
+            assert_eq!(got.code, expected, "{down} {up} {method} {sent}: {got}");
+            if expected != bridge_refused || *sent == bridge_refused {
+                assert_eq!(got.message, "as sent", "{down} {up} {method} {sent}");
+                assert_eq!(
+                    got.data.map(|data| data.as_str().to_owned()),
+                    (!data.is_null()).then(|| data.to_string())
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn calls_pass_with_parameters_metadata_and_results() {
     for (down, up) in REVISION_PAIRS {
@@ -148,7 +202,7 @@ fn errors_pass_with_the_code_of_the_client_revision() {
             chain.settle();
             let received = chain.error(key);
             assert_eq!((&received.message, &received.data), (&error.message, &error.data));
-            let modern = [down, up].contains(&Version::V2026_07_28);
+            let modern = down == Version::V2026_07_28;
             let code = if error.code != 7 && modern { code::INVALID_PARAMS } else { error.code };
             assert_eq!(received.code, code, "{down} {up}");
         }

@@ -296,6 +296,12 @@ impl BridgeHarness {
         self.settle();
     }
 
+    pub(super) fn fail(&mut self, call: &Call, error: &mcp_proto::RpcError) {
+        let now = self.now;
+        self.server.engine().fail(now, call.id(), error).expect("it is open");
+        self.settle();
+    }
+
     pub(super) fn progress(&mut self, call: &Call, progress: f64) {
         let now = self.now;
         self.server.engine().progress(now, call.id(), Progress::new(progress)).expect("it is open");

@@ -278,8 +278,10 @@ impl Connection {
                     self.noise.get_or_insert_with(|| line.clone());
                     self.transport.discard_noise(line);
                 }
-                // One diagnostic says that the known era was wrong.
-                self.known_era = self.transport.engine().known_era();
+                if diagnostic == Diagnostic::EraContradicted {
+                    self.known_era = self.transport.engine().known_era();
+                    self.transport.record_era();
+                }
                 self.dispatch(Callback::Diagnostic(diagnostic));
             }
             Event::Ready(peer) => {
@@ -287,6 +289,7 @@ impl Connection {
                 self.was_ready = true;
                 self.transport.set_ready();
                 self.known_era = self.transport.engine().known_era();
+                self.transport.record_era();
             }
             Event::Closed(fault) => self.fault = Some(fault),
             // The engine answers what handlers of a server would have to answer.

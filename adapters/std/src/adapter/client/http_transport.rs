@@ -3,6 +3,7 @@
 #[cfg(feature = "auth")]
 mod authorization;
 mod connecting;
+mod eras;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -98,6 +99,7 @@ impl HttpTransport {
             connections.tap_heads();
         }
         let url = format!("{:?}", http.endpoint());
+        let config = eras::recall(&url, config);
         Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
@@ -146,6 +148,9 @@ impl HttpTransport {
         authorizer: crate::auth::Authorizer,
         server: mcp_proto::http::client::Url,
     ) -> Self {
+        let versions = self.client.engine().config().effective_versions();
+        let config = authorizer.config().clone().versions(versions);
+        let authorizer = authorizer.with_config(config);
         self.authorization = Some(authorization::Authorization::new(authorizer, server));
         self
     }
@@ -320,6 +325,11 @@ impl ClientTransport for HttpTransport {
             return Some(Event::Diagnostic(diagnostic));
         }
         self.buffered_event.take().or_else(|| self.connections.poll_event(self.now, &mut self.client))
+    }
+
+    fn record_era(&mut self) {
+        let engine = self.client.engine();
+        eras::record(&self.url, engine.config(), engine.known_era());
     }
 
     fn set_events_paused(&mut self, paused: bool) {

@@ -148,6 +148,9 @@ pub trait ClientTransport: Debug {
     /// Marks the connection as ready for calls.
     fn set_ready(&mut self) {}
 
+    /// Records the era of the server, which is known now, or was contradicted.
+    fn record_era(&mut self) {}
+
     /// Discards a line that was counted as a message but is noise.
     fn discard_noise(&mut self, line: &str) {
         let _ = line;

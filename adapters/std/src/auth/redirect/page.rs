@@ -20,7 +20,7 @@ pub(super) enum Page {
 impl Page {
     pub(super) const fn status(&self) -> u16 {
         match self {
-            Self::Redirect(RedirectPage::Done) => 200,
+            Self::Redirect(RedirectPage::Done | RedirectPage::CopyAddress) => 200,
             Self::Redirect(RedirectPage::Failed(_) | RedirectPage::Foreign) => 400,
             Self::Late => 409,
             Self::UnknownPath => 404,
@@ -46,6 +46,10 @@ impl Page {
                 "It does not belong to the authorization that is under way. Return to the program and open the \
                  address that it shows."
                     .into(),
+            ),
+            Self::Redirect(RedirectPage::CopyAddress) => (
+                "Copy the address of this page",
+                "Enter it in the program that waits for it. You can close this window then.".into(),
             ),
             Self::Late => {
                 ("The authorization has ended", "An earlier page has ended it. You can close this window.".into())

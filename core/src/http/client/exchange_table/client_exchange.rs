@@ -46,11 +46,6 @@ impl ClientExchange {
         body: Bytes,
         retries: RetryCounts,
     ) -> Self {
-        let phase = match purpose {
-            // Its response has no effect.
-            ExchangePurpose::DeleteSession => ExchangePhase::Draining { remaining: MAX_DRAIN },
-            _ => ExchangePhase::Sent,
-        };
         Self {
             purpose,
             url,
@@ -58,7 +53,7 @@ impl ClientExchange {
             retries,
             session_serial: 0,
             credential_generation: 0,
-            phase,
+            phase: ExchangePhase::Sent,
             is_taken: false,
             deadline: None,
             events: None,

@@ -107,6 +107,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 Err(error) => return Err(error),
             };
             if !taken.map_err(|error| Error::UnexpectedResult(error.to_string()))? {
+                if let Some(diagnostic) = pages.diagnostic() {
+                    self.backend.dispatch(Callback::Diagnostic(diagnostic));
+                }
                 let entries = pages.into_entries();
                 self.backend.result_cache().set_tools(kind, generation, &entries);
                 return Ok(entries);

@@ -63,8 +63,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 break;
             }
         }
+        let ending = pages.diagnostic();
         let read = TypedEntries::<Resource>::read(&pages.into_entries());
-        for diagnostic in read.diagnostics {
+        for diagnostic in ending.into_iter().chain(read.diagnostics) {
             self.backend.dispatch(Callback::Diagnostic(diagnostic));
         }
         Ok(read.entries)

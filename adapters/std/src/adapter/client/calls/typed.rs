@@ -8,8 +8,9 @@ use mcp_proto::client::{CacheKey, CacheTicket, OutputMismatch};
 use mcp_proto::model::{
     CallToolParams, CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference,
     GetPromptParams, GetPromptResult, Map, ReadResourceParams, ReadResourceResult, RequestParams,
+    lacks_content,
 };
-use mcp_proto::{CallOptions, EncodeError, Progress, RawJson, UseError};
+use mcp_proto::{CallOptions, Diagnostic, EncodeError, Progress, RawJson, UseError};
 use serde::Serialize;
 
 use super::commands::{Request, ToolCall};
@@ -133,7 +134,13 @@ impl<B: ClientBackend> AsyncCalls<B> {
         name: &str,
         result: &RawJson,
     ) -> Result<CallToolResult<'static>, Error> {
-        let read = read::<CallToolParams<'_>>(result)?;
+        let read = CallToolResult::from_result(result).map_err(|why| {
+            let method = CallToolParams::METHOD;
+            Error::UnexpectedResult(format!("the result of `{method}` cannot be read: {why}"))
+        })?;
+        if lacks_content(result) {
+            self.backend.dispatch(Callback::Diagnostic(Diagnostic::MissingContent { tool: name.into() }));
+        }
         match self.backend.result_cache().check_output(name, result) {
             Ok(()) => {}
             Err(OutputMismatch::Schema(why)) => {

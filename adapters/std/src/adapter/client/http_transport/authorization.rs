@@ -30,6 +30,8 @@ pub(super) struct Authorization {
     cancellation: Cancellation,
     /// Whether a token of a client that registered itself was reported.
     has_reported_registration: bool,
+    /// What is to be reported of the last token.
+    note: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -65,12 +67,17 @@ impl Authorization {
             running: None,
             cancellation,
             has_reported_registration: false,
+            note: None,
         }
     }
 
-    /// Reports once per connection that the client of the token had registered itself, which is deprecated (AUTH-018).
+    /// Reports what a login had to assume, and once per connection that the client of the token had registered itself,
+    /// which is deprecated (AUTH-018).
     #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn poll_diagnostic(&mut self) -> Option<Diagnostic> {
+        if let Some(note) = self.note.take() {
+            return Some(Diagnostic::Http(String::from(note)));
+        }
         let is_dynamic = self.token.as_ref().is_some_and(|token| token.registration == Registration::Dynamic);
         if !is_dynamic || self.has_reported_registration {
             return None;
@@ -232,10 +239,16 @@ impl Authorization {
             None => Credential::bearer(token.token.expose()),
         };
         let credential = credential.map_err(|error| failed(error.to_string()))?;
+        if token.is_server_its_issuer {
+            self.note = Some(OWN_ISSUER);
+        }
         self.token = Some(token);
         Ok(credential.renew_at(renew_at))
     }
 }
+
+/// What is reported of a server of 2025-03-26 (AUTH-013).
+const OWN_ISSUER: &str = "the server has no protected resource metadata and counts as its own authorization server, as in 2025-03-26";
 
 impl Drop for Authorization {
     fn drop(&mut self) {

@@ -1,0 +1,103 @@
+//! The lists of a server, as far as they can be read.
+
+use mcp_blocking::Error;
+use mcp_proto::client::Paginator;
+use mcp_proto::rpc::code;
+use mcp_proto::{CallError, CallOptions, EntryKind, RawJson};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::failure::{CommandFailure, Exit};
+use crate::session::{self, ClientSession};
+
+/// A part of the report that could not be read, or not to its end.
+#[derive(Serialize)]
+pub(super) struct FailedPart {
+    #[serde(skip)]
+    pub(super) list: EntryKind,
+    /// Name of the list in the report.
+    part: &'static str,
+    pub(super) message: String,
+}
+
+/// Reads the lists of a server, and collects what fails.
+#[derive(Default)]
+pub(super) struct ListReader {
+    pub(super) failed: Vec<FailedPart>,
+    /// Failure of the command, if a part failed.
+    failure: Option<CommandFailure>,
+}
+
+impl ListReader {
+    /// Returns the entries of a list, or those of the pages before a failure.
+    ///
+    /// There are none if the server does not declare the capability. Nothing is requested after the end of the connection or
+    /// a refused authorization, which every further request would meet again.
+    pub(super) fn read(&mut self, session: &mut ClientSession, list: EntryKind) -> Vec<RawJson> {
+        if !session.client.peer().has(list.capability()) {
+            return Vec::new();
+        }
+        if self.failure.as_ref().is_some_and(is_final) {
+            self.record(list, CommandFailure::failed("not requested after the failure before it"));
+            return Vec::new();
+        }
+        let (entries, error) = read_pages(&mut session.client, list);
+        match error {
+            None => {}
+            // Many servers with resources do not implement templates.
+            Some(Error::Call(CallError::Rpc(error)))
+                if list == EntryKind::ResourceTemplate && error.code == code::METHOD_NOT_FOUND =>
+            {
+                session::print_note(&format!("the server does not list {}: {error}", list.list_member()));
+            }
+            Some(error) => self.record(list, session.failure(&error)),
+        }
+        entries
+    }
+
+    fn record(&mut self, list: EntryKind, failure: CommandFailure) {
+        let part = list.list_member();
+        self.failed.push(FailedPart { list, part, message: failure.message().to_owned() });
+        let failure = failure.with_context(&format!("listing {part}"));
+        let failure = if is_final(&failure) { failure } else { failure.with_exit(Exit::Failed) };
+        self.failure = Some(match self.failure.take() {
+            Some(before) => before.and(failure),
+            None => failure,
+        });
+    }
+
+    /// Returns the failure of the command, whose report is on stdout.
+    pub(super) fn into_failure(self) -> Option<CommandFailure> {
+        self.failure.map(CommandFailure::after_result)
+    }
+}
+
+/// Returns whether every further request would fail likewise.
+fn is_final(failure: &CommandFailure) -> bool {
+    matches!(failure.exit(), Exit::Connection | Exit::Unauthorized)
+}
+
+/// Returns the entries of the pages of a list up to the first one that cannot be had, and the reason then.
+fn read_pages(client: &mut Client, list: EntryKind) -> (Vec<RawJson>, Option<Error>) {
+    #[derive(Serialize)]
+    struct PageParams<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<&'a str>,
+    }
+    let mut pages = Paginator::new(list, MAX_LIST_BYTES);
+    loop {
+        let params = PageParams { cursor: pages.cursor() };
+        let page = client.request(list.list_method(), &params, &CallOptions::new(), &mut |_| {});
+        let taken = page.and_then(|page| {
+            pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
+        });
+        match taken {
+            Ok(true) => {}
+            Ok(false) => return (pages.into_entries(), None),
+            Err(error) => return (pages.into_entries(), Some(error)),
+        }
+    }
+}
+
+/// Maximum size of a list in bytes. The page that exceeds it is the last one.
+const MAX_LIST_BYTES: usize = 64 << 20;

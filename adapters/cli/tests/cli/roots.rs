@@ -1,0 +1,45 @@
+//! Roots that a legacy server asks for after the handshake.
+
+use core::time::Duration;
+
+use crate::support::{PROBE, ProbeOutput, probe};
+
+/// Returns a server that asks for roots after the handshake, `ask` being the command for it, and says in a call whether it
+/// has them.
+fn server(ask: &str) -> String {
+    let welcome = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"rooted","version":"1"}}"#;
+    let script = r#"
+has=none
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while IFS= read -r l; do
+    id=$(printf '%s' "$l" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case $l in
+        *'"method":"initialize"'*) reply 'WELCOME';;
+        *notifications/initialized*) ASK;;
+        *'"roots":['*) sleep 0.2; has=some;;
+        *'"method":"ping"'*) reply '{}';;
+        *tools/call*) reply '{"content":[{"type":"text","text":"roots: '$has'"}]}';;
+    esac
+done"#;
+    script.replace("WELCOME", welcome).replace("ASK", ask)
+}
+
+fn call(script: &str, more: &[&str]) -> ProbeOutput {
+    probe(&[&["call", "x", "--era", "legacy"], more, &["--", "sh", "-c", script, PROBE]].concat())
+}
+
+// covers: ROOT-002
+#[test]
+fn call_waits_until_a_server_that_asks_for_roots_has_them() {
+    let asks = server(r#"sleep 0.3; echo '{"jsonrpc":"2.0","id":"r","method":"roots/list"}'"#);
+    for runtime in ["blocking", "threads", "smol", "tokio"] {
+        let done = call(&asks, &["--root", "/tmp", "--runtime", runtime]).assert_ok();
+        assert_eq!(done.stdout, "roots: some\n", "{done}");
+    }
+    assert_eq!(call(&asks, &["--answer", r#"roots=["/tmp"]"#]).assert_ok().stdout, "roots: some\n");
+    // One that does not ask is called after a second, and without roots nothing is waited for.
+    let silent = server("true");
+    let done = call(&silent, &["--root", "/tmp"]).assert_ok();
+    assert!(done.stdout == "roots: none\n" && done.elapsed < Duration::from_secs(20), "{done}");
+    assert_eq!(call(&silent, &[]).assert_ok().stdout, "roots: none\n");
+}
