@@ -3,9 +3,11 @@
 //! `features.tsv` names for each feature the page and the heading that explain it. The programs of the pages run as tests
 //! of their packages (`cargo test --doc`).
 
+mod addresses;
 mod cargo_features;
 mod lines;
 mod metadata;
+mod readme;
 
 use alloc::collections::BTreeSet;
 use std::fs;

@@ -615,6 +615,7 @@ fn concurrency_limit_refuses_a_call_beside_one_that_runs() {
     assert!(!client.call_tool("echo", &json!({})).unwrap().is_failure(), "the place is free again");
 }
 
+// covers: TOOL-032
 #[test]
 fn results_are_redacted_and_limited_in_size() {
     let log = NoteLog::default();

@@ -94,7 +94,7 @@ fn handler_sees_its_caller_and_may_ask_for_scopes() {
     });
 }
 
-// covers: AUTH-009
+// covers: AUTH-009, HTTP-007
 #[test]
 fn no_token_is_accepted_without_a_validator() {
     with_timeout(|| {

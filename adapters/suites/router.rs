@@ -4,6 +4,8 @@
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::mpsc;
 
@@ -307,17 +309,26 @@ impl SchemaValidator for RejectingValidator {
 // covers: TOOL-022, SCHEMA-005
 #[test]
 fn validator_checks_arguments_before_handler_runs() {
-    let build = || {
-        let mut router = Router::new("picky", "1");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let build = move || {
+        let (mut router, runs) = (Router::new("picky", "1"), counted.clone());
         router.validator(RejectingValidator);
-        router.tool_with(schema::tool::<Add>("add"), handler!(|_: &mut Cx, _: Value| "asked"));
+        router.tool_with(
+            schema::tool::<Add>("add"),
+            handler!(move |_: &mut Cx, _: Value| {
+                runs.fetch_add(1, Ordering::SeqCst);
+                "asked"
+            }),
+        );
         router
     };
     let (client, server) = serve(build, options());
     let result = client.call_tool("add", &json!({})).unwrap();
     assert!(result.is_failure() && result.content[0].as_text().unwrap().contains("/a: is missing"));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
     let result = client.call_tool("add", &json!({"a": 1})).unwrap();
-    assert_eq!(result.content[0].as_text(), Some("asked"));
+    assert_eq!((result.content[0].as_text(), runs.load(Ordering::SeqCst)), (Some("asked"), 1));
     client.close().unwrap();
     server.join().unwrap().unwrap();
 

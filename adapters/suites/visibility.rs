@@ -53,7 +53,7 @@ fn list(served: &HttpTestServer, principal: &str) -> String {
     respond(served, request.as_bytes())
 }
 
-// covers: TOOL-021, AUTH-054, CACHE-019
+// covers: TOOL-021, TOOL-032, AUTH-054, CACHE-019
 #[test]
 fn principals_see_and_call_their_own_tools() {
     with_timeout(|| {

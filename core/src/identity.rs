@@ -400,6 +400,102 @@ mod tests {
         assert!(written(|o| i.write(o, Version::V2026_07_28)).contains("websiteUrl"));
     }
 
+    /// The objects of each capability alone, as the specification spells them; revisions between share the previous one.
+    // covers: LIFE-013, LIFE-014
+    #[test]
+    #[expect(deprecated, reason = "supported until its removal")]
+    fn each_capability_has_the_name_of_its_revision() {
+        use Capability as C;
+        use Version as V;
+        const NEW_TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+        let table: [(C, &[(V, &str)]); 24] = [
+            (C::Tools, &[(V::V2024_11_05, r#"{"tools":{}}"#)]),
+            (C::ToolsListChanged, &[(V::V2024_11_05, r#"{"tools":{"listChanged":true}}"#)]),
+            (C::Resources, &[(V::V2024_11_05, r#"{"resources":{}}"#)]),
+            (C::ResourceSubscriptions, &[(V::V2024_11_05, r#"{"resources":{"subscribe":true}}"#)]),
+            (C::ResourcesListChanged, &[(V::V2024_11_05, r#"{"resources":{"listChanged":true}}"#)]),
+            (C::Prompts, &[(V::V2024_11_05, r#"{"prompts":{}}"#)]),
+            (C::PromptsListChanged, &[(V::V2024_11_05, r#"{"prompts":{"listChanged":true}}"#)]),
+            (C::Completions, &[(V::V2024_11_05, "{}"), (V::V2025_03_26, r#"{"completions":{}}"#)]),
+            (C::Logging, &[(V::V2024_11_05, r#"{"logging":{}}"#)]),
+            (C::Roots, &[(V::V2024_11_05, r#"{"roots":{}}"#)]),
+            (
+                C::RootsListChanged,
+                &[(V::V2024_11_05, r#"{"roots":{"listChanged":true}}"#), (V::V2026_07_28, r#"{"roots":{}}"#)],
+            ),
+            (C::Sampling, &[(V::V2024_11_05, r#"{"sampling":{}}"#)]),
+            (
+                C::SamplingTools,
+                &[(V::V2024_11_05, r#"{"sampling":{}}"#), (V::V2025_11_25, r#"{"sampling":{"tools":{}}}"#)],
+            ),
+            (
+                C::SamplingContext,
+                &[(V::V2024_11_05, r#"{"sampling":{}}"#), (V::V2025_11_25, r#"{"sampling":{"context":{}}}"#)],
+            ),
+            (C::Elicitation, &[(V::V2024_11_05, "{}"), (V::V2025_06_18, r#"{"elicitation":{}}"#)]),
+            (C::ElicitationForm, &[(V::V2024_11_05, "{}"), (V::V2025_06_18, r#"{"elicitation":{}}"#)]),
+            (C::ElicitationUrl, &[(V::V2024_11_05, "{}"), (V::V2025_11_25, r#"{"elicitation":{"url":{}}}"#)]),
+            (
+                C::Tasks,
+                &[(V::V2024_11_05, "{}"), (V::V2025_11_25, r#"{"tasks":{}}"#), (V::V2026_07_28, "{}")],
+            ),
+            (
+                C::TaskList,
+                &[
+                    (V::V2024_11_05, "{}"),
+                    (V::V2025_11_25, r#"{"tasks":{"list":{}}}"#),
+                    (V::V2026_07_28, "{}"),
+                ],
+            ),
+            (
+                C::TaskCancellation,
+                &[
+                    (V::V2024_11_05, "{}"),
+                    (V::V2025_11_25, r#"{"tasks":{"cancel":{}}}"#),
+                    (V::V2026_07_28, "{}"),
+                ],
+            ),
+            (
+                C::ToolTasks,
+                &[
+                    (V::V2024_11_05, "{}"),
+                    (V::V2025_11_25, r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#),
+                    (V::V2026_07_28, "{}"),
+                ],
+            ),
+            (
+                C::SamplingTasks,
+                &[
+                    (V::V2024_11_05, "{}"),
+                    (V::V2025_11_25, r#"{"tasks":{"requests":{"sampling":{"createMessage":{}}}}}"#),
+                    (V::V2026_07_28, "{}"),
+                ],
+            ),
+            (
+                C::ElicitationTasks,
+                &[
+                    (V::V2024_11_05, "{}"),
+                    (V::V2025_11_25, r#"{"tasks":{"requests":{"elicitation":{"create":{}}}}}"#),
+                    (V::V2026_07_28, "{}"),
+                ],
+            ),
+            (C::TasksExtension, &[(V::V2024_11_05, "{}"), (V::V2026_07_28, NEW_TASKS)]),
+        ];
+        for (capability, spellings) in table {
+            let declared = Capabilities::new().with(capability);
+            for version in crate::VersionSet::ALL.iter() {
+                let (_, expected) =
+                    spellings.iter().rev().find(|(since, _)| version >= *since).expect("the oldest revision");
+                let text = written(|out| declared.write(out, version));
+                assert_eq!(text, *expected, "{capability:?} in {version:?}");
+            }
+            // The longest one has every part.
+            let whole =
+                spellings.iter().map(|(_, text)| *text).max_by_key(|text| text.len()).expect("a spelling");
+            assert!(Capabilities::read(whole.as_bytes()).has(capability), "{capability:?}: {whole}");
+        }
+    }
+
     // covers: LIFE-013, LIFE-014, LIFE-015
     #[test]
     fn capabilities_are_written_per_revision_and_read_back() {

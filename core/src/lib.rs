@@ -165,7 +165,7 @@
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
 //! | `batches` | yes | batches of JSON-RPC (2025-03-26); without it, they are refused as in the other revisions |
-//! | `cards` | no | [`cards`]: server cards and `server.json`; experimental; enables `http` |
+//! | `cards` | no | [`cards`]: server cards (SEP-2127) and `server.json`; may change in a minor release; enables `http` |
 //! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
 //! | `conversations` | yes | requests of a server to its client: elicitation, sampling, roots; without it, their capabilities are not declared, and a server asks nothing |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |

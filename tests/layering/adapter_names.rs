@@ -76,7 +76,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("smol tokio", "ByteStream ByteStream::new", "a stream of `mcp-std`, watched by the reactor"),
     (
         "blocking",
-        "testing::Server testing::Server::new testing::Server::from_peer testing::pair",
+        "testing::Server testing::Server::new testing::Server::from_peer testing::Server::identity testing::pair testing::pair_as",
         "the other adapters are tested by the client of blocking",
     ),
     ("threads smol tokio", "testing::test_peer", "makes a handler testable by `mcp_blocking::testing`"),

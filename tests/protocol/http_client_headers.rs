@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::common::{client, secs};
 
-fn modern_harness(cut: Chunker) -> HttpClientHarness {
+pub(super) fn modern_harness(cut: Chunker) -> HttpClientHarness {
     let mut harness =
         HttpClientHarness::new(client(VersionSet::MODERN), HttpClientHarness::default_http_config(), cut);
     let extensions = json!({"io.modelcontextprotocol/tasks": {}});
@@ -26,7 +26,7 @@ fn tool_result() -> Value {
 }
 
 /// Returns a page of tools with the given schema properties.
-fn tools_page(tools: &[(&str, Value)], next: Option<&str>) -> Value {
+pub(super) fn tools_page(tools: &[(&str, Value)], next: Option<&str>) -> Value {
     let tool = |(name, properties): &(&str, Value)| json!({"name": name, "description": "é", "inputSchema": {"type": "object", "properties": properties}});
     let tools: Vec<Value> = tools.iter().map(tool).collect();
     let mut page = json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"});
@@ -36,12 +36,12 @@ fn tools_page(tools: &[(&str, Value)], next: Option<&str>) -> Value {
     page
 }
 
-fn schema_with_header(header: &str) -> Value {
+pub(super) fn schema_with_header(header: &str) -> Value {
     json!({"type": "string", "x-mcp-header": header})
 }
 
 /// Lists tools with `page` as the response; returns the names that the application gets.
-fn list_tools(
+pub(super) fn list_tools(
     harness: &mut HttpClientHarness,
     cursor: Option<&str>,
     page: &Value,

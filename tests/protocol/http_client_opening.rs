@@ -309,7 +309,7 @@ fn wrong_known_era_is_probed_again_once() {
 // ---- HTTP+SSE ------------------------------------------------------------------------------------------------
 
 /// Returns a client that has fallen back to HTTP+SSE, and its GET.
-fn fall_back_to_sse(cut: Chunker, status: u16) -> (HttpClientHarness, SentRequest) {
+pub(super) fn fall_back_to_sse(cut: Chunker, status: u16) -> (HttpClientHarness, SentRequest) {
     let mut harness = dual_era_harness(cut);
     for method in ["server/discover", "initialize"] {
         let request = harness.expect_post(method);

@@ -20,7 +20,7 @@ use crate::protocol::common::{limits, ms, secs, server};
 
 const ALL: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
-fn config() -> server::Config {
+pub(super) fn config() -> server::Config {
     let everything = [Capability::Tools, Capability::Prompts, Capability::Resources];
     let capabilities = everything.into_iter().fold(Capabilities::new(), Capabilities::with);
     server(VersionSet::ALL).capabilities(capabilities).seal(Keys::new([7; 32]), Anchor::default())
@@ -38,7 +38,7 @@ fn modern(id: i64, method: &str, params: Value) -> Value {
 }
 
 /// Opens a legacy session of a client with all capabilities.
-fn open_session(config: server::Config, version: Version, cut: Chunker) -> ServerHarness {
+pub(super) fn open_session(config: server::Config, version: Version, cut: Chunker) -> ServerHarness {
     let mut harness = ServerHarness::server(config, cut);
     harness.open_session_with(version, &serde_json::from_str(ALL).expect("JSON"));
     harness
@@ -51,7 +51,9 @@ fn form_request(message: &str) -> InputRequest<'static> {
     )
 }
 
-fn input_requests<const N: usize>(asks: [(&str, InputRequest<'static>); N]) -> InputRequests<'static> {
+pub(super) fn input_requests<const N: usize>(
+    asks: [(&str, InputRequest<'static>); N],
+) -> InputRequests<'static> {
     asks.into_iter().map(|(key, request)| (String::from(key), request)).collect()
 }
 
@@ -60,7 +62,7 @@ fn sampling_request() -> InputRequest<'static> {
     InputRequest::CreateMessage(CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100u64))
 }
 
-fn input_response(call: &Call, key: &str) -> Value {
+pub(super) fn input_response(call: &Call, key: &str) -> Value {
     to_value(call.answer(key).expect("an answer").expect("a result"))
 }
 

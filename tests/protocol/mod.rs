@@ -10,6 +10,7 @@ mod classify;
 mod common;
 mod connection_admission;
 mod deprecations;
+mod deviations;
 mod downgrade;
 mod errors;
 mod extensions;

@@ -9,8 +9,16 @@
 //! fn a_request_has_method_and_id() { … }
 //! ```
 //!
+//! A test that shows a deviation from a requirement, and fails when there is none any more, says `gap:` instead:
+//!
+//! ```text
+//! // gap: ERR-016
+//! ```
+//!
+//! It covers nothing. Rows of `documents.tsv` that are not followed in full name such tests.
+//!
 //! A macro call whose first argument names the test, `pair_test!(name, …)`, or a module of tests is cited in the same
-//! way. A citation counts only if its test ran and passed, so the report reads the output of `cargo test`. Each
+//! way as a test. A citation counts only if its test ran and passed, so the report reads the output of `cargo test`. Each
 //! requirement of [`TRACKED_AREAS`] that the core or an adapter has to meet needs a test, or a reason in
 //! `uncovered.tsv`; each one of `COMPLETE_AREAS` does, whoever has to meet it.
 
@@ -150,12 +158,13 @@ impl Requirements {
         }
         let mut covered: BTreeSet<&str> = BTreeSet::new();
         let mut not_run = Vec::new();
-        for test in self.tests.tests.iter().filter(|test| !test.ids.is_empty()) {
+        let citing = |test: &&CitedTest| !test.ids.is_empty() || !test.gaps.is_empty();
+        for test in self.tests.tests.iter().filter(citing) {
             match runs.state(test) {
                 "passed" => covered.extend(test.ids.iter().map(String::as_str)),
                 state => not_run.push(format!("{}  {}  {state}", test.location, name(test))),
             }
-            for id in test.ids.iter().filter(|id| self.find(id).is_none()) {
+            for id in test.ids.iter().chain(&test.gaps).filter(|id| self.find(id).is_none()) {
                 problems.push(format!("{}: unknown requirement {id}", test.location));
             }
         }
@@ -297,6 +306,7 @@ mod tests {
             binary: "demo".into(),
             path: path.into(),
             ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            gaps: Vec::new(),
             is_generated: path == "made",
         }
     }

@@ -61,6 +61,11 @@ fn main() {
             serve_normally();
             thread::sleep(FOREVER);
         }
+        "reports-eof" => {
+            serve_normally();
+            eprintln!("end of input");
+            thread::sleep(FOREVER);
+        }
         "never-reads" => serve_manually(|line| {
             line.answer();
             if line.method() == "notifications/initialized" {

@@ -402,7 +402,7 @@
 //! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
 //! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
 //! | `base64` | yes | binary resources |
-//! | `cards` | no | server cards and `server.json`, experimental: `mcp_proto::cards`; enables `http` |
+//! | `cards` | no | server cards (SEP-2127) and `server.json`, may change in a minor release: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
 //! | `http` | yes | servers and clients over HTTP; enables `crypto` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |

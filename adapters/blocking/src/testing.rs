@@ -41,9 +41,10 @@
 //! - The client must stay on the thread that created it. On another thread its calls fail.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 
-use mcp_proto::server::Config;
+use mcp_proto::server::{Authorization, Config, Identity};
 use mcp_std::Error;
 use mcp_std::adapter::client::{ClientSetup, Inline, StreamConnector, TestConnection, TestPeer, TestServer};
 use mcp_std::adapter::server::Handler;
@@ -100,13 +101,50 @@ use crate::{Client, Options};
 /// - [`Error::Closed`] if client and server have no revision in common.
 pub fn pair(router: impl TestServer, options: Options) -> Result<Client, Error> {
     let (config, peer) = router.into_test_peer()?;
-    options.connect(Server { config, peer })
+    options.connect(Server::from_peer(config, peer))
+}
+
+/// Connects a client as [`pair`] does, on behalf of an authenticated caller: the [`Identity`] that a validator of tokens or a
+/// login layer would have set. Its principal, scopes and values are those that visibility functions, layers and handlers see.
+///
+/// ```
+/// use mcp_blocking::mcp_proto::{RawJson, model::Tool, server::Identity};
+/// use mcp_blocking::{Error, Router, mcp_proto::EntryKind, testing};
+///
+/// fn router() -> Router {
+///     let mut router = Router::new("admin", "1.0");
+///     let any = RawJson::new(r#"{"type":"object"}"#).unwrap();
+///     router.tool_with(Tool::new("block", any), |_, _: serde_json::Value| "blocked");
+///     router.visible_to(EntryKind::Tool, "block", |caller| caller.principal() == Some("root"));
+///     router
+/// }
+///
+/// let root = testing::pair_as(router(), Default::default(), Identity::new("root"))?;
+/// assert_eq!(root.call_tool("block", &serde_json::json!({}))?.content[0].as_text(), Some("blocked"));
+///
+/// let alice = testing::pair_as(router(), Default::default(), Identity::new("alice"))?;
+/// assert!(alice.list_tools()?.is_empty());
+/// assert!(alice.call_tool("block", &serde_json::json!({})).is_err());
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`pair`].
+pub fn pair_as(
+    router: impl TestServer,
+    options: Options,
+    identity: impl Into<Arc<Identity>>,
+) -> Result<Client, Error> {
+    let (config, peer) = router.into_test_peer()?;
+    options.connect(Server::from_peer(config, peer).identity(identity))
 }
 
 /// An in-memory server for any [`Handler`], which [`Options::connect`] accepts as a stream.
 pub struct Server {
     config: Config,
     peer: Box<dyn TestPeer>,
+    authorization: Option<Authorization>,
 }
 
 impl Server {
@@ -119,7 +157,14 @@ impl Server {
     /// `mcp_smol::testing::test_peer`.
     #[must_use]
     pub fn from_peer(config: Config, peer: Box<dyn TestPeer>) -> Self {
-        Self { config, peer }
+        Self { config, peer, authorization: None }
+    }
+
+    /// Sets the authenticated caller on whose behalf the client calls; see [`pair_as`].
+    #[must_use]
+    pub fn identity(mut self, identity: impl Into<Arc<Identity>>) -> Self {
+        self.authorization = Some(Authorization::new(identity));
+        self
     }
 }
 
@@ -131,7 +176,10 @@ impl fmt::Debug for Server {
 
 impl StreamConnector<Server> for Client {
     fn open_stream(setup: ClientSetup, server: Server) -> Self::Connecting<'static> {
-        let transport = TestConnection::new(setup.engine_config()?, server.config, server.peer);
+        let mut transport = TestConnection::new(setup.engine_config()?, server.config, server.peer);
+        if let Some(authorization) = server.authorization {
+            transport.set_authorization(authorization);
+        }
         setup.open_transport(Box::new(transport)).map(Self::from)
     }
 }

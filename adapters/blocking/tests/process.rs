@@ -164,6 +164,21 @@ fn client_reports_server_that_exits() {
 
 // covers: LIFE-017, LIFE-021, STDIO-020
 #[test]
+fn server_gets_end_of_input_before_it_is_terminated_and_then_killed() {
+    with_timeout(|| {
+        for (setup, last) in [("", ShutdownStage::Terminated), ("trap '' TERM;", ShutdownStage::Killed)] {
+            let script = format!("{setup} exec \"$0\" reports-eof");
+            let program = Program::new("sh").arg("-c").arg(script).arg(example("odd_server"));
+            let client = short_timeouts().spawn(program.stderr(Stderr::Capture)).unwrap();
+            assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
+            let ended = client.close().unwrap().unwrap();
+            assert_eq!((ended.stage, &*ended.stderr_tail), (last, "end of input"));
+        }
+    });
+}
+
+// covers: LIFE-017, LIFE-021, STDIO-020
+#[test]
 fn server_that_ignores_end_of_input_is_terminated() {
     with_timeout(|| {
         let client = short_timeouts().spawn(odd_server("ignores-eof")).unwrap();

@@ -11,6 +11,8 @@ use std::process::ExitStatus;
 use crate::process::SpawnError;
 use crate::task_store::TasksError;
 use mcp_proto::client::Violations;
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{ProtectedError, VisibleFieldError};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterErrors;
 #[cfg(feature = "skills")]
@@ -49,6 +51,12 @@ pub enum Error {
     Register(RegisterErrors),
     /// A server cannot have its tasks; nothing was served.
     Tasks(Arc<TasksError>),
+    /// A server cannot be protected like that; nothing was served.
+    #[cfg(feature = "http")]
+    Protected(ProtectedError),
+    /// A header field cannot be shown to handlers; nothing was served.
+    #[cfg(feature = "http")]
+    VisibleField(VisibleFieldError),
     /// A callback called the client of `mcp-blocking` while a call of that client runs; nothing was sent.
     Busy,
     /// The connection has ended.
@@ -187,6 +195,10 @@ impl fmt::Display for Error {
             Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Tasks(error) => error.fmt(f),
+            #[cfg(feature = "http")]
+            Self::Protected(error) => write!(Escaped(f), "{error}"),
+            #[cfg(feature = "http")]
+            Self::VisibleField(error) => write!(Escaped(f), "{error}"),
             Self::Busy => f.write_str(
                 "a callback called the client while another call of the same client runs; make the call after that one, \
                  or use `mcp-threads`, whose calls may overlap",
@@ -303,6 +315,8 @@ impl core::error::Error for Error {
             | Self::Tasks(_)
             | Self::Busy
             | Self::Closed(_) => None,
+            #[cfg(feature = "http")]
+            Self::Protected(_) | Self::VisibleField(_) => None,
             #[cfg(feature = "skills")]
             Self::Skill(_) => None,
         }
@@ -338,6 +352,20 @@ impl From<UseError> for Error {
 impl From<RegisterErrors> for Error {
     fn from(error: RegisterErrors) -> Self {
         Self::Register(error)
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<ProtectedError> for Error {
+    fn from(error: ProtectedError) -> Self {
+        Self::Protected(error)
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<VisibleFieldError> for Error {
+    fn from(error: VisibleFieldError) -> Self {
+        Self::VisibleField(error)
     }
 }
 

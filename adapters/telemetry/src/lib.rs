@@ -14,7 +14,8 @@
 //!
 //! The application chooses how they are exported: spans by a subscriber of [`tracing`] with the layer of
 //! [`tracing_opentelemetry`], metrics by the meter provider of [`opentelemetry::global`] (or [`Telemetry::meter`]). Set
-//! both up before [`Telemetry::build`]. Without them nothing is recorded. The
+//! both up before [`Telemetry::build`]. Without them nothing is recorded. A subscriber without that layer, as
+//! `tracing_subscriber::fmt()`, has the spans with their attributes and durations, and no trace context of peers. The
 //! [README](https://github.com/mcp-proto/mcp-proto/tree/main/adapters/telemetry#export-by-otlp) shows all of it with exporters of OTLP.
 //!
 //! Use exporters that work on a thread of their own (`BatchSpanProcessor` and `PeriodicReader` of `opentelemetry_sdk`, which drop

@@ -38,8 +38,8 @@
 //!
 //! The path of the request must be that of [`HttpConfig::path`] (`/mcp` by default). In axum, `route_service` keeps it;
 //! `nest_service` removes it, so set `HttpConfig::new().path("/")` there. Public documents (metadata of a
-//! [protected](HttpConfig::protected) server, server cards) have paths of their own: let `fallback_service` take what no other
-//! route takes. Requests whose `Host` or `Origin` is not of this machine get 403: allow names by
+//! [protected](HttpConfig::protected) server, server cards) have paths of their own: give each a `route_service` too, so that other
+//! paths keep the 404 of the product. Requests whose `Host` or `Origin` is not of this machine get 403: allow names by
 //! [`HttpConfig::allow_host`] and [`HttpConfig::allow_origin`]. HTTP+SSE (2024-11-05) tells clients the path for their messages as
 //! [`HttpConfig`] has it, so do not nest it under a prefix. A request over HTTP/2 has the host in its authority.
 //!
@@ -115,8 +115,8 @@
 //! # Authorization
 //!
 //! [`HttpConfig::protected`] names the authorization server, and [`Builder::validate_tokens`] sets what decides about access tokens:
-//! a function, or with the feature `auth-server` a validator of [`token`]. Mount the service by `fallback_service`, so that clients
-//! find its metadata. A validator that answers at once runs within a poll of a request.
+//! a function, or with the feature `auth-server` a validator of [`token`]. Mount the service at
+//! `/.well-known/oauth-protected-resource/mcp` as well (with the path of the endpoint at the end), so that clients find its metadata. A validator that answers at once runs within a poll of a request.
 //! `tests/programs/library` in the repository is a complete program.
 //!
 //! # Workers

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use mcp_tower::mcp_proto::http::server::{Denial, Protected, TokenRequest};
 use mcp_tower::mcp_proto::server::Identity;
 use mcp_tower::token::off_loop;
-use mcp_tower::{Cx, HttpConfig, McpService, Router, RpcError};
+use mcp_tower::{Cx, Error, HttpConfig, McpService, Router, RpcError};
 use serde_json::{Value, json};
 
 use crate::support::{answer, call, json_of, poll_once, text_of, tool};
@@ -97,4 +97,23 @@ fn a_request_that_leaves_during_the_decision_leaves_nothing() {
     gate.store(true, Ordering::SeqCst);
     assert_eq!(json_of(answer(&service, call_with(Some("right")))).0, 200);
     assert!(poll_once(&mut service.shutdown(Duration::from_secs(60))).is_ready());
+}
+
+/// Builds a service as a `main` does, whose error is that of the package.
+fn build(resource: &str, scope: &str, field: &str) -> Result<McpService, Error> {
+    let protected = Protected::new(resource, "https://login.example.com")?.scope(scope)?;
+    let http = HttpConfig::new().protected(protected).visible_fields([field])?;
+    McpService::builder(Router::new("shop", "1")).http(http).build()
+}
+
+#[test]
+fn faults_of_an_http_configuration_are_errors_of_the_package() {
+    let resource = "https://tools.example.com/mcp";
+    assert!(build(resource, "shop", "X-Tenant").is_ok());
+    let text = |resource, scope, field| build(resource, scope, field).expect_err("a fault").to_string();
+    assert!(text("http://tools.example.com/mcp", "shop", "X-Tenant").contains("is not https"));
+    assert!(text(resource, "two words", "X-Tenant").contains("a scope is one word"));
+    assert!(text(resource, "shop", "Cookie").contains("its name suggests a secret"));
+    assert!(matches!(build(resource, "", "X-Tenant"), Err(Error::Protected(_))));
+    assert!(matches!(build(resource, "shop", "a b"), Err(Error::VisibleField(_))));
 }

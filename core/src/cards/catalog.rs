@@ -11,7 +11,7 @@ use crate::raw::RawJson;
 use crate::url::Url;
 
 message! {
-    /// Catalog of the servers of a host, at [`CATALOG_PATH`](super::CATALOG_PATH); experimental, like cards.
+    /// Catalog of the servers of a host, at [`CATALOG_PATH`](super::CATALOG_PATH); it may change, as cards may.
     ///
     /// ```
     /// use mcp_proto::cards::{AiCatalog, ServerCard};

@@ -4,8 +4,8 @@
 //! an HTTP server offers itself ([`http::server::Config::card`](crate::http::server::Config::card)), and as the
 //! `server.json` of the MCP Registry, which can name packages, too. Neither lists tools, resources or prompts.
 //!
-//! **The schema of cards is experimental** (`v1`, not part of a revision of the protocol), so this module may change in a
-//! minor release. `server.json` follows the schema of 2025-12-11.
+//! SEP-2127 is Final. The schema of cards (`v1`) is that of an extension, not part of a revision of the protocol, and may
+//! change until the extension is Stable (SEP-3392); so **this module may change in a minor release**. `server.json` follows the schema of 2025-12-11.
 //!
 //! Both documents are public. [`ServerCard::check`] refuses fixed values of secrets, but it cannot know whether a text or a
 //! URL tells too much. Clients treat cards as hints: what the server says about itself once connected prevails.
@@ -48,7 +48,7 @@ pub const CATALOG_MEDIA_TYPE: &str = "application/ai-catalog+json";
 pub const CATALOG_PATH: &str = "/.well-known/ai-catalog.json";
 /// Suffix that makes the URL of an MCP endpoint the URL of its card.
 pub const CARD_SUFFIX: &str = "/server-card";
-/// Schema of cards; experimental.
+/// Schema of cards (SEP-2127); it may change until the extension is Stable.
 pub const CARD_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
 /// Schema of `server.json`.
 pub const SERVER_JSON_SCHEMA: &str =

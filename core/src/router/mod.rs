@@ -9,7 +9,7 @@
 //! use std::sync::Arc;
 //! use mcp_proto::model::Tool;
 //! use mcp_proto::pipe::{Pipe, Server};
-//! use mcp_proto::router::{CallTarget, IntoToolResult, Route, Router};
+//! use mcp_proto::router::{CallTarget, HookOutcome, IntoToolResult, Route, Router};
 //! use mcp_proto::{Instant, RawJson, server::Event};
 //!
 //! #[derive(serde::Deserialize)]
@@ -23,25 +23,32 @@
 //!
 //! let mut server = Server::new(Arc::new(router.config()), Instant::ZERO);
 //! let now = Instant::ZERO;
-//! // … input …
+//! // Bytes of a client.
+//! # let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+//! # let params = format!(r#"{{"name":"add","arguments":{{"a":20,"b":22}},"_meta":{meta}}}"#);
+//! # let input = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#) + "\n";
+//! server.handle_input(now, input.as_bytes());
 //! while let Some(event) = server.poll_event(now) {
 //!     let Event::Call(call) = event else { continue };
 //!     match router.route(&call) {
 //!         Route::Answer(answer) => server.engine().complete(now, call.id(), &answer)?,
 //!         Route::Refuse(error) => server.engine().fail(now, call.id(), &error)?,
-//!         Route::Handle(routed) => match &routed.target {
-//!             CallTarget::Tool(tool) => {
-//!                 let result = match tool.parse() {
-//!                     Ok(add) => (routed.handler)(add).into_tool_result().or_else(|error| error.into_result())?,
-//!                     Err(error) => error.into_result()?,
-//!                 };
-//!                 server.engine().complete(now, call.id(), &result)?;
-//!             }
-//!             _ => {}
-//!         },
+//!         Route::Handle(routed) => {
+//!             // It has tools alone.
+//!             let CallTarget::Tool(tool) = &routed.target else { continue };
+//!             let result = match tool.parse() {
+//!                 Ok(add) => (routed.handler)(add).into_tool_result().or_else(|error| error.into_result())?,
+//!                 Err(error) => error.into_result()?,
+//!             };
+//!             server.engine().complete(now, call.id(), &result)?;
+//!             // Hooks learn of the outcome, once for each call that a handler got.
+//!             let failed = result.is_failure();
+//!             router.finish(routed.context(), if failed { HookOutcome::ToolFailed } else { HookOutcome::Completed });
+//!         }
 //!         _ => {}
 //!     }
 //! }
+//! # assert!(String::from_utf8_lossy(server.transmit()).contains(r#""text":"42""#));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

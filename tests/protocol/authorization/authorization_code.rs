@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{config, refused, run};
 
-// covers: AUTH-040, AUTH-041, AUTH-043, AUTH-045, AUTH-046, AUTH-012
+// covers: AUTH-040, AUTH-041, AUTH-043, AUTH-045, AUTH-046, AUTH-012, AUTH-002
 #[test]
 fn a_user_who_agrees_brings_a_token() {
     let (world, outcome) = run(&config(), |_| {});

@@ -3,8 +3,8 @@
 use mcp_proto::SendStatus;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::{Config, Connection, ExchangeId};
-use mcp_proto::model::LoggingLevel;
-use mcp_proto::server::Call;
+use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
+use mcp_proto::server::{Call, InputRequired};
 use mcp_tests::harness::{HttpServerHarness, Rng};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
@@ -407,5 +407,51 @@ fn each_message_arrives_once_however_get_streams_break() {
         run.web.server.handle_gone(run.web.now, x);
         run.web.send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &run.id)], "");
         assert_eq!((run.web.server.session_count(), run.web.server.engine().live_calls()), (0, 0));
+    }
+}
+
+/// Makes a call ask its client for something; true if the request could be sent.
+fn ask(web: &mut HttpServerHarness, call: &Call) -> bool {
+    let mut input = InputRequired::new();
+    let form = ElicitParams::form("who?", ElicitSchema::default());
+    input.request_input(call, "who", InputRequest::Elicit(form)).expect_err("not yet");
+    let now = web.now;
+    let asked = web.server.engine().require_input(now, call, &input).is_ok();
+    web.transmit_all();
+    asked
+}
+
+// covers: HTTP-052
+#[test]
+fn input_requests_never_go_on_a_get_stream() {
+    for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        for leaves_before in [None, Some(false), Some(true)] {
+            let mut web = harness(Config::new());
+            let id = open_session(&mut web, version);
+            let named = ("Mcp-Session-Id", &*id);
+            let get = web.send_request("GET", "/mcp", &[named], "");
+            let x = web.post(&[named], &legacy_request(2, "tools/call", ECHO_PARAMS));
+            let call = web.expect_call();
+            if leaves_before == Some(true) {
+                web.close_exchange(x);
+            }
+            // Before 2025-06-18 there is no elicitation to ask for.
+            let asked = ask(&mut web, &call);
+            assert!(asked || version == "2025-03-26" || leaves_before == Some(true));
+            if leaves_before.is_none() {
+                let requests = web.response(x).messages();
+                let sent = requests.iter().any(|message| message["method"] == "elicitation/create");
+                assert_eq!(sent, asked, "{version}");
+            } else {
+                web.close_exchange(x);
+            }
+            web.advance(secs(5));
+            assert_eq!(
+                web.response(get).messages(),
+                Vec::<serde_json::Value>::new(),
+                "{version} {leaves_before:?}"
+            );
+            assert!(!web.response(get).is_complete);
+        }
     }
 }

@@ -30,12 +30,12 @@ use mcp_tests::harness::HttpServerHarness;
 use crate::protocol::common::server;
 
 /// Returns a server with all capabilities for every revision.
-fn harness(http: Config) -> HttpServerHarness {
+pub(super) fn harness(http: Config) -> HttpServerHarness {
     harness_with_versions(VersionSet::ALL, http)
 }
 
 #[expect(deprecated, reason = "tested until its removal")]
-fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarness {
+pub(super) fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarness {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)
         .with(Capability::ToolsListChanged)
@@ -46,7 +46,7 @@ fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarnes
 }
 
 /// Returns the body of a modern request.
-fn modern_request(id: u32, method: &str, params: &str) -> String {
+pub(super) fn modern_request(id: u32, method: &str, params: &str) -> String {
     let comma = if params.is_empty() { "" } else { "," };
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}{comma}\"_meta\":{{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{{}}}}}}}}"
@@ -54,7 +54,7 @@ fn modern_request(id: u32, method: &str, params: &str) -> String {
 }
 
 /// Header fields of a modern call of the tool `echo`.
-const CALL_FIELDS: [(&str, &str); 3] =
+pub(super) const CALL_FIELDS: [(&str, &str); 3] =
     [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
 
 /// Returns the body of a legacy request.
@@ -62,9 +62,9 @@ fn legacy_request(id: u32, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}}}}}")
 }
 
-const ECHO_PARAMS: &str = "\"name\":\"echo\",\"arguments\":{\"text\":\"hi\"}";
+pub(super) const ECHO_PARAMS: &str = "\"name\":\"echo\",\"arguments\":{\"text\":\"hi\"}";
 
-fn initialize_request(version: &str) -> String {
+pub(super) fn initialize_request(version: &str) -> String {
     legacy_request(
         1,
         "initialize",

@@ -10,7 +10,7 @@ use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, modern_request, open_session,
 };
 
-// covers: HTTP-003, HTTP-004, HTTP-005, HTTP-008, SEC-017
+// covers: HTTP-003, HTTP-004, HTTP-005, HTTP-008, SEC-017, HTTP-006
 #[test]
 fn foreign_origin_or_host_is_refused_first() {
     let mut web =

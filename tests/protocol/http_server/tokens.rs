@@ -56,7 +56,7 @@ fn post_with_token(
     x
 }
 
-// covers: HTTP-007, AUTH-004, AUTH-005, AUTH-020, AUTH-021, AUTH-051, AUTH-054, AUTH-070
+// covers: HTTP-007, AUTH-004, AUTH-005, AUTH-020, AUTH-021, AUTH-051, AUTH-054, AUTH-070, AUTH-002
 #[test]
 fn missing_or_denied_token_gets_a_challenge() {
     let mut web = harness(protected_config());

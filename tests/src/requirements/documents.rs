@@ -1,7 +1,8 @@
 //! The documents that the project follows, requirement group by requirement group: `documents.tsv` and `DOCUMENTS.md`.
 //!
 //! A row names tests by package, binary and path. Each of them must exist and cite a requirement of the row; a row that
-//! claims to be followed in full needs a named test for every one of its requirements.
+//! claims to be followed in full needs a named test for every one of its requirements. A row with a gap needs a test that
+//! shows the gap, so that the reason cannot outlive it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt::Write as _;
@@ -12,9 +13,10 @@ use super::{Requirements, rows};
 const HEAD: &str = "\
 # Documents
 
-The project follows five documents. Each row below is a group of their requirements, with the tests that show it or the
-reason why it is not followed. *Partly* says what differs. *Application* marks duties of the program that uses the
-library. The ids are those of [`spec-map.tsv`](spec-map.tsv); `cargo run -p mcp-tests --bin requirements -- show ID` prints
+The project follows five documents. Each row below is a group of their requirements, with the tests that show it. *Partly*
+and *not followed* say what differs; at least one of their tests shows the gap, and fails when it closes. *Shared* says what
+is left to the program that uses the library, beside what the tests show. *Application* marks duties of that program alone.
+The ids are those of [`spec-map.tsv`](spec-map.tsv); `cargo run -p mcp-tests --bin requirements -- show ID` prints
 one with all of its tests, of which this page names the most direct ones.
 
 This page is written from [`documents.tsv`](documents.tsv) by `UPDATE_DOCUMENTS=1 cargo test -p mcp-tests --lib documents`.
@@ -31,6 +33,8 @@ struct Document {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conformance {
     Followed,
+    /// The library does a part, the application the rest.
+    Shared,
     Partly,
     Application,
     NotFollowed,
@@ -74,6 +78,7 @@ fn parse(text: &str) -> Result<(Vec<Document>, Vec<RequirementGroup>), String> {
         };
         let conformance = match state {
             "yes" => Conformance::Followed,
+            "shared" => Conformance::Shared,
             "partly" => Conformance::Partly,
             "application" => Conformance::Application,
             "no" => Conformance::NotFollowed,
@@ -104,7 +109,7 @@ impl Requirements {
     /// # Errors
     ///
     /// All problems, one per line: a malformed row, an unknown document, requirement or test, a test that cites no
-    /// requirement of its row, a row without what its state needs.
+    /// requirement of its row, a row without what its state needs, a gap that no test shows.
     pub fn documents(&self, text: &str) -> Result<String, String> {
         let (documents, groups) = parse(text)?;
         let tests: BTreeMap<String, &CitedTest> =
@@ -132,14 +137,16 @@ impl Requirements {
         for id in group.ids.iter().filter(|id| self.find(id).is_none()) {
             report(format!("unknown requirement {id}"));
         }
-        let mut shown = BTreeSet::new();
+        let (mut shown, mut shows_gap) = (BTreeSet::new(), false);
         for name in &group.tests {
             let Some(test) = tests.get(name) else {
                 report(format!("no such test: {name}"));
                 continue;
             };
             let cited = group.ids.iter().filter(|id| test.ids.contains(id)).collect::<Vec<_>>();
-            if cited.is_empty() {
+            let gap = group.ids.iter().any(|id| test.gaps.contains(id));
+            shows_gap |= gap;
+            if cited.is_empty() && !gap {
                 report(format!("cites no requirement of the row: {name}"));
             }
             shown.extend(cited);
@@ -147,11 +154,16 @@ impl Requirements {
         let (has_tests, has_note) = (!group.tests.is_empty(), group.note.is_some());
         let expected = match group.conformance {
             Conformance::Followed => (true, false),
-            Conformance::Partly => (true, true),
-            Conformance::Application | Conformance::NotFollowed => (false, true),
+            Conformance::Shared | Conformance::Partly | Conformance::NotFollowed => (true, true),
+            Conformance::Application => (false, true),
         };
         if (has_tests, has_note) != expected {
             report(format!("{:?}: expected (tests, note) = {expected:?}", group.conformance));
+        }
+        let has_gap = matches!(group.conformance, Conformance::Partly | Conformance::NotFollowed);
+        if has_tests && has_gap != shows_gap {
+            let problem = if has_gap { "no named test shows the gap" } else { "a named test shows a gap" };
+            report(format!("{:?}: {problem}", group.conformance));
         }
         if group.conformance == Conformance::Followed {
             for id in group.ids.iter().filter(|id| !shown.contains(id)) {
@@ -193,9 +205,10 @@ fn outcome(group: &RequirementGroup, tests: &BTreeMap<String, &CitedTest>) -> St
     let note = group.note.as_deref().unwrap_or_default();
     match group.conformance {
         Conformance::Followed => links,
+        Conformance::Shared => format!("*Shared.* {note}. {links}"),
         Conformance::Partly => format!("*Partly.* {note}. {links}"),
         Conformance::Application => format!("*Application.* {note}."),
-        Conformance::NotFollowed => format!("*Not followed.* {note}."),
+        Conformance::NotFollowed => format!("*Not followed.* {note}. {links}"),
     }
 }
 
@@ -209,33 +222,37 @@ mod tests {
     const DOCUMENT: &str = "@\tdoc\tA document\tA remark.\n";
 
     fn requirements() -> Requirements {
-        let test = CitedTest {
+        let test = |path: &str, ids: &[&str], gaps: &[&str]| CitedTest {
             location: "tests/demo.rs:7".into(),
             package: "a".into(),
             header: "demo.rs".into(),
             binary: "demo".into(),
-            path: "one".into(),
-            ids: vec!["BASE-001".into()],
+            path: path.into(),
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            gaps: gaps.iter().map(|id| (*id).to_owned()).collect(),
             is_generated: false,
         };
-        let tests = CitedTests { tests: vec![test], problems: Vec::new() };
+        let tests = vec![test("one", &["BASE-001"], &[]), test("lacks", &[], &["BASE-002"])];
+        let tests = CitedTests { tests, problems: Vec::new() };
         Requirements::new(SPEC_MAP, "", tests).unwrap()
     }
 
     #[test]
     fn rows_render_with_tests_or_reasons() {
         let rows = "doc\t1\tFirst\tBASE-001\tyes\ta demo one\t-\n\
-            doc\t2\tBoth\tBASE-001 BASE-002\tpartly\ta demo one\tNot the second\n\
+            doc\t2\tBoth\tBASE-001 BASE-002\tpartly\ta demo one; a demo lacks\tNot the second\n\
             doc\t3\tSecond\tBASE-002\tapplication\t-\tIts own matter\n\
-            doc\t4\tThird\t-\tno\t-\tNot released\n";
+            doc\t4\tThird\tBASE-002\tno\ta demo lacks\tNot released\n\
+            doc\t5\tFirst\tBASE-001\tshared\ta demo one\tThe rest is its own\n";
         let page = requirements().documents(&format!("{DOCUMENT}{rows}")).unwrap();
         assert_eq!(
             page.strip_prefix(HEAD).unwrap(),
             "\n## A document\n\nA remark.\n\n| section | requirement | ids | followed |\n|---|---|---|---|\n\
              | 1 | First | BASE-001 | [`one`](demo.rs) |\n\
-             | 2 | Both | BASE-001, BASE-002 | *Partly.* Not the second. [`one`](demo.rs) |\n\
+             | 2 | Both | BASE-001, BASE-002 | *Partly.* Not the second. [`one`](demo.rs), [`lacks`](demo.rs) |\n\
              | 3 | Second | BASE-002 | *Application.* Its own matter. |\n\
-             | 4 | Third |  | *Not followed.* Not released. |\n"
+             | 4 | Third | BASE-002 | *Not followed.* Not released. [`lacks`](demo.rs) |\n\
+             | 5 | First | BASE-001 | *Shared.* The rest is its own. [`one`](demo.rs) |\n"
         );
     }
 
@@ -251,7 +268,14 @@ mod tests {
             ("doc\t1\tFirst\tBASE-001 BASE-002\tyes\ta demo one\t-", "no named test cites BASE-002"),
             ("doc\t1\tFirst\tBASE-001\tyes\t-\t-", "Followed: expected"),
             ("doc\t1\tFirst\tBASE-001\tpartly\ta demo one\t-", "Partly: expected"),
-            ("doc\t1\tFirst\tBASE-001\tno\t-\t-", "NotFollowed: expected"),
+            ("doc\t1\tFirst\tBASE-001\tno\t-\tWhy", "NotFollowed: expected"),
+            ("doc\t1\tFirst\tBASE-001\tno\ta demo one\tWhy", "NotFollowed: no named test shows the gap"),
+            ("doc\t1\tFirst\tBASE-001\tpartly\ta demo one\tHow", "Partly: no named test shows the gap"),
+            (
+                "doc\t1\tBoth\tBASE-001 BASE-002\tshared\ta demo one; a demo lacks\tHow",
+                "Shared: a named test shows a gap",
+            ),
+            ("doc\t1\tFirst\tBASE-001\tshared\ta demo one\t-", "Shared: expected"),
             ("doc\t1\tFirst\tBASE-001\tapplication\ta demo one\tWhy", "Application: expected"),
             ("other\t1\tFirst\tBASE-001\tyes\ta demo one\t-", "unknown document other"),
             ("doc\t1\tFirst\tBASE-001\tmaybe\ta demo one\t-", "unknown state \"maybe\""),

@@ -6,6 +6,12 @@ use core::mem;
 
 use super::tokens::{SourceToken, SpannedToken, tokenize};
 
+/// Begins a citation of requirements from which a test shows a deviation.
+const GAP: &str = "gap:";
+
+/// Beginnings of the comments that cite requirements.
+const CITATIONS: [&str; 2] = ["covers:", GAP];
+
 /// Tests, modules and faulty citations of one file.
 #[derive(Debug, Default)]
 pub(super) struct SourceItems {
@@ -22,6 +28,8 @@ pub(super) struct TestItem {
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) ids: Vec<String>,
+    /// Requirements from which the test shows a deviation.
+    pub(super) gaps: Vec<String>,
     /// Whether a macro makes it. Its tests may then also be in a module of that name.
     pub(super) is_generated: bool,
 }
@@ -48,9 +56,10 @@ pub(super) fn parse(text: &str) -> SourceItems {
 #[derive(Default)]
 struct ItemPrelude {
     ids: Vec<String>,
+    gaps: Vec<String>,
     line: Option<usize>,
-    /// Whether the citation ended with a comma, so that the next comment continues it.
-    continues: bool,
+    /// Keyword of a citation that ended with a comma, so that the next comment continues it.
+    continues: Option<&'static str>,
     is_test: bool,
     path: Option<String>,
 }
@@ -129,24 +138,22 @@ impl SourceParser {
     }
 
     fn parse_citation(&mut self, comment: &str, line: usize, above: &mut ItemPrelude) {
-        let text = match comment.strip_prefix("covers:") {
-            Some(text) => text,
-            None if above.continues => comment,
-            None => return,
-        };
+        let cited = CITATIONS.into_iter().find_map(|keyword| Some((keyword, comment.strip_prefix(keyword)?)));
+        let Some((keyword, text)) = cited.or_else(|| Some((above.continues?, comment))) else { return };
         above.line.get_or_insert(line);
         // A remark in brackets may follow.
         let text = text.split('(').next().unwrap_or_default().trim();
-        above.continues = text.ends_with(',');
+        above.continues = text.ends_with(',').then_some(keyword);
         for id in text.split([',', ' ']).filter(|id| !id.is_empty()) {
             if is_requirement_id(id) {
-                above.ids.push(id.to_owned());
+                let ids = if keyword == GAP { &mut above.gaps } else { &mut above.ids };
+                ids.push(id.to_owned());
             } else {
                 self.source.problems.push((line, format!("{id:?} is not a requirement id")));
             }
         }
         if text.is_empty() {
-            self.source.problems.push((line, "`covers:` names no id".into()));
+            self.source.problems.push((line, format!("`{keyword}` names no id")));
         }
     }
 
@@ -175,7 +182,8 @@ impl SourceParser {
             let name = self.ident(at + 1).unwrap_or_default();
             let path = within.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::");
             let line = self.tokens[at].line;
-            self.source.tests.push(TestItem { path, line, ids: found.ids, is_generated: false });
+            let ItemPrelude { ids, gaps, .. } = found;
+            self.source.tests.push(TestItem { path, line, ids, gaps, is_generated: false });
         } else {
             self.drop_citation(&mut { found });
         }
@@ -227,11 +235,11 @@ impl SourceParser {
         }
         let after = self.end_of_group(open, end);
         let name = self.ident(open + 1).map(str::to_owned);
-        if let (Some(name), false) = (&name, definition || above.ids.is_empty()) {
+        if let (Some(name), false) = (&name, definition || above.ids.is_empty() && above.gaps.is_empty()) {
             let path = within.iter().chain([name]).map(String::as_str).collect::<Vec<_>>().join("::");
             let line = self.tokens[at].line;
-            let ids = mem::take(above).ids;
-            self.source.tests.push(TestItem { path, line, ids, is_generated: true });
+            let ItemPrelude { ids, gaps, .. } = mem::take(above);
+            self.source.tests.push(TestItem { path, line, ids, gaps, is_generated: true });
         }
         self.drop_citation(above);
         if definition || name.is_some() {
@@ -246,14 +254,15 @@ impl SourceParser {
     /// Ends an item that is not a test.
     fn drop_citation(&mut self, above: &mut ItemPrelude) {
         if let Some(line) = mem::take(above).line {
-            self.source.problems.push((line, "`covers:` is not directly above a test".into()));
+            self.source.problems.push((line, "a citation is not directly above a test".into()));
         }
     }
 
     fn reject_citations(&mut self, start: usize, end: usize) {
         for placed in &self.tokens[start..end] {
-            if matches!(&placed.token, SourceToken::Comment(text) if text.starts_with("covers:")) {
-                let problem = "`covers:` is not directly above a test".into();
+            let SourceToken::Comment(text) = &placed.token else { continue };
+            if CITATIONS.iter().any(|keyword| text.starts_with(keyword)) {
+                let problem = "a citation is not directly above a test".into();
                 self.source.problems.push((placed.line, problem));
             }
         }
@@ -276,6 +285,7 @@ mod tests {
             path: path.into(),
             line,
             ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            gaps: Vec::new(),
             is_generated,
         }
     }
@@ -302,6 +312,18 @@ mod tests {
         let source =
             parse("// covers: BASE-001,\n// BASE-002\n// covers: ERR-001\n// prose\n#[test]\nfn one() {}");
         assert_eq!(source.tests, [test("one", 6, &["BASE-001", "BASE-002", "ERR-001"], false)]);
+        assert_eq!(source.problems, []);
+    }
+
+    #[test]
+    fn gaps_are_cited_apart_from_what_is_covered() {
+        let source = parse(
+            "// covers: BASE-001\n// gap: ERR-001,\n// ERR-002\n#[test]\nfn one() {}\n// gap: VER-001\nmade!(two, 1);",
+        );
+        let mut expected = [test("one", 5, &["BASE-001"], false), test("two", 7, &[], true)];
+        expected[0].gaps = vec!["ERR-001".into(), "ERR-002".into()];
+        expected[1].gaps = vec!["VER-001".into()];
+        assert_eq!(source.tests, expected);
         assert_eq!(source.problems, []);
     }
 
@@ -359,6 +381,8 @@ mod tests {
             ("macro_rules! m { () => {\n// covers: BASE-001\n} }", 2),
             ("// covers: base-1\n#[test] fn t() {}", 1),
             ("// covers:\n#[test] fn t() {}", 1),
+            ("// gap: BASE-001\nfn no_test() {}", 1),
+            ("#[test]\nfn t() {\n // gap: BASE-001\n}", 3),
         ] {
             let problems = parse(text).problems;
             assert_eq!(

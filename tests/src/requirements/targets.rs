@@ -19,6 +19,8 @@ pub(super) struct CitedTest {
     /// Path as the test harness prints it.
     pub(super) path: String,
     pub(super) ids: Vec<String>,
+    /// Requirements from which it shows a deviation.
+    pub(super) gaps: Vec<String>,
     pub(super) is_generated: bool,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn find(root: &Path) -> Result<CitedTests, String> {
     for folder in folders {
         for file in rust_files(&folder)?.into_iter().filter(|file| !read.contains(file)) {
             let source = source::parse(&read_text(&file)?);
-            let cited = source.tests.iter().filter(|test| !test.ids.is_empty());
+            let cited = source.tests.iter().filter(|test| !test.ids.is_empty() || !test.gaps.is_empty());
             for line in cited.map(|test| test.line).chain(source.problems.into_iter().map(|(line, _)| line)) {
                 let location = location(root, &file, line);
                 found.problems.push(format!(
@@ -181,6 +183,7 @@ impl ModuleWalker<'_> {
                 binary: self.target.binary.clone(),
                 path: path.iter().chain([&test.path]).map(String::as_str).collect::<Vec<_>>().join("::"),
                 ids: test.ids,
+                gaps: test.gaps,
                 is_generated: test.is_generated,
             });
         }

@@ -114,7 +114,9 @@ pub mod stdio {}
     "nginx",
     "Mcp-Session-Id",
     "Last-Event-ID",
-    "resumption"
+    "resumption",
+    "reconnection",
+    "reconnect"
 ))]
 pub mod http {}
 

@@ -383,7 +383,7 @@ pub(crate) fn stderr_of_server(args: &[&str]) -> String {
     text
 }
 
-// covers: HTTP-003, HTTP-008
+// covers: HTTP-003, HTTP-008, HTTP-006
 #[test]
 fn server_at_routable_address_says_what_guards_it() {
     let own = ["--", PROBE, "serve"];

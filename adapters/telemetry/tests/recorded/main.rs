@@ -3,5 +3,6 @@
 extern crate alloc;
 
 mod metrics;
+mod plain;
 mod spans;
 mod support;

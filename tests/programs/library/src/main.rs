@@ -51,8 +51,11 @@ async fn main() -> anyhow::Result<()> {
     let service = service(&settings, &url)?;
     // Between requests, it ends the calls of clients that have left, and sessions that expire.
     tokio::spawn(service.run());
-    // The endpoint and the metadata of the protected resource have paths of their own.
-    let app = axum::Router::new().route("/health", get(async || "ok")).fallback_service(service.clone());
+    // The metadata of the protected resource has a path of its own, which ends with that of the public URL.
+    let app = axum::Router::new()
+        .route("/health", get(async || "ok"))
+        .route_service("/mcp", service.clone())
+        .route_service("/.well-known/oauth-protected-resource/{*endpoint}", service.clone());
     let mut terminated = signal(SignalKind::terminate())?;
     let stopped = async move {
         terminated.recv().await;

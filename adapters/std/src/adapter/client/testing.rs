@@ -171,6 +171,14 @@ impl TestConnection {
         connection
     }
 
+    /// Sets on whose behalf the client calls.
+    pub fn set_authorization(&mut self, authorization: server::Authorization) {
+        let _ = self.with_server_end(|server, _| {
+            let channel = server.pipe.channel();
+            server.pipe.engine().set_authorization(channel, Some(authorization));
+        });
+    }
+
     /// Runs a function on the server's end. Returns `None` on another thread than the one that created it.
     fn with_server_end<T>(
         &mut self,

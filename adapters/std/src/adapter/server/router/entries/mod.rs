@@ -87,6 +87,8 @@ send_call!(a: A, b: B, c: C);
 /// - `adapter`: the adapter of the router.
 /// - `router`: tokens after `self` that lead to the router.
 /// - `handlers`: the expression of the stored handler, in which `$handler` is the closure.
+///
+/// The compiler shows the line of a handler, with its comment, to whoever writes an `async fn` with a result that borrows.
 macro_rules! entries {
     (
         $vis:vis $Fn:ident($($before:ty),+), data: [$($data:tt)*],
@@ -99,10 +101,13 @@ macro_rules! entries {
         /// that implements [`ToolArguments`](mcp_proto::router::ToolArguments); `()` stands for none. The documentation comment of the type is the
         /// description, unless [`description`](ToolEntry::description) sets another one. The entry that is returned also
         /// sets title, annotations, icons and metadata.
+        ///
+        /// A result owns its data: an `async fn` returns `CallToolResult<'static>` or `Content<'static>`, because without the
+        /// lifetime its result would borrow from the arguments.
         $vis fn tool<A, T>(
             &mut self,
             name: &str,
-            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*,
+            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*, // `CallToolResult<'static>`, not `CallToolResult`
         ) -> ToolEntry<'_>
         where
             A: ArgumentsOn<$adapter> + 'static $($data)*,
@@ -119,7 +124,7 @@ macro_rules! entries {
         $vis fn tool_with<A, T>(
             &mut self,
             tool: Tool,
-            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*,
+            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*, // `CallToolResult<'static>`, not `CallToolResult`
         ) -> &mut Self
         where
             A: UntypedArguments + 'static $($data)*,
@@ -130,11 +135,11 @@ macro_rules! entries {
             self
         }
 
-        /// Adds a resource, read by its URI.
+        /// Adds a resource, read by its URI. An `async fn` returns `ReadResourceResult<'static>`, with the lifetime.
         $vis fn resource<T: IntoReadResult + 'static>(
             &mut self,
             resource: Resource,
-            handler: impl $Fn($($before,)+ &ResourceTarget<'_>) -> T + 'static $($resource)*,
+            handler: impl $Fn($($before,)+ &ResourceTarget<'_>) -> T + 'static $($resource)*, // `ReadResourceResult<'static>`, not `ReadResourceResult`
         ) -> &mut Self {
             let handler = $store!(self, resource, handler, &ResourceTarget<'_>);
             self $($router)* .add_resource(resource, handler);
@@ -147,18 +152,19 @@ macro_rules! entries {
         $vis fn resource_template<T: IntoReadResult + 'static>(
             &mut self,
             template: ResourceTemplate,
-            handler: impl $Fn($($before,)+ &ResourceTarget<'_>) -> T + 'static $($resource)*,
+            handler: impl $Fn($($before,)+ &ResourceTarget<'_>) -> T + 'static $($resource)*, // `ReadResourceResult<'static>`, not `ReadResourceResult`
         ) -> &mut Self {
             let handler = $store!(self, resource, handler, &ResourceTarget<'_>);
             self $($router)* .add_resource_template(template, handler);
             self
         }
 
-        /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`.
+        /// Adds a prompt. Its arguments may have any type whose members can be parsed from strings, or `()`. An `async fn`
+        /// returns `Vec<PromptMessage<'static>>`, with the lifetime.
         $vis fn prompt<A, T>(
             &mut self,
             prompt: Prompt,
-            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*,
+            handler: impl $Fn($($before,)+ A) -> T + 'static $($arguments)*, // `PromptMessage<'static>`, not `PromptMessage`
         ) -> &mut Self
         where
             A: DeserializeOwned + 'static $($data)*,
