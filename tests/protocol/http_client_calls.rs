@@ -128,7 +128,8 @@ fn error_without_a_usable_id_belongs_to_the_request_that_its_body_answers() {
 // covers: BASE-005, BASE-010
 #[test]
 fn unusable_answer_in_the_body_ends_its_request_at_once() {
-    let answers: [fn(&Value) -> (Value, &'static str); 5] = [
+    type Answer = fn(&Value) -> (Value, &'static str);
+    let answers: [Answer; 5] = [
         |_| (json!({"jsonrpc": "2.0", "id": 999_999, "result": {}}), "`id` is not that of the request"),
         |_| (json!({"jsonrpc": "2.0", "id": "x", "result": {}}), "`id` is not that of the request"),
         |id| (json!({"jsonrpc": "2.0", "id": id}), "neither a request, a notification nor a response"),

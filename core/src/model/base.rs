@@ -145,7 +145,6 @@ impl Icon {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
 
     use super::super::test_support::{assert_missing, assert_round_trip};
     use super::*;
