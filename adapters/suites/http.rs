@@ -322,7 +322,10 @@ impl ClientHandler for CredentialHandler {
     }
 
     fn head(&self, record: &HeadRecord) {
-        self.1.record(record.text.clone());
+        // The text of a refusal is that of the server.
+        if !record.is_body {
+            self.1.record(record.text.clone());
+        }
     }
 }
 

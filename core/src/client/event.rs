@@ -85,7 +85,8 @@ pub enum Event {
     ElicitationComplete(String),
     /// The server has acknowledged a subscription and reports changes from now on.
     ///
-    /// Over HTTP, a subscription that had to be renewed is reported again. Changes in between may have been missed.
+    /// Over HTTP, a subscription that had to be renewed is reported again. Changes in between may have been missed, so all
+    /// that it covers is reported as [changed](Self::Changed).
     Subscribed {
         /// The subscription.
         key: SubscriptionKey,

@@ -55,12 +55,20 @@ struct Subscription {
     uris: Vec<Box<str>>,
     /// Memberships in lists, and then in resources, in the order of `uris` (legacy).
     memberships: Vec<Key>,
-    /// The server has confirmed the subscription.
-    acknowledged: bool,
+    acknowledgment: Acknowledgment,
     /// Number of resources that the server has not answered for (legacy).
     unanswered: usize,
     /// The open request (modern).
     listen: Option<Key>,
+}
+
+/// Whether the server has confirmed a subscription.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Acknowledgment {
+    Awaited,
+    Received,
+    /// It has to confirm a renewed one; changes in between are not announced.
+    AwaitedAgain,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +108,34 @@ impl ListNode for Membership {
 impl Subscription {
     const fn key(&self, key: Key) -> SubscriptionKey {
         SubscriptionKey::new(self.serial, key)
+    }
+
+    const fn is_acknowledged(&self) -> bool {
+        matches!(self.acknowledgment, Acknowledgment::Received)
+    }
+
+    /// Records that the subscription was renewed.
+    const fn await_again(&mut self) {
+        if self.is_acknowledged() {
+            self.acknowledgment = Acknowledgment::AwaitedAgain;
+        }
+    }
+
+    /// Reports the subscription. What is subscribed again counts as changed, because changes may have been missed (SUB-016).
+    fn acknowledge(&mut self, common: &mut CommonState, key: Key) {
+        let is_renewed = self.acknowledgment == Acknowledgment::AwaitedAgain;
+        self.acknowledgment = Acknowledgment::Received;
+        let key = self.key(key);
+        common.events.push_back(Event::Subscribed { key, honoured: self.filter() });
+        if is_renewed {
+            let lists =
+                [Change::Tools, Change::Prompts, Change::Resources].into_iter().zip(self.lists.as_array());
+            let lists = lists.filter_map(|(change, is_subscribed)| is_subscribed.then_some(change));
+            let resources = self.uris.iter().map(|uri| Change::Resource(String::from(&**uri)));
+            for change in lists.chain(resources) {
+                common.events.push_back(Event::Changed { key: Some(key), change });
+            }
+        }
     }
 
     fn wants(&self, change: &Change) -> bool {
@@ -186,9 +222,8 @@ impl Subscriptions {
     /// Reports a legacy subscription whose requests have all been answered.
     fn acknowledge_if_answered(&mut self, common: &mut CommonState, key: Key) {
         let Some(sub) = self.slab.get_mut(key) else { return };
-        if sub.listen.is_none() && !sub.acknowledged && sub.unanswered == 0 {
-            sub.acknowledged = true;
-            common.events.push_back(Event::Subscribed { key: sub.key(key), honoured: sub.filter() });
+        if sub.listen.is_none() && !sub.is_acknowledged() && sub.unanswered == 0 {
+            sub.acknowledge(common, key);
         }
     }
 
@@ -230,7 +265,7 @@ impl SubscriptionTable for Subscriptions {
             lists: ListFlags::from_filter(filter),
             uris: sorted_uris(filter),
             memberships: Vec::new(),
-            acknowledged: false,
+            acknowledgment: Acknowledgment::Awaited,
             unanswered: 0,
             listen: None,
         };
@@ -325,7 +360,7 @@ impl SubscriptionTable for Subscriptions {
         let Ok(answer) = serde_json::from_slice::<SubscriptionsAcknowledgedParams>(params) else {
             return common.diagnose(Diagnostic::InvalidNotification(method.into()));
         };
-        let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.acknowledged);
+        let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.is_acknowledged());
         let Some((key, sub)) = found else {
             return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
         };
@@ -333,12 +368,10 @@ impl SubscriptionTable for Subscriptions {
         let honoured = sorted_uris(&answer.notifications);
         sub.lists = sub.lists.intersection(ListFlags::from_filter(&answer.notifications));
         sub.uris.retain(|uri| honoured.binary_search(uri).is_ok());
-        sub.acknowledged = true;
-        let (key, honoured) = (sub.key(key), sub.filter());
+        sub.acknowledge(common, key);
         if let Some(call) = common.endpoint.outbound.calls.get_mut(listen) {
             call.disable_timeouts();
         }
-        common.events.push_back(Event::Subscribed { key, honoured });
     }
 
     fn listen_ended(&mut self, common: &mut CommonState, listen: Key, outcome: Result<(), CallError>) {
@@ -360,7 +393,8 @@ impl SubscriptionTable for Subscriptions {
         match listen(common, main, key, &filter) {
             Ok(request) => {
                 let sub = self.slab.get_mut(key)?;
-                (sub.listen, sub.acknowledged) = (Some(request), false);
+                sub.listen = Some(request);
+                sub.await_again();
                 Some(request)
             }
             Err(error) => {
@@ -390,7 +424,8 @@ impl SubscriptionTable for Subscriptions {
         let unanswered: Vec<(Key, usize)> = self.slab.iter().map(unanswered).collect();
         for (key, unanswered) in unanswered {
             if let Some(sub) = self.slab.get_mut(key) {
-                (sub.acknowledged, sub.unanswered) = (false, unanswered);
+                sub.unanswered = unanswered;
+                sub.await_again();
             }
             self.acknowledge_if_answered(common, key);
         }
@@ -428,7 +463,7 @@ impl SubscriptionTable for Subscriptions {
         let mut wanting: Vec<SubscriptionKey> = Vec::new();
         let mut add = |list: &List| {
             for (_, Membership { subscription: key, .. }) in list.iter(&self.memberships) {
-                let sub = self.slab.get(*key).filter(|sub| sub.acknowledged);
+                let sub = self.slab.get(*key).filter(|sub| sub.is_acknowledged());
                 if let Some(subscription) = sub.map(|sub| sub.key(*key)) {
                     // In the order in which they were made; those of several resources are merged.
                     if let Err(at) = wanting.binary_search(&subscription) {
@@ -455,7 +490,7 @@ impl SubscriptionTable for Subscriptions {
         let (key, sub) = self.find_by_listen(common, listen)?;
         // Only the server knows which resources are parts of the subscribed ones.
         let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
-        (sub.acknowledged && (may_be_part || sub.wants(change))).then(|| sub.key(key))
+        (sub.is_acknowledged() && (may_be_part || sub.wants(change))).then(|| sub.key(key))
     }
 
     fn end_all(&mut self, common: &mut CommonState, error: &CallError) {

@@ -52,7 +52,7 @@ fn check(subs: &Subscriptions) {
     for (key, sub) in subs.slab.iter() {
         let resources: Vec<Key> = subs.in_resources(sub).map(|(resource, _)| resource).collect();
         assert_eq!(sub.unanswered, resources.iter().filter(|key| is_pending(&subs.resources, **key)).count());
-        assert_eq!(sub.acknowledged, sub.unanswered == 0);
+        assert_eq!(sub.is_acknowledged(), sub.unanswered == 0);
         let known: Vec<Key> = sub.uris.iter().map(|uri| subs.by_uri[uri]).collect();
         assert_eq!(known, resources);
         let of_lists = sub.lists.as_array().into_iter().enumerate().filter(|(_, wanted)| *wanted);

@@ -17,7 +17,8 @@ fn subscription_that_ends_at_once_is_requested_with_growing_delay() {
     let mut harness = modern_harness(Chunker::Whole);
     let filter = SubscriptionFilter::new().tools_list_changed(true);
     harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
-    let acknowledge = |harness: &mut HttpClientHarness| {
+    let mut is_renewed = false;
+    let mut acknowledge = |harness: &mut HttpClientHarness| {
         let listen = harness.expect_post("subscriptions/listen");
         let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.body["id"]});
         harness.start_event_stream(listen.id);
@@ -28,6 +29,9 @@ fn subscription_that_ends_at_once_is_requested_with_growing_delay() {
             &notification("notifications/subscriptions/acknowledged", params),
         );
         assert!(matches!(harness.expect_event(), Event::Subscribed { .. }));
+        if core::mem::replace(&mut is_renewed, true) {
+            assert!(matches!(harness.expect_event(), Event::Changed { .. }));
+        }
         (listen.id, meta)
     };
     for pause in [1, 2, 4, 8, 16, 16, 16, 16] {

@@ -2,7 +2,7 @@
 
 use mcp_proto::client::Event;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::{Fault, HttpError};
+use mcp_proto::{Change, Fault, HttpError};
 use mcp_tests::harness::build::{
     error_response, initialize_result, legacy_request, notification, result_response,
 };
@@ -270,6 +270,10 @@ fn subscription_is_acknowledged_again_in_the_new_session() {
                 assert_eq!(honoured.resource_subscriptions.is_some(), !refused);
             }
             other => panic!("{other:?}"),
+        }
+        if !refused {
+            let Event::Changed { key: Some(k), change } = harness.expect_event() else { panic!("no change") };
+            assert_eq!((k, change), (key, Change::Resource("a:b".into())));
         }
         harness.assert_idle();
     }

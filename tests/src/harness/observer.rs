@@ -130,7 +130,9 @@ impl MessageObserver {
         }
         let Some(schemas) = &self.schemas else { return };
         if value.is_array() {
-            let session = self.session_revision.as_deref().unwrap_or(LAST_LEGACY);
+            // Before a session only a client of the revision with batches sends one, which is refused (BATCH-003).
+            let unknown = if self.is_modern { MODERN } else { BATCHES };
+            let session = self.session_revision.as_deref().unwrap_or(unknown);
             // A batch that came before a second `initialize` is answered as it came (LIFE-008).
             let mut begun = members.iter().filter_map(|member| self.open_request(direction, member));
             let is_older = self.had_batches && begun.any(|request| request.handshakes < self.handshakes);

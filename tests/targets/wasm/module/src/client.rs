@@ -142,7 +142,7 @@ impl<'a> From<&'a CallError> for HostError<'a> {
             CallError::Rpc(error) => {
                 return Self { reason: "error", code: Some(error.code), message: Some(&error.message) };
             }
-            CallError::TimedOut | CallError::TotalTimedOut => "timed-out",
+            CallError::TimedOut | CallError::TotalTimedOut | CallError::Misaddressed(_) => "timed-out",
             CallError::Cancelled => "cancelled",
             CallError::Closed(_) => "closed",
             CallError::InputRefused(_) => "input-refused",
