@@ -30,11 +30,11 @@ pub(crate) struct CommandFailure {
     /// Last lines that the server wrote to stderr.
     stderr_tail: String,
     /// Deviations of the server from the protocol before the failure.
-    deviations: Vec<String>,
+    deviations: Box<[String]>,
     /// Error response of the server, if that is the reason.
     response: Option<Box<RpcError>>,
     /// Scopes that the server asks for.
-    scopes: Vec<String>,
+    scopes: Box<[String]>,
     /// Whether a result is already on stdout.
     has_result: bool,
 }
@@ -110,9 +110,9 @@ impl CommandFailure {
             message: message.into(),
             hint: None,
             stderr_tail: String::new(),
-            deviations: Vec::new(),
+            deviations: Box::default(),
             response: None,
-            scopes: Vec::new(),
+            scopes: Box::default(),
             has_result: false,
         }
     }
@@ -166,10 +166,10 @@ impl CommandFailure {
 
     /// Adds the deviations of the server before the failure, which may be its reason.
     #[must_use]
-    pub(crate) fn with_deviations(mut self, deviations: Vec<String>) -> Self {
-        self.deviations = deviations;
+    pub(crate) fn with_deviations(mut self, mut deviations: Vec<String>) -> Self {
         // The error of the client may tell of some itself.
-        self.deviations.retain(|deviation| !self.message.contains(deviation));
+        deviations.retain(|deviation| !self.message.contains(deviation));
+        self.deviations = deviations.into();
         self
     }
 
@@ -202,7 +202,7 @@ impl CommandFailure {
         if self.exit == Exit::Failed && second.exit != Exit::Failed {
             self = second;
         }
-        (self.message, self.deviations) = (message, deviations);
+        (self.message, self.deviations) = (message, deviations.into());
         self
     }
 

@@ -233,7 +233,7 @@ impl Interaction for PasteLogin {
     fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
         let login = self.clone();
         if let Some(uri) =
-            self.redirect_uri.as_deref().or(preferred.filter(|uri| loopback_port(uri).is_none()))
+            self.redirect_uri.as_deref().or_else(|| preferred.filter(|uri| loopback_port(uri).is_none()))
         {
             return Ok(Box::new(PasteReceiver { login, redirect_uri: uri.into(), listener: None }));
         }
