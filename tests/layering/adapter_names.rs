@@ -173,10 +173,10 @@ fn root_items(source: &SourceFile) -> Vec<RootItem> {
 fn declared_items(block: &str) -> Vec<String> {
     const QUALIFIERS: [&str; 3] = ["async", "unsafe", "const"];
     const KINDS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "mod", "const", "static"];
-    let mut found = Vec::new();
+    let (mut found, mut nesting) = (Vec::new(), Nesting::default());
     for (at, _) in block.match_indices("pub ") {
         let starts_word = !block[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        if !starts_word || depth(&block[..at]) > 0 {
+        if !starts_word || nesting.depth_at(block, at) > 0 {
             continue;
         }
         let mut words =
@@ -193,24 +193,38 @@ fn declared_items(block: &str) -> Vec<String> {
     found
 }
 
-fn depth(code: &str) -> usize {
-    code.chars().fold(0usize, |depth, c| match c {
-        '{' => depth + 1,
-        '}' => depth.saturating_sub(1),
-        _ => depth,
-    })
+/// The number of blocks that are open at a position, which only moves on.
+#[derive(Default)]
+struct Nesting {
+    at: usize,
+    depth: usize,
+}
+
+impl Nesting {
+    fn depth_at(&mut self, code: &str, at: usize) -> usize {
+        for byte in &code.as_bytes()[self.at..at] {
+            match byte {
+                b'{' => self.depth += 1,
+                b'}' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.at = at;
+        self.depth
+    }
 }
 
 /// Returns the public methods and constants that a file gives to a type.
 fn inherent_items(source: &SourceFile, name: &str) -> Vec<String> {
     let code = &source.code;
-    let mut found = Vec::new();
+    let (mut found, mut nesting) = (Vec::new(), Nesting::default());
     for (at, _) in code.match_indices("impl") {
         let is_word = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
             && code[at + 4..].starts_with(|c: char| c.is_whitespace() || c == '<');
-        let Some(open) = code[at..].find('{').filter(|_| is_word && depth(&code[..at]) == 0) else {
+        if !is_word || nesting.depth_at(code, at) > 0 {
             continue;
-        };
+        }
+        let Some(open) = code[at..].find('{') else { continue };
         if implemented_type(&code[at + 4..at + open]) == Some(name) {
             let body = &code[at + open + 1..];
             found.extend(declared_items(&body[..block_end(body)]));

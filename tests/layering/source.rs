@@ -1,9 +1,12 @@
 //! Rust source without comments, contents of strings, and test code.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// A source file.
+#[derive(Clone)]
 pub(crate) struct SourceFile {
     /// Path below the folder that was read, with forward slashes.
     pub(crate) path: String,
@@ -22,8 +25,14 @@ pub(crate) struct SourceFile {
     text: String,
 }
 
-/// Returns all Rust files below a folder, in the order of their paths.
+/// Returns all Rust files below a folder, in the order of their paths. Each folder is read once for all tests.
 pub(crate) fn read(folder: &Path) -> Vec<SourceFile> {
+    static READ: Mutex<BTreeMap<PathBuf, Vec<SourceFile>>> = Mutex::new(BTreeMap::new());
+    let mut folders = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    folders.entry(folder.to_owned()).or_insert_with(|| read_now(folder)).clone()
+}
+
+fn read_now(folder: &Path) -> Vec<SourceFile> {
     let mut sources = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -204,6 +213,10 @@ fn strip(text: &str) -> (String, Vec<(usize, String)>) {
     let mut strings = Vec::new();
     let mut at = 0;
     while at < text.len() {
+        let skipped =
+            text.as_bytes()[at..].iter().position(|byte| matches!(byte, b'/' | b'"' | b'\'' | b'b' | b'r'));
+        let Some(skipped) = skipped else { break };
+        at += skipped;
         let rest = &text[at..];
         let in_a_name = text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
         // Start and end of the content, and the length of the closing delimiter.
