@@ -90,7 +90,8 @@ pub enum Diagnostic {
         /// Number of these entries.
         count: usize,
     },
-    /// A list named a cursor again that had been requested. It ends there, without the entries that came twice (PAGE-012).
+    /// A list named a cursor again that had been requested. It ends there, without the entries of a page that came twice
+    /// (PAGE-012).
     ///
     /// [`client::Paginator`](crate::client::Paginator) reports it.
     RepeatedCursor {

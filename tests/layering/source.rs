@@ -1,6 +1,6 @@
 //! Rust source without comments, contents of strings, and test code.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -527,3 +527,34 @@ fn ended_subscription_is_not_requested_again() {
     harness.assert_idle();
     assert!(harness.client.is_drained());
 }
+
+// covers: BASE-013, TIME-001
+#[test]
+fn error_that_ended_its_own_request_is_not_told_by_another_that_times_out() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (other, _waiting) = harness.start_wave_call(&non_retryable());
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}});
+    harness.respond_with_json(request.id, 200, &error);
+    harness.take_diagnostics();
+    assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(_))));
+    harness.advance(secs(60));
+    assert_eq!(harness.expect_done(other), Err(CallError::TimedOut));
+}
+
+// covers: ERR-017
+#[test]
+fn refusal_of_initialize_over_http_that_names_revisions_is_retried_once() {
+    for status in [200, 400] {
+        let mut harness = HttpClientHarness::new(
+            client(VersionSet::LEGACY),
+            HttpClientHarness::default_http_config(),
+            Chunker::Whole,
+        );
+        let init = harness.expect_post("initialize");
+        let data = json!({"supported": ["2025-03-26", "2024-11-05"]});
+        harness.respond_with_json(init.id, status, &error_response(&init.body, -32602, "not that one", data));
+        let again = harness.expect_post("initialize");
+        assert_eq!(again.body["params"]["protocolVersion"], "2025-03-26", "{status}");
+    }
+}

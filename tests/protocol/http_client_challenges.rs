@@ -277,3 +277,29 @@ fn redirect_error_hides_query_and_credential() {
         harness.assert_idle();
     }
 }
+
+// covers: HTTP-079, AUTH-004
+#[test]
+fn refusal_whose_body_does_not_end_is_a_challenge_all_the_same() {
+    for body in ["", "{\"error\":"] {
+        for_each_chunker(|cut| {
+            let mut harness = HttpClientHarness::new(client(VersionSet::ALL), challenge_config(), cut);
+            let probe = harness.expect_post("server/discover");
+            let fields = [("WWW-Authenticate", BEARER), ("Content-Type", "application/json")];
+            harness.receive_head(probe.id, 401, &fields);
+            harness.receive_body(probe.id, body);
+            harness.advance(secs(4));
+            harness.assert_idle();
+            harness.advance(secs(1));
+            assert_eq!(harness.expect_aborted(), probe.id);
+            let challenge = harness.expect_challenge();
+            let mut authorization = harness.client.authorization();
+            authorization
+                .authorize(harness.now, challenge.exchange, credential("t0k3n"))
+                .expect("an open challenge");
+            let again = harness.expect_post("server/discover");
+            assert_eq!(again.field("Authorization"), Some("Bearer t0k3n"));
+            harness.transcript
+        });
+    }
+}

@@ -375,7 +375,7 @@ impl Config {
     /// 2025-03-26 (AUTH-013, AUTH-014, AUTH-069). The default is yes if the client speaks that revision.
     ///
     /// Without any metadata the default endpoints `/authorize`, `/token` and `/register` are used. By default that needs
-    /// an endpoint that answers before a user is asked: the client has to register there, or to need no user.
+    /// an endpoint that answers before a user is asked or a secret is shown: the client has to register there.
     /// [`AccessToken::is_server_its_issuer`](super::AccessToken) tells of it.
     #[must_use]
     pub const fn legacy_fallback(mut self, fall_back: bool) -> Self {

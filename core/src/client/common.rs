@@ -212,13 +212,15 @@ impl CommonState {
     }
 
     pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
-        if let Diagnostic::PeerError(_)
-        | Diagnostic::UnknownResponse { .. }
-        | Diagnostic::Malformed { id: None, .. } = diagnostic
-        {
+        self.events.push_back(Event::Diagnostic(diagnostic));
+    }
+
+    /// Reports a message that may have been the answer to any request, unless it came in the exchange of one.
+    pub(super) fn diagnose_stray(&mut self, diagnostic: Diagnostic, is_in_exchange: bool) {
+        if !is_in_exchange {
             self.stray = Some(Box::new((self.endpoint.now, diagnostic.clone())));
         }
-        self.events.push_back(Event::Diagnostic(diagnostic));
+        self.diagnose(diagnostic);
     }
 
     /// Returns what came since an instant and may have been the answer to a request sent then.

@@ -44,7 +44,7 @@ mod url_elicitations;
 mod waiting_calls;
 
 #[cfg(feature = "http")]
-pub(crate) use negotiate::is_modern_error;
+pub(crate) use negotiate::{decides_handshake, is_modern_error};
 
 pub use app_tools::AppTools;
 pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};

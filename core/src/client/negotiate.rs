@@ -208,6 +208,12 @@ fn classify_error(error: &RpcError) -> EraEvidence {
     }
 }
 
+/// Returns whether an error of `initialize` decides what to send next: it names revisions, or is one of a modern server.
+#[cfg(feature = "http")]
+pub(crate) fn decides_handshake(error: &RpcError) -> bool {
+    is_modern_error(error) || supported_versions(error).is_some()
+}
+
 /// Returns whether only a modern server sends this error (VER-041).
 #[cfg(feature = "http")]
 pub(crate) fn is_modern_error(error: &RpcError) -> bool {

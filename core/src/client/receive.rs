@@ -170,7 +170,10 @@ impl Engine {
             self.common.endpoint.reject(channel, batch, rejected, in_flight)
         };
         // Reported first, because the end of the connection may follow.
-        self.common.diagnose(diagnostic);
+        match &diagnostic {
+            Diagnostic::Malformed { id: None, .. } => self.common.diagnose_stray(diagnostic, own.is_some()),
+            _ => self.common.diagnose(diagnostic),
+        }
         if let Some((key, outcome)) = ended {
             self.finish_outbound(key, outcome);
         }
@@ -572,9 +575,12 @@ fn take_misaddressed(
     let error = outcome.err();
     match (id, &error) {
         (Some(id), _) => {
-            common.diagnose(Diagnostic::UnknownResponse { id: id.clone(), error: error.clone() })
+            let diagnostic = Diagnostic::UnknownResponse { id: id.clone(), error: error.clone() };
+            common.diagnose_stray(diagnostic, own.is_some());
         }
-        (None, Some(error)) => common.diagnose(Diagnostic::PeerError(error.clone())),
+        (None, Some(error)) => {
+            common.diagnose_stray(Diagnostic::PeerError(error.clone()), own.is_some());
+        }
         // Results without an id were refused before.
         (None, None) => return None,
     }

@@ -354,6 +354,45 @@ fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
     assert_eq!(world.query()["client_id"], "mine");
 }
 
+// covers: AUTH-013, AUTH-039
+#[test]
+fn a_server_does_not_take_the_place_of_the_issuer_that_the_application_names() {
+    use mcp_proto::auth::{ClientAuth, ClientCredentials, GrantType};
+    let secret = || ClientCredentials::new("machine", ClientAuth::Secret("s3cret".into()));
+    let elsewhere = secret().issuer("https://login.test");
+    for config in [
+        config().issuer("https://login.test"),
+        config().credentials(elsewhere.clone()),
+        config().grant(GrantType::ClientCredentials).credentials(elsewhere),
+    ] {
+        for has_metadata in [true, false] {
+            let mut world = legacy(has_metadata);
+            let error = world.unauthorized(&config).error();
+            assert_eq!(error.step(), Step::ResourceMetadata, "{error}");
+            assert!(world.requests.iter().all(|request| request.url.contains("oauth-protected-resource")));
+        }
+    }
+    // The secret is neither shown to the default endpoints of a server that has not answered, nor bound to it.
+    let mut world = legacy(false);
+    let machine = config().grant(GrantType::ClientCredentials).credentials(secret());
+    assert_eq!(world.unauthorized(&machine).error().step(), Step::ResourceMetadata);
+    assert!(world.requests.iter().all(|request| request.method == "GET") && world.store.is_empty());
+    // The origin itself may be named.
+    legacy(true).unauthorized(&config().issuer("https://mcp.test")).token();
+}
+
+// covers: AUTH-014, AUTH-057
+#[test]
+fn a_user_of_a_server_with_default_endpoints_is_told_to_log_in_again() {
+    let mut world = legacy(false);
+    world.issuer().issues_refresh = false;
+    world.unauthorized(&config()).token();
+    world.wait(4_000);
+    let alone = config().interactive(false);
+    assert!(world.unauthorized(&alone).error().is_login_required());
+    assert!(world.insufficient_scope(&alone, "write").error().is_login_required());
+}
+
 // covers: AUTH-024
 #[test]
 fn the_next_authorization_server_is_tried_when_one_cannot_be_used() {

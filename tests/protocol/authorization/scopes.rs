@@ -172,6 +172,16 @@ fn a_step_up_without_a_user_is_what_the_next_login_asks_for() {
     world.run(&alone, Trigger::Connect).token();
 }
 
+// covers: AUTH-057
+#[test]
+fn scopes_that_are_chosen_for_a_login_are_what_is_asked_for() {
+    let mut world = World::new();
+    log_in(&mut world, &config()).token();
+    assert!(world.insufficient_scope(&config().interactive(false), "bogus").error().is_login_required());
+    log_in(&mut world, &config().scopes(scopes("read"))).token();
+    assert_eq!(asked(&world).as_deref(), Some("read"));
+}
+
 // covers: AUTH-057, AUTH-063
 #[test]
 fn a_step_up_without_a_user_overwrites_no_tokens_of_another_process() {

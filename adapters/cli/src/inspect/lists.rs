@@ -93,7 +93,12 @@ fn read_pages(client: &mut Client, list: EntryKind) -> (Vec<RawJson>, Option<Err
         });
         match taken {
             Ok(true) => {}
-            Ok(false) => return (pages.into_entries(), None),
+            Ok(false) => {
+                if let Some(diagnostic) = pages.diagnostic() {
+                    session::print_note(&diagnostic.to_string());
+                }
+                return (pages.into_entries(), None);
+            }
             Err(error) => return (pages.into_entries(), Some(error)),
         }
     }

@@ -175,7 +175,9 @@ impl Program {
             let mut all = environment.iter();
             all.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         };
-        let path: Vec<PathBuf> = variable("PATH").map(std::env::split_paths).into_iter().flatten().collect();
+        let path = variable("PATH").map(std::env::split_paths).into_iter().flatten();
+        // An empty entry would be the working directory.
+        let path: Vec<PathBuf> = path.filter(|entry| !entry.as_os_str().is_empty()).collect();
         let search = super::search::Search {
             path: &path,
             extensions: variable("PATHEXT").and_then(|value| value.to_str()),

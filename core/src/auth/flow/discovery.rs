@@ -107,7 +107,10 @@ impl Flow {
             // The metadata of an authorization server at the MCP server (AUTH-013).
             SearchTarget::Resource if self.facts.may_be_its_own_issuer() => {
                 self.facts.is_server_its_issuer = true;
-                self.facts.missing_metadata = Some(error);
+                let origin = format!("{}", self.facts.server.origin());
+                // An earlier login there has shown that it is one.
+                let is_known = self.facts.record.as_ref().is_some_and(|record| record.issuer == origin);
+                self.facts.missing_metadata = Some(error).filter(|_| !is_known);
                 let places = locations::legacy_server_metadata(&self.facts.server);
                 let issuer = format!("{}", self.facts.server.origin());
                 let target = SearchTarget::Server { issuer, is_legacy: true };
@@ -116,8 +119,8 @@ impl Flow {
             SearchTarget::Server { is_legacy: true, .. } => {
                 let is_wanted = self.facts.is_legacy_wanted();
                 match self.facts.missing_metadata.take().filter(|_| !is_wanted) {
-                    // The page of whatever program it is would be shown to a user.
-                    Some(missing) if self.facts.asks_user_first() => return self.end_with(missing),
+                    // The page of whatever program it is would be shown to a user, or a secret to it.
+                    Some(missing) if self.facts.trusts_first() => return self.end_with(missing),
                     missing => self.facts.missing_metadata = missing,
                 }
                 self.server_found(ServerMetadata::default_endpoints(&self.facts.server)); // AUTH-014
@@ -281,7 +284,12 @@ impl Facts {
 
     /// Returns whether a server without protected resource metadata may be one of 2025-03-26 (AUTH-013).
     fn may_be_its_own_issuer(&self) -> bool {
-        self.config.legacy_fallback.unwrap_or_else(|| self.config.versions.contains(Version::V2025_03_26))
+        let client = self.config.credentials.as_ref();
+        let wanted = self.config.issuer.as_ref().or_else(|| client?.issuer.as_ref());
+        // AUTH-039: the issuer that the application names is not replaced by the server.
+        let is_other = wanted.is_some_and(|wanted| *wanted != format!("{}", self.server.origin()));
+        let is_allowed = self.config.legacy_fallback;
+        !is_other && is_allowed.unwrap_or_else(|| self.config.versions.contains(Version::V2025_03_26))
     }
 
     /// Returns whether the application knows that the server is one of 2025-03-26.
@@ -290,10 +298,10 @@ impl Facts {
         self.config.legacy_fallback.unwrap_or(is_only)
     }
 
-    /// Returns whether a user is asked before the authorization server has answered anything.
-    fn asks_user_first(&self) -> bool {
-        matches!(self.config.grant_type(), GrantType::AuthorizationCode)
-            && (self.config.credentials.is_some() || !self.config.dynamic_registration)
+    /// Returns whether a user is asked, or a secret of the client shown, before the authorization server has answered
+    /// anything.
+    fn trusts_first(&self) -> bool {
+        self.config.credentials.is_some() || !self.config.dynamic_registration
     }
 
     /// Returns whether the metadata of an authorization server need not list PKCE (AUTH-041).
@@ -343,7 +351,9 @@ impl Facts {
             // What was asked for earlier is not lost by asking again, at the same authorization server.
             let is_login = matches!(self.trigger, super::Trigger::LogIn { .. });
             let earlier = if is_login { &record.needed } else { &record.requested };
-            if issuer.is_some_and(|issuer| issuer.issuer == record.issuer) {
+            // Whoever chooses scopes for a login means these.
+            let is_chosen = is_login && self.config.scopes.is_some();
+            if !is_chosen && issuer.is_some_and(|issuer| issuer.issuer == record.issuer) {
                 scopes = scopes.union(earlier);
             }
         }

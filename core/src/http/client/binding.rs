@@ -151,8 +151,8 @@ impl Client {
         let is_waiting = open.is_some_and(|x| matches!(x.phase(), ExchangePhase::Sent));
         // A session that is gone has ended, and a server need not let clients end it (HTTP-075).
         let is_refusal = head.status >= 400 && !matches!(head.status, 404 | 405);
-        if is_refusal && open.is_some_and(|x| matches!(x.purpose(), ExchangePurpose::DeleteSession)) {
-            self.refused_end = Some(head.status);
+        if head.status >= 200 && open.is_some_and(|x| matches!(x.purpose(), ExchangePurpose::DeleteSession)) {
+            self.refused_end = is_refusal.then_some(head.status);
         }
         // Also a refusal: the peer is there.
         self.engine.record_input(self.now, self.channel);
@@ -264,6 +264,11 @@ impl Client {
         match *x.phase() {
             ExchangePhase::AwaitingGetStream => {}
             ExchangePhase::Draining { .. } => drop(self.abort(key)),
+            ExchangePhase::CollectingBody(ref collected) if collected.response.asks_for_credential() => {
+                if let Some(x) = self.abort(key) {
+                    self.process_body(x);
+                }
+            }
             ExchangePhase::AwaitingCredential { .. } => {
                 self.credentials.clear_challenge();
                 self.authorization().refuse_held();

@@ -218,12 +218,20 @@ impl ExchangeTable {
 
     // The sums are the same in all phases of a response.
 
-    /// Begins a body that is collected to its end.
-    pub(super) fn collect_body(&mut self, key: Key, response: HttpResponse, is_json: bool) {
+    /// Begins a body that is collected to its end, at most until `until`.
+    pub(super) fn collect_body(
+        &mut self,
+        key: Key,
+        response: HttpResponse,
+        is_json: bool,
+        until: Option<Instant>,
+    ) {
         let body = CollectedBody { response, is_json, body: Vec::new() };
         if let Some(x) = self.get_mut(key) {
             x.begin_response(ExchangePhase::CollectingBody(Box::new(body)));
+            x.end_at(until);
         }
+        self.arm(key, until);
     }
 
     /// Begins to decode an event stream, whose events are at most `max` bytes long.
@@ -566,7 +574,7 @@ mod tests {
                 }
                 // Each request has a slot of its own, as in the engine.
                 (2 | 3, _) => keys.push(send(&mut table, exchange(call(id(step % 60_000, step / 7))))),
-                (4, Some(key)) => table.collect_body(key, response(), true),
+                (4, Some(key)) => table.collect_body(key, response(), true, None),
                 (5, Some(key)) => table.open_event_stream(key, Instant::ZERO, 1 << 10),
                 (6, Some(key)) => drop(table.remove(key)),
                 (7, Some(key)) => drop(table.abort(key)),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
 use super::exchange_table::ClientExchange;
-use crate::client::is_modern_error;
+use crate::client::{decides_handshake, is_modern_error};
 use crate::deprecation::DeprecatedFeature;
 use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::slab::Key;
@@ -55,7 +55,7 @@ impl Client {
                 self.engine.exchanges().fail_request(self.now, id, error);
             }
             ExchangePurpose::Call { id, .. } => {
-                if let Some(error) = rpc_error.filter(is_modern_error) {
+                if let Some(error) = rpc_error.filter(decides_handshake) {
                     return self.engine.exchanges().fail_request(self.now, id, CallError::Rpc(error));
                 }
                 let status = match &error {

@@ -76,7 +76,7 @@ fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
 
 impl HttpResponse {
     /// Returns whether another credential may solve it: the status is 401, or 403 for a missing scope.
-    fn asks_for_credential(&self) -> bool {
+    pub(super) fn asks_for_credential(&self) -> bool {
         let lacks_scope = || self.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
         self.status == 401 || (self.status == 403 && lacks_scope())
     }
@@ -218,7 +218,10 @@ impl Client {
                                 | ExchangePurpose::HttpSse
                                 | ExchangePurpose::Message { .. }
                         ));
-                self.exchanges.collect_body(key, response_from_head(head), is_json);
+                let answer = response_from_head(head);
+                // A login does not wait for a body without an end.
+                let until = answer.asks_for_credential().then(|| self.now + self.config.close_timeout);
+                self.exchanges.collect_body(key, answer, is_json, until);
             }
         }
     }
@@ -332,7 +335,7 @@ impl Client {
     }
 
     /// Processes a complete body that is not an event stream.
-    fn process_body(&mut self, x: ClientExchange) {
+    pub(super) fn process_body(&mut self, x: ClientExchange) {
         let Some((x, collected)) = x.take_body() else { return };
         let CollectedBody { response: mut answer, is_json: json, body } = collected;
         let success = answer.status < 300;

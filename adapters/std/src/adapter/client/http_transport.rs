@@ -49,6 +49,8 @@ pub struct HttpTransport {
     /// Whether events are paused.
     events_paused: bool,
     url: String,
+    /// The URL in the memory of eras. It may hold a key: never shown.
+    era_key: String,
     selector: Selector,
     /// Buffer for the result of a wait, kept to reuse its memory.
     readiness: Vec<(u64, Ready)>,
@@ -99,7 +101,10 @@ impl HttpTransport {
             connections.tap_heads();
         }
         let url = format!("{:?}", http.endpoint());
-        let config = eras::recall(&url, config);
+        let endpoint = http.endpoint();
+        // With its query, which may select a server, and which `url` does not show.
+        let era_key = format!("{}{}", endpoint.origin(), endpoint.target());
+        let config = eras::recall(&era_key, config);
         Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
@@ -109,6 +114,7 @@ impl HttpTransport {
             buffered_event: None,
             events_paused: false,
             url,
+            era_key,
             selector,
             readiness: Vec::new(),
             last_token: 0,
@@ -329,7 +335,7 @@ impl ClientTransport for HttpTransport {
 
     fn record_era(&mut self) {
         let engine = self.client.engine();
-        eras::record(&self.url, engine.config(), engine.known_era());
+        eras::record(&self.era_key, engine.config(), engine.known_era());
     }
 
     fn set_events_paused(&mut self, paused: bool) {

@@ -178,6 +178,11 @@ impl ClientExchange {
         core::mem::replace(self, rest)
     }
 
+    /// Sets the time at which the exchange ends by itself; `None` leaves it.
+    pub(super) fn end_at(&mut self, until: Option<Instant>) {
+        self.deadline = until.or(self.deadline);
+    }
+
     /// Enters a phase of a response, if there was none.
     pub(super) fn begin_response(&mut self, phase: ExchangePhase) {
         if matches!(self.phase, ExchangePhase::Sent) {

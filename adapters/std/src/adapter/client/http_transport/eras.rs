@@ -29,8 +29,11 @@ pub(super) fn record(url: &str, config: &Config, era: Option<KnownEra>) {
         return;
     }
     let mut urls = LEGACY.lock().unwrap_or_else(PoisonError::into_inner);
-    urls.retain(|known| known != url);
-    if era == Some(KnownEra::Legacy) {
+    if era != Some(KnownEra::Legacy) {
+        urls.retain(|known| known != url);
+    } else if config.stored_era().is_none() {
+        // A client that was told the era has not looked.
+        urls.retain(|known| known != url);
         if urls.len() == MAX_URLS {
             urls.remove(0);
         }
@@ -57,6 +60,8 @@ mod tests {
         assert_eq!(known(url), None, "a legacy client has not looked");
         record(url, &config(), Some(KnownEra::Legacy));
         assert_eq!((known(url), known("http://eras.test/other")), (Some(KnownEra::Legacy), None));
+        record("http://eras.test/told", &config().known_era(KnownEra::Legacy), Some(KnownEra::Legacy));
+        assert_eq!(known("http://eras.test/told"), None, "a client that was told has not looked");
         let set = config().known_era(KnownEra::Modern);
         assert_eq!(recall(url, set).stored_era(), Some(KnownEra::Modern), "what was set counts");
         assert_eq!(recall(url, config().versions(VersionSet::MODERN)).stored_era(), None);
