@@ -20,10 +20,10 @@ pub(crate) struct ConnectionArgs {
     /// Over HTTP it applies to each answer until then.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
-    /// Neither uses nor remembers the era of a server that ignores the probe.
+    /// Neither uses nor remembers the era of a server.
     ///
-    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about. The cache folder of the user
-    /// remembers it for 7 days, until it reports another version, or until it fails.
+    /// A legacy server on stdio that ignores unknown methods costs 10 s to find out about, one over HTTP a request. The
+    /// cache folder of the user remembers it for 7 days, until it reports another version, or until it fails.
     #[arg(long)]
     pub(crate) no_cache: bool,
     /// Pings a silent legacy server in this interval.
