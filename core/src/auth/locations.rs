@@ -44,6 +44,10 @@ pub fn resource_metadata(server: &Url) -> Vec<Url> {
     let origin = server.origin();
     let path = path(server).trim_end_matches('/');
     let mut places = Vec::new();
+    // RFC 9728, 3.1: the well-known part is put before path and query. Many servers leave the query out.
+    if let Some((_, query)) = server.target().split_once('?') {
+        places.push(format!("{origin}{RESOURCE}{path}?{query}"));
+    }
     if !path.is_empty() {
         places.push(format!("{origin}{RESOURCE}{path}"));
     }
@@ -163,6 +167,7 @@ mod tests {
         assert_eq!(
             texts(&resource_metadata(&url("https://h/public/mcp?x=1"))),
             [
+                "https://h/.well-known/oauth-protected-resource/public/mcp?x=1",
                 "https://h/.well-known/oauth-protected-resource/public/mcp",
                 "https://h/.well-known/oauth-protected-resource"
             ]
