@@ -68,6 +68,7 @@ enum Acknowledgment {
     Awaited,
     Received,
     /// It has to confirm a renewed one; changes in between are not announced.
+    #[cfg_attr(not(feature = "exchanges"), expect(dead_code, reason = "on a byte stream nothing is renewed"))]
     AwaitedAgain,
 }
 
@@ -115,6 +116,7 @@ impl Subscription {
     }
 
     /// Records that the subscription was renewed.
+    #[cfg(feature = "exchanges")]
     const fn await_again(&mut self) {
         if self.is_acknowledged() {
             self.acknowledgment = Acknowledgment::AwaitedAgain;
