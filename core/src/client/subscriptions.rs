@@ -68,7 +68,6 @@ enum Acknowledgment {
     Awaited,
     Received,
     /// It has to confirm a renewed one; changes in between are not announced.
-    #[cfg_attr(not(feature = "exchanges"), expect(dead_code, reason = "on a byte stream nothing is renewed"))]
     AwaitedAgain,
 }
 
