@@ -32,7 +32,7 @@ fn rotated_refresh_token_is_used_once() {
     let mut world = World::new();
     world.issuer().lifetime = Some(2);
     world.unauthorized(&config()).token();
-    let mut used = std::collections::BTreeSet::new();
+    let mut used = alloc::collections::BTreeSet::new();
     for _ in 0..5 {
         world.wait(3);
         world.run(&config().interactive(false), Trigger::Connect).token();

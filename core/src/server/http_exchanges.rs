@@ -26,6 +26,16 @@ impl ExchangeBuffers {
     }
 }
 
+/// What decides on a batch before it is processed.
+#[derive(Debug, Default)]
+pub(crate) struct BatchContents {
+    pub(crate) has_requests: bool,
+    /// Whether an id is not unique.
+    pub(crate) has_repeated_id: bool,
+    /// Whether there is an `initialize` request.
+    pub(crate) has_handshake: bool,
+}
+
 impl Exchanges<'_> {
     /// Sets the owner, which is queued when the channel has output.
     pub(crate) fn set_owner(&mut self, key: Key, owner: Option<Key>) {
@@ -87,36 +97,31 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Inspects a batch before it is processed. Returns whether it has requests, and whether an id is not unique.
+    /// Inspects a batch before it is processed.
     ///
     /// An id must differ from those in flight on `root` and from the others in the batch. Text that is not a valid
     /// batch has no requests; it is reported when it is processed.
-    pub(crate) fn inspect_batch(&mut self, root: Option<Key>, frame: &Bytes) -> (bool, bool) {
+    pub(crate) fn inspect_batch(&mut self, root: Option<Key>, frame: &Bytes) -> BatchContents {
+        let mut contents = BatchContents::default();
         if !Batching::IS_BUILT {
-            return (false, false);
+            return contents;
         }
         let members = batch::split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();
         // A heap sorts with a tenth of the code of `sort_unstable`.
-        let ids: BinaryHeap<RequestId> =
-            members.iter().filter_map(|member| self.request_id(member)).collect();
+        let mut ids = BinaryHeap::new();
+        for member in &members {
+            let Ok(envelope) = self.engine.parse(member) else { continue };
+            if envelope.kind == Kind::Request {
+                contents.has_handshake |= envelope.method == methods::INITIALIZE;
+                ids.extend(envelope.id);
+            }
+        }
         let ids = ids.into_sorted_vec();
         let has_duplicates = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
-        let is_in_flight = |id| root.is_some_and(|root| self.engine.in_flight(root, id));
-        (!ids.is_empty(), has_duplicates || ids.iter().any(is_in_flight))
-    }
-
-    /// Returns whether a batch has an `initialize` request.
-    pub(crate) fn has_handshake(&self, frame: &Bytes) -> bool {
-        let members = batch::split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();
-        let is_handshake = |member: &Bytes| {
-            let envelope = self.engine.parse(member);
-            envelope.is_ok_and(|e| e.kind == Kind::Request && e.method == methods::INITIALIZE)
-        };
-        Batching::IS_BUILT && members.iter().any(is_handshake)
-    }
-
-    fn request_id(&self, member: &Bytes) -> Option<RequestId> {
-        self.engine.parse(member).ok().filter(|envelope| envelope.kind == Kind::Request)?.id
+        let is_in_flight = |id: &RequestId| root.is_some_and(|root| self.engine.in_flight(root, id));
+        contents.has_requests = !ids.is_empty();
+        contents.has_repeated_id = has_duplicates || ids.iter().any(is_in_flight);
+        contents
     }
 
     /// Returns the binding's key of the session whose channel this is.

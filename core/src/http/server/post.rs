@@ -172,15 +172,19 @@ impl Server {
     /// Processes a batch (BATCH-001, BATCH-004, BATCH-009, BATCH-010).
     fn post_batch(&mut self, key: Key, frame: &Bytes) {
         let batches = Version::V2025_03_26;
-        let route = match self.find_session(key) {
+        let found = self.find_session(key);
+        let parent = match found {
+            SessionLookup::Session(session) => self.sessions.get(session).map(|s| s.channel),
+            _ => None,
+        };
+        let contents = self.engine.exchanges().inspect_batch(parent, frame);
+        let route = match found {
             SessionLookup::Session(session) => {
                 Ok(PostRoute::Session(session)).and_then(|r| self.check_version(key, session).map(|()| r))
             }
             SessionLookup::Unknown => Err(unknown_session()),
             // It is refused with its id (BATCH-003).
-            SessionLookup::Missing if self.engine.exchanges().has_handshake(frame) => {
-                Ok(PostRoute::Standalone)
-            }
+            SessionLookup::Missing if contents.has_handshake => Ok(PostRoute::Standalone),
             SessionLookup::Missing if self.config.has_sessions() => {
                 Err(Refusal::new(400, "a batch belongs into a session"))
             }
@@ -200,21 +204,16 @@ impl Server {
             Ok(_) if version != Some(batches) => return self.exchanges.refuse(key, &no_batches()),
             Ok(route) => route,
         };
-        let parent = match route {
-            PostRoute::Session(session) => self.sessions.get(session).map(|s| s.channel),
-            _ => None,
-        };
         if self.exchanges.get(key).is_some_and(|x| x.headers.has_mirrored_fields()) {
             // DEC-008
             let refusal = Refusal::new(400, "a batch has no single method that a field could repeat");
             return self.exchanges.refuse(key, &refusal);
         }
-        let (needs_answer, has_live_id) = self.engine.exchanges().inspect_batch(parent, frame);
-        if has_live_id {
+        if contents.has_repeated_id {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
             return self.exchanges.refuse(key, &repeated_id());
         }
-        if let Err(refusal) = if needs_answer { check_room(self, route) } else { Ok(()) } {
+        if let Err(refusal) = if contents.has_requests { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
