@@ -5,7 +5,6 @@
 //! what it finds, and the engine turns that into events.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -30,7 +29,7 @@ use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{RequestId, encode};
 use crate::slab::list::List;
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
@@ -435,7 +434,7 @@ impl<R: Role> Endpoint<R> {
             }
         };
         if answered {
-            self.send_error(channel, batch, id.as_ref(), &RpcError::new(reason.code(), format!("{reason}")));
+            self.send_error(channel, batch, id.as_ref(), &reason.to_error());
         }
         (Diagnostic::Malformed { reason, id, answered }, ended)
     }

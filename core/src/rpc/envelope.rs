@@ -182,6 +182,13 @@ impl MalformedMessage {
         }
     }
 
+    /// Returns the error that answers the message, if one is due.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn to_error(self) -> RpcError {
+        RpcError::new(self.code(), alloc::format!("{self}"))
+    }
+
     pub(crate) const fn from_scan(error: ScanError) -> Self {
         match error {
             ScanError::Syntax(at) => Self::Json { at },

@@ -421,7 +421,7 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
 /// Answers a batch of which no member is a message and none has an id.
 fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMessage) {
     if endpoint.channels.get(channel).is_some_and(|c| c.allows_idless_errors) {
-        let error = RpcError::new(reason.code(), alloc::format!("{reason}"));
+        let error = reason.to_error();
         endpoint.send_error(channel, None, None, &error);
     }
     mark_request_refused(endpoint, channel);

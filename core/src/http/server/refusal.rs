@@ -77,7 +77,7 @@ pub(super) fn unknown_event_id() -> Refusal {
 
 /// Returns the refusal of a body that is not a valid message.
 pub(super) fn malformed(reason: MalformedMessage) -> Refusal {
-    Refusal::with_error(400, RpcError::new(reason.code(), format!("{reason}")))
+    Refusal::with_error(400, reason.to_error())
 }
 
 pub(super) fn repeated_id() -> Refusal {
