@@ -96,7 +96,7 @@ pub enum Fault {
     HandshakeTimeout {
         /// Method of the request.
         method: &'static str,
-        /// What came meanwhile and may have been the answer: see [`CallError::Misaddressed`].
+        /// A message that arrived meanwhile and may have been the answer: see [`CallError::Misaddressed`].
         stray: Option<Box<Diagnostic>>,
     },
     /// The peer returns the messages that it receives.

@@ -26,7 +26,7 @@ impl ExchangeBuffers {
     }
 }
 
-/// What decides on a batch before it is processed.
+/// The contents of a batch that are checked before it is processed.
 #[derive(Debug, Default)]
 pub(crate) struct BatchContents {
     pub(crate) has_requests: bool,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Extensions of files that can be started without another program, in the order of a system without `PATHEXT`.
 const STARTABLE: [&str; 4] = [".COM", ".EXE", ".BAT", ".CMD"];
 
-/// What the search depends on.
+/// A search for programs, with the variables that it depends on.
 pub(super) struct Search<'a> {
     /// The directories of `PATH`.
     pub(super) path: &'a [PathBuf],

@@ -145,10 +145,11 @@ impl Client {
         let success = (200..300).contains(&head.status);
         let media = media_type(head);
         // The body of a refusal may say more than its challenge. An event stream would have no end.
-        let refusal = Some(response_from_head(head)).filter(HttpResponse::asks_for_credential);
         let is_unread =
             media == MediaType::EventStream || matches!(x.purpose(), ExchangePurpose::DeleteSession);
-        let refusal = refusal.filter(|_| is_unread);
+        let refusal = (is_unread && matches!(head.status, 401 | 403))
+            .then(|| response_from_head(head))
+            .filter(HttpResponse::asks_for_credential);
         #[cfg(feature = "auth")]
         if self.credentials.proofs.handle_head(head) && x.retries.nonces < MAX_NONCES {
             let Some(mut x) = self.conclude(key) else { return };

@@ -30,7 +30,7 @@ pub(super) struct Authorization {
     cancellation: Cancellation,
     /// Whether a token of a client that registered itself was reported.
     has_reported_registration: bool,
-    /// What is to be reported of the last token.
+    /// A note about the last token, not reported yet.
     note: Option<&'static str>,
 }
 
@@ -247,7 +247,7 @@ impl Authorization {
     }
 }
 
-/// What is reported of a server of 2025-03-26 (AUTH-013).
+/// The note about a server of 2025-03-26 without metadata (AUTH-013).
 const OWN_ISSUER: &str = "the server has no protected resource metadata and counts as its own authorization server, as in 2025-03-26";
 
 impl Drop for Authorization {
