@@ -218,8 +218,13 @@ async fn build_runs_as_a_task_until_it_is_cancelled() {
         assert_eq!(report["success"], true);
         let stuck = start("build").await;
         let grandchild = written_pid(&folder).await;
-        let message = client.get_task(&stuck).await.unwrap().status_message;
-        assert_eq!(message.as_deref(), Some("started"));
+        // The server may read the output later than this test reads the file.
+        let said_started = async {
+            while client.get_task(&stuck).await.unwrap().status_message.as_deref() != Some("started") {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(DEADLINE, said_started).await.expect("the last line as the message of the task");
         client.cancel_task(&stuck).await.unwrap();
         assert_ends(grandchild).await;
         fs::remove_file(folder.0.join("pid")).unwrap();
