@@ -15,6 +15,7 @@ use core::fmt::Debug;
 
 use mcp_proto::model::*;
 use mcp_proto::{EncodeError, RawJson, Version};
+use mcp_tests::harness::rounds;
 use mcp_tests::revision_table::{NotRepresentable, RevisionTable, normalize_numbers};
 use mcp_tests::schema::{REVISIONS, SchemaSet};
 use serde::Serialize;
@@ -25,7 +26,9 @@ use mutations::{check_duplicate_members, check_mutations};
 use values::ParamsWithTools;
 
 /// Number of values per type.
-const DRAWS_PER_TYPE: u64 = 100;
+fn draws_per_type() -> u64 {
+    rounds(100)
+}
 
 /// Position of a type in a message.
 #[derive(Clone, Copy)]
@@ -250,7 +253,7 @@ macro_rules! rows {
         };
         let read = |text: &str| serde_json::from_str::<$type $(<$life>)?>(text)
             $(.map(|value: $type<$life>| value.into_owned()))?;
-        for seed in 0..DRAWS_PER_TYPE {
+        for seed in 0..draws_per_type() {
             let value: $type $(<$life>)? = ValueGenerator::new(seed).draw();
             $tally.check($schemas.as_ref(), &row, &value, &read);
         }
@@ -396,11 +399,11 @@ fn random_values_are_valid_and_survive_in_every_revision() {
 fn assert_every_type_seen(tally: &RoundTripStats) {
     let sent = |name, revision| tally.counts[&(name, revision)].0;
     for ((name, revision), (sent, refused)) in &tally.counts {
-        assert_eq!(u64::from(sent + refused), DRAWS_PER_TYPE, "{name} {revision}");
+        assert_eq!(u64::from(sent + refused), draws_per_type(), "{name} {revision}");
     }
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for always in ["Tool", "CallToolResult", "CallToolParams", "GetPromptResult", "CreateMessageParams"] {
-            assert_eq!(u64::from(sent(always, revision)), DRAWS_PER_TYPE, "{always} {revision}");
+            assert_eq!(u64::from(sent(always, revision)), draws_per_type(), "{always} {revision}");
         }
     }
     assert_eq!((sent("DiscoverResult", "2025-11-25"), sent("InitializeParams", "2026-07-28")), (0, 0));
@@ -499,7 +502,7 @@ fn values_without_a_type_name_are_valid_in_messages() {
     let check = |revision: &str, name: &str, value: &Value| {
         assert_eq!(schemas.check_type(revision, name, value), Ok(()), "{revision} {name}: {value}");
     };
-    for seed in 0..DRAWS_PER_TYPE {
+    for seed in 0..draws_per_type() {
         let form: ElicitFormParams = ValueGenerator::new(seed).draw();
         let field: PrimitiveSchemaDefinition = ValueGenerator::new(seed).draw();
         let block: Content<'static> = ValueGenerator::new(seed).draw();

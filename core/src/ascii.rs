@@ -51,6 +51,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::testing::rounds;
 
     #[test]
     fn comparison_is_that_of_the_standard_library() {
@@ -61,7 +62,7 @@ mod tests {
         let borders = [0, b'@', b'A', b'Z', b'[', b'`', b'a', b'z', b'{', 0x7f, 0x80, 0xc1, 0xff];
         for (a, b) in (0..=u8::MAX).flat_map(|a| (0..=u8::MAX).map(move |b| (a, b))) {
             for before in borders {
-                for after in borders {
+                for after in borders.into_iter().take(rounds(13) as usize) {
                     assert_agrees(
                         &[before, a, after, 0, 0, 0, 0, 0],
                         &[before, b, after ^ 0x20, 0, 0, 0, 0, 0],

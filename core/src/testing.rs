@@ -46,6 +46,12 @@ impl Rng {
     }
 }
 
+/// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
+#[cfg(test)]
+pub(crate) fn rounds(all: u64) -> u64 {
+    if std::env::var_os("MCP_TEST_FULL").is_some() { all } else { all.div_ceil(10) }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;

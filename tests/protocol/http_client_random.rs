@@ -12,7 +12,7 @@ use mcp_proto::{
 use mcp_tests::harness::build::{
     discover_result, error_response, initialize_result, legacy_request, notification, result_response,
 };
-use mcp_tests::harness::{HttpClientHarness, Rng};
+use mcp_tests::harness::{HttpClientHarness, Rng, rounds};
 use serde_json::{Value, json};
 
 use crate::protocol::common::{client, ms, secs};
@@ -443,7 +443,7 @@ fn run_seed(seed: u64) {
 // covers: HTTP-044, HTTP-062, HTTP-072, BASE-005, TIME-001, SEC-018
 #[test]
 fn each_call_ends_once_and_runs_at_most_once_with_a_random_server() {
-    for seed in 0..600 {
+    for seed in 0..rounds(600) {
         run_seed(seed);
     }
 }

@@ -17,14 +17,14 @@ use core::panic::AssertUnwindSafe;
 use std::{env, panic};
 
 use mcp_proto::Limits;
-use mcp_tests::harness::Rng;
+use mcp_tests::harness::{Rng, rounds};
 
 /// Runs `test` for each seed and prints the seed of a failure.
 fn for_each_seed(name: &str, default: u64, test: impl Fn(u64) -> String) {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seeds = match number("MCP_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MCP_SIM_RUNS").unwrap_or(default),
+        None => 0..number("MCP_SIM_RUNS").unwrap_or_else(|| rounds(default)),
     };
     for seed in seeds {
         let run = || panic::catch_unwind(AssertUnwindSafe(|| test(seed)));

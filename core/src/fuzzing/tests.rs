@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use std::path::Path;
 
-use crate::testing::Rng;
+use crate::testing::{Rng, rounds};
 
 /// Returns the seeds of a target; the repository contains them, the package of the core does not.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -25,7 +25,7 @@ fn run(target: &str, body: fn(&[u8])) {
     }
     let mut random = Rng::new(target.len() as u64);
     // Random bytes drive the lists of operations; mutated seeds reach the other targets.
-    for n in 0..200 {
+    for n in 0..rounds(200) as usize {
         let noise: Vec<u8> = (0..random.next_high() % 400).map(|_| random.next_high() as u8).collect();
         body(&noise);
         if let Some(seed) = seeds.get(n % seeds.len().max(1)) {
@@ -65,7 +65,7 @@ fn http_server_ops_target_accepts_seeds_and_noise() {
     run("http_server_ops", super::http_server_ops);
     // Long lists of operations reach states that short ones do not.
     let mut random = Rng::new(5);
-    for _ in 0..300 {
+    for _ in 0..rounds(300) {
         let noise: Vec<u8> = (0..4_000).map(|_| random.next_high() as u8).collect();
         super::http_server_ops(&noise);
     }
@@ -77,7 +77,7 @@ fn http_client_ops_target_accepts_seeds_and_noise() {
     run("http_client_ops", super::http_client_ops);
     // Many states lie behind a few valid steps, which takes many attempts.
     let mut random = Rng::new(7);
-    for _ in 0..3_000 {
+    for _ in 0..rounds(3_000) {
         let noise: Vec<u8> = (0..random.next_high() % 800).map(|_| random.next_high() as u8).collect();
         super::http_client_ops(&noise);
     }
@@ -127,7 +127,7 @@ fn task_ops_target_accepts_seeds_and_noise() {
     run("task_ops", super::task_ops);
     // Long lists of operations reach states that short ones do not.
     let mut random = Rng::new(9);
-    for _ in 0..300 {
+    for _ in 0..rounds(300) {
         let noise: Vec<u8> = (0..1_200).map(|_| random.next_high() as u8).collect();
         super::task_ops(&noise);
     }
@@ -139,7 +139,7 @@ fn input_task_ops_target_accepts_seeds_and_noise() {
     run("input_task_ops", super::input_task_ops);
     // Long lists of operations reach states that short ones do not.
     let mut random = Rng::new(11);
-    for _ in 0..100 {
+    for _ in 0..rounds(100) {
         let noise: Vec<u8> = (0..1_200).map(|_| random.next_high() as u8).collect();
         super::input_task_ops(&noise);
     }

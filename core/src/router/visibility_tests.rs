@@ -11,7 +11,7 @@ use crate::change::Change;
 use crate::methods::{Capability, EntryKind};
 use crate::model::{Skill, SkillResource};
 use crate::server::{Announcement, Audience, Authorization, Caller, Identity};
-use crate::testing::Rng;
+use crate::testing::{Rng, rounds};
 
 const LEGACY: Version = Version::V2025_11_25;
 
@@ -536,7 +536,7 @@ fn every_page_equals_the_model_after_any_changes() {
             self.0.load(Ordering::Relaxed).then(|| caller.principal().unwrap_or_default().into())
         }
     }
-    for seed in 1..20 {
+    for seed in 0..rounds(20) {
         let (mut rng, mut model, mut numbers) = (Rng::new(seed), Model::new(), 0);
         let has_views = Arc::new(AtomicBool::new(false));
         let mut router = TestRouter::new("model", "1");

@@ -14,7 +14,7 @@ use crate::methods::Capability;
 use crate::model::{ElicitParams, ElicitSchema, InputRequest, InputRequests};
 use crate::slab::Key;
 use crate::tap::ChannelId;
-use crate::testing::Rng;
+use crate::testing::{Rng, rounds};
 use crate::time::Instant;
 
 struct Simulation {
@@ -196,7 +196,7 @@ impl Simulation {
 #[test]
 fn sums_equal_a_recomputation_after_every_step() {
     let (mut redelivered, mut parked) = (0, 0);
-    for seed in 1..=60 {
+    for seed in 0..rounds(60) {
         let mut simulation = Simulation::new(seed);
         for _ in 0..400 {
             simulation.step();

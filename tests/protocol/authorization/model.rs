@@ -9,8 +9,8 @@ use mcp_proto::auth::{
     Algorithm, ClientAuth, ClientCredentials, Config, DpopMode, FetchFailure, GrantType, IdentityProvider,
     Trigger,
 };
-use mcp_tests::harness::Rng;
 use mcp_tests::harness::authorization::{AuthServer, Outcome, Reply, World};
+use mcp_tests::harness::{Rng, rounds};
 use serde_json::{Value, json};
 
 use super::config;
@@ -193,7 +193,9 @@ fn each_member_of_each_answer_may_be_anything() {
     for scenario in scenarios() {
         for at in 0..length(&scenario) {
             for member in 0..12 {
-                for value in &values {
+                // Other values for each member, or all of them.
+                let values = values.iter().cycle().skip(at * 12 + member).take(rounds(14) as usize);
+                for value in values {
                     let value = value.clone();
                     let _ =
                         run(&scenario, move |n| n == at, move |_, answer| set_member(answer, member, &value));
@@ -266,7 +268,7 @@ fn random_answers_end_each_flow_and_equal_seeds_give_equal_runs() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match number("MCP_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MCP_SIM_RUNS").unwrap_or(600),
+        None => 0..number("MCP_SIM_RUNS").unwrap_or_else(|| rounds(600)),
     };
     let scenarios = scenarios();
     for seed in seeds {

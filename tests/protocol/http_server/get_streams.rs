@@ -5,7 +5,7 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::{Config, Connection, ExchangeId};
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
 use mcp_proto::server::{Call, InputRequired};
-use mcp_tests::harness::{HttpServerHarness, Rng};
+use mcp_tests::harness::{HttpServerHarness, Rng, rounds};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
 use crate::protocol::common::{ms, secs};
@@ -336,7 +336,7 @@ impl ReadStream {
 // covers: HTTP-054, HTTP-055, HTTP-056, SSE-021, SSE-022, SSE-023
 #[test]
 fn each_message_arrives_once_however_get_streams_break() {
-    for seed in 0..300 {
+    for seed in 0..rounds(300) {
         let mut rng = Rng::new(seed);
         let replay = if seed % 3 == 0 { 0 } else { 1 << 20 };
         let limit = 1 + rng.below(3);

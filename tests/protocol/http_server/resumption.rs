@@ -3,7 +3,7 @@
 use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::server::Call;
 use mcp_proto::{Change, Progress};
-use mcp_tests::harness::{HttpServerHarness, Rng};
+use mcp_tests::harness::{HttpServerHarness, Rng, rounds};
 
 use super::{ECHO_PARAMS, answer_call, harness, legacy_request, open_session};
 use crate::protocol::common::ms;
@@ -130,7 +130,7 @@ impl ResumptionRun {
 #[test]
 fn each_message_arrives_once_however_streams_are_cut_and_resumed() {
     let mut lost = 0;
-    for seed in 0..400 {
+    for seed in 0..rounds(400) {
         let mut rng = Rng::new(seed);
         let has_small_replay_buffer = seed % 4 == 0;
         let mut web =

@@ -6,7 +6,7 @@ use mcp_proto::client::TaskPolling;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::CustomMethod;
 use mcp_proto::{Anchor, Capabilities, Capability, Era, Fault, RawJson, Version, VersionSet, server};
-use mcp_tests::harness::{Chunker, LinkConfig};
+use mcp_tests::harness::{Chunker, LinkConfig, rounds};
 
 use self::differences::{Allowed, AllowedDifference, ROWS, Reason, compare, published};
 use self::record::{Facet, RecordLine};
@@ -205,7 +205,7 @@ fn record_does_not_depend_on_chunking() {
 #[test]
 fn random_runs_have_the_same_record() {
     let scenario = all().into_iter().next().expect("a scenario");
-    for seed in 0..40 {
+    for seed in 0..rounds(40) {
         let run = |version| {
             let only = VersionSet::only(version);
             let (runner, _) =

@@ -29,3 +29,9 @@ pub use observer::{MessageObserver, ObservedMessage};
 pub use pair::{Applications, LinkConfig, Pair};
 pub use pipe::{ClientHarness, PipeHarness, ServerHarness, Transcript};
 pub use stream::{ByteStream, ChunkSizes, Chunker, for_each_chunker};
+
+/// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
+#[must_use]
+pub fn rounds(all: u64) -> u64 {
+    if std::env::var_os("MCP_TEST_FULL").is_some() { all } else { all.div_ceil(10) }
+}

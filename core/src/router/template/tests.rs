@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::matching::MatchCounter;
 use super::*;
+use crate::testing::rounds;
 
 fn template(text: &str) -> Template {
     Template::new(text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -233,7 +234,7 @@ fn expanded_uri_matches_its_template() {
         (seed >> 33) as usize % n
     };
     let alphabet = ["a", "7", ".", "-", "é", " ", ",", ";", "=", "&", "@", "%", "/"];
-    for _ in 0..20_000 {
+    for _ in 0..rounds(20_000) {
         let mut text = "x:".to_owned();
         let mut values = Values::new();
         for i in 0..=random(4) {

@@ -22,7 +22,7 @@ use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::server::{Call, Config, Engine, Event, Identity};
 use crate::tap::ChannelId;
-use crate::testing::Rng;
+use crate::testing::{Rng, rounds};
 use crate::time::{Anchor, Instant};
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
@@ -261,7 +261,7 @@ fn random_requests_keep_the_sums_right_and_end_each_call_once() {
 /// Number of polls of the test below: `MCP_TASK_POLLS`, else few. Fewer than 2,000 would prove nothing.
 fn polls() -> u64 {
     let text = std::env::var("MCP_TASK_POLLS").ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(50_000).max(2_000)
+    text.and_then(|text| text.parse().ok()).unwrap_or_else(|| rounds(50_000)).max(2_000)
 }
 
 // covers: TASK-018, TASK-036

@@ -18,7 +18,7 @@ use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::tasks::text::TaskBits;
-use crate::testing::Rng;
+use crate::testing::{Rng, rounds};
 use crate::version::Version;
 
 /// A store that fails at any step, and loses what it was not asked to write.
@@ -291,7 +291,7 @@ fn text_object(filler: &[u8]) -> Vec<u8> {
 /// Number of schedules: `MCP_TASK_SCHEDULES`, else few.
 fn schedules() -> u64 {
     let text = std::env::var("MCP_TASK_SCHEDULES").ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(200)
+    text.and_then(|text| text.parse().ok()).unwrap_or_else(|| rounds(200))
 }
 
 // covers: TASK-013, TASK-034, TASK-036, TASK-109, TASK-120, TASK-131

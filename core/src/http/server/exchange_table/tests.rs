@@ -3,6 +3,7 @@
 use super::*;
 use crate::head::Fields;
 use crate::http::server::principals::PrincipalCounts;
+use crate::testing::rounds;
 
 const PRINCIPALS: [&str; 2] = ["alice", "bob"];
 
@@ -73,7 +74,7 @@ fn party(principal: &str) -> Authorization {
 #[test]
 fn table_equals_a_walk_after_every_step() {
     let (mut session, mut keys, mut random) = (Session::new(), Vec::new(), 5_u32);
-    for step in 0..4_000_u64 {
+    for step in 0..rounds(4_000) {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (choice, at) = ((random >> 16) % 9, (random >> 8) as usize);
         let now = Instant::from_micros(step * 1_000);
