@@ -465,9 +465,7 @@ fn describe_closed(closed: &ConnectionClosed) -> String {
 
 /// Returns whether the server refused a request for want of authorization.
 pub(crate) fn is_refusal(error: &HttpError) -> bool {
-    let HttpError::Response(answer) = error else { return false };
-    let lacks_scope = || answer.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
-    answer.status == 401 || (answer.status == 403 && lacks_scope())
+    matches!(error, HttpError::Response(answer) if answer.asks_for_credential())
 }
 
 /// Returns `scope` of the first challenge that has it.

@@ -20,8 +20,8 @@ pub(super) struct Search<'a> {
 impl Search<'_> {
     /// Returns the file that starts the program: `npx` is `npx.cmd` in a directory of `PATH`.
     ///
-    /// A name with a directory is looked for there alone. The working directory is not searched: a file that somebody else put
-    /// there would run instead of the program. `None` if there is no such file.
+    /// A name with a directory is looked for there alone. The working directory is not searched, since a planted file
+    /// would run instead of the program. `None` if there is no such file.
     pub(super) fn find(&self, program: &OsStr) -> Option<PathBuf> {
         let names = self.names(program);
         let has_directory = program.as_encoded_bytes().iter().any(|byte| matches!(byte, b'/' | b'\\' | b':'));
@@ -70,7 +70,7 @@ mod tests {
         let search = Search {
             path: &["/sys".into(), "/node".into()],
             extensions,
-            directory: Path::new("/work"),
+            directory: Path::new("/here"),
             is_file: &is_file,
         };
         search.find(OsStr::new(program)).map(|found| found.to_string_lossy().into_owned())
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn working_directory_is_searched_only_for_a_name_with_a_directory() {
-        let planted = ["/work/npx.cmd", "/work/tools/npx.cmd"];
+        let planted = ["/here/npx.cmd", "/here/tools/npx.cmd"];
         assert_eq!(find("npx", None, &planted), None);
-        assert_eq!(find("tools/npx", None, &planted).as_deref(), Some("/work/tools/npx.cmd"));
+        assert_eq!(find("tools/npx", None, &planted).as_deref(), Some("/here/tools/npx.cmd"));
         assert_eq!(find("tools/npx", None, &["/node/tools/npx.cmd"]), None);
         assert_eq!(find("/opt/server", None, &["/opt/server.exe"]).as_deref(), Some("/opt/server.exe"));
     }

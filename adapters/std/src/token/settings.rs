@@ -62,8 +62,8 @@ impl Settings {
 }
 
 /// Returns whether two identifiers name one resource: scheme and host in any case, with or without the default port and the
-/// slash of an empty path (RFC 8707, 2; RFC 3986, 6.2.3). All else is compared byte for byte: whoever issued a token for
-/// `/a/../b` may have meant `/a`.
+/// slash of an empty path (RFC 8707, 2; RFC 3986, 6.2.3). All else is compared byte for byte: to an issuer
+/// `/a/../b` and `/b` may be two resources.
 fn is_same(own: &str, other: &str) -> bool {
     let split = |text: &str| {
         let url = Url::parse(text).ok()?;

@@ -75,8 +75,9 @@ fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
 }
 
 impl HttpResponse {
-    /// Returns whether another credential may solve it: the status is 401, or 403 for a missing scope.
-    pub(super) fn asks_for_credential(&self) -> bool {
+    /// Returns whether another credential may solve it: the status is 401, or 403 for a missing scope (AUTH-057).
+    #[must_use]
+    pub fn asks_for_credential(&self) -> bool {
         let lacks_scope = || self.challenges.iter().any(|c| c.param("error") == Some("insufficient_scope"));
         self.status == 401 || (self.status == 403 && lacks_scope())
     }

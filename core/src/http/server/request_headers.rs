@@ -130,7 +130,7 @@ impl RequestHeaders {
         named.is_some_and(|version| version.era() == Era::Modern)
     }
 
-    /// Checks that the version field could name a revision: whoever sends anything else means no MCP (VER-038).
+    /// Checks that the version field has the form of a revision, which is a date (VER-038).
     pub(super) fn check_version_form(&self) -> Result<(), Refusal> {
         let is_date = |name: &str| {
             name.len() == 10
