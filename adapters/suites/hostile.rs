@@ -144,11 +144,15 @@ fn run_tests() {
         ("server_recovers_from_lack_of_descriptors", server_recovers_from_lack_of_descriptors),
     ];
     let filter = std::env::args().nth(1).filter(|name| !name.starts_with('-')).unwrap_or_default();
-    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
-        let begun = Instant::now();
-        run_with_timeout(name, test);
-        println!("{name} ... ok ({:?})", begun.elapsed());
-    }
+    thread::scope(|scope| {
+        for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
+            scope.spawn(move || {
+                let begun = Instant::now();
+                run_with_timeout(name, test);
+                println!("{name} ... ok ({:?})", begun.elapsed());
+            });
+        }
+    });
 }
 
 fn run_with_timeout(name: &'static str, test: fn()) {

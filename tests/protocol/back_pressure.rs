@@ -4,7 +4,7 @@ use mcp_proto::client::Event as ClientEvent;
 use mcp_proto::pipe::Pipe as _;
 use mcp_proto::{CallOptions, Instant, Limit, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{legacy_request, modern_request, result_response};
-use mcp_tests::harness::{Chunker, ClientHarness, LinkConfig, Pair, ServerHarness, for_each_chunker};
+use mcp_tests::harness::{Chunker, ClientHarness, LinkConfig, Pair, ServerHarness, for_each_chunker, rounds};
 use serde_json::{Value, json};
 
 use crate::protocol::common::{client, limits, secs, server};
@@ -176,7 +176,7 @@ fn quick_calls_beside_a_slow_call_leave_no_memory_behind() {
     harness.become_modern(json!({"tools": {}}));
     harness.start_call("tools/list", &json!({}), &CallOptions::new());
     let before = format!("{:?}", harness.pipe).len();
-    for _ in 0..3_000 {
+    for _ in 0..rounds(3_000) {
         let (key, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
         harness.feed_message(&result_response(&request, json!({"tools": []})));
         assert!(harness.expect_done(key).is_ok());
@@ -198,7 +198,7 @@ fn quick_calls_beside_a_slow_call_leave_no_memory_behind() {
     };
     ping(&mut harness);
     let before = format!("{:?}", harness.pipe).len();
-    for _ in 0..3_000 {
+    for _ in 0..rounds(3_000) {
         let request = ping(&mut harness);
         harness.feed_message(&result_response(&request, json!({})));
         assert_eq!(harness.take_event_texts().len(), 1);

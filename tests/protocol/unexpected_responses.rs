@@ -7,7 +7,7 @@ use mcp_proto::{
     Anchor, CallError, Capabilities, Capability, Diagnostic, Limit, UseError, Version, VersionSet,
 };
 use mcp_tests::harness::build::{legacy_request, modern_request_with, result_response, to_value};
-use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
+use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker, rounds};
 use serde_json::{Value, json};
 
 use crate::protocol::common::{limits, secs, server};
@@ -202,7 +202,8 @@ fn modern_calls_awaiting_input_keep_no_state() {
     let everything = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
     let request = |id: u32, params: Value| modern_request_with(id, "tools/call", params, &everything);
     let mut last = Value::Null;
-    for id in 0..10_000 {
+    let last_id = rounds(10_000) as u32;
+    for id in 0..last_id {
         let call = harness.expect_call_for(&request(id, json!({"name": "book"})));
         harness.need_input(&call, &roots_requests(["a"]), b"x").expect("the client can answer");
         last = harness.expect_reply()["result"]["requestState"].clone();
@@ -210,7 +211,7 @@ fn modern_calls_awaiting_input_keep_no_state() {
     }
     // The client may retry any of them later.
     let more = json!({"name": "book", "requestState": last, "inputResponses": {"a": {"roots": []}}});
-    let call = harness.expect_call_for(&request(10_000, more));
+    let call = harness.expect_call_for(&request(last_id, more));
     assert_eq!((call.attempt(), call.state()), (1, Some(&b"x"[..])));
     harness.complete(call.id(), &json!({"content": []}));
     harness.advance(secs(7_200));

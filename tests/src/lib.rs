@@ -2,12 +2,10 @@
 //!
 //! * [`harness`] runs the client and the server against each other, or one of them alone, on virtual time.
 //! * [`schema`] finds the type and the revision that a message must match, and validates it.
-//! * [`requirements`] compares the rule ids that tests cite with the tests that ran, for the `requirements` program.
 
 extern crate alloc;
 
 pub mod harness;
-pub mod requirements;
 pub mod revision_table;
 pub mod schema;
 

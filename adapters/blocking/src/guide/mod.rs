@@ -1,7 +1,7 @@
 #![doc = include_str!("index.md")]
 
 // The modules are empty and exist in documentation alone, so programs pay nothing for them. Their aliases are the names of
-// features and methods, for the search of rustdoc. `tests/guide.rs` compares them with `tests/features.tsv`.
+// features and methods, for the search of rustdoc. `tests/repository/tests/guide.rs` compares them with `tests/features.tsv`.
 
 #[doc = include_str!("first_server.md")]
 #[doc(alias("server", "quick start", "getting started", "tutorial"))]

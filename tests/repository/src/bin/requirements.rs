@@ -1,11 +1,11 @@
-//! Program that reports the requirements of the protocol that the tests cover: see [`mcp_tests::requirements`].
+//! Program that reports the requirements of the protocol that the tests cover: see [`mcp_repository_tests`].
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use mcp_tests::requirements::Requirements;
+use mcp_repository_tests::Requirements;
 
 const USAGE: &str = "\
 Reports which requirements of the protocol the tests cover.
@@ -51,7 +51,7 @@ fn run(arguments: &[String]) -> Result<(String, bool), String> {
         return Err(format!("{command}: unknown command, or operand missing\n\n{USAGE}"));
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let requirements = Requirements::load(folder.parent().unwrap_or(folder))?;
+    let requirements = Requirements::load(folder.ancestors().nth(2).unwrap_or(folder))?;
     if command == "show" {
         let show = |id: &&str| requirements.show(id).ok_or_else(|| format!("unknown requirement {id}"));
         return Ok((operands.iter().map(show).collect::<Result<String, _>>()?, true));

@@ -35,7 +35,12 @@ pub(super) struct CitedTests {
 pub(super) fn find(root: &Path) -> Result<CitedTests, String> {
     let mut folders = vec![root.join("core")];
     folders.extend(entries(&root.join("adapters"))?);
-    folders.extend([root.join("tests"), root.join("tests/system"), root.join("benches")]);
+    folders.extend([
+        root.join("tests"),
+        root.join("tests/repository"),
+        root.join("tests/system"),
+        root.join("benches"),
+    ]);
     let mut found = CitedTests::default();
     let mut read = BTreeSet::new();
     for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").is_file()) {

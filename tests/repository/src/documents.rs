@@ -16,10 +16,10 @@ const HEAD: &str = "\
 The project follows five documents. Each row below is a group of their requirements, with the tests that show it. *Partly*
 and *not followed* say what differs; at least one of their tests shows the gap, and fails when it closes. *Shared* says what
 is left to the program that uses the library, beside what the tests show. *Application* marks duties of that program alone.
-The ids are those of [`spec-map.tsv`](spec-map.tsv); `cargo run -p mcp-tests --bin requirements -- show ID` prints
+The ids are those of [`spec-map.tsv`](spec-map.tsv); `cargo run -p mcp-repository-tests --bin requirements -- show ID` prints
 one with all of its tests, of which this page names the most direct ones.
 
-This page is written from [`documents.tsv`](documents.tsv) by `UPDATE_DOCUMENTS=1 cargo test -p mcp-tests --lib documents`.
+This page is written from [`documents.tsv`](documents.tsv) by `UPDATE_DOCUMENTS=1 cargo test -p mcp-repository-tests --lib documents`.
 ";
 
 /// A document: its title and a remark on its text.
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn documents_page_matches_rows_and_tests_of_the_tree() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let requirements = Requirements::load(folder.parent().unwrap()).unwrap();
         let text = std::fs::read_to_string(folder.join("documents.tsv")).unwrap();
         let page = requirements.documents(&text).unwrap_or_else(|problems| panic!("\n{problems}"));

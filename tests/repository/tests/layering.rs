@@ -153,7 +153,7 @@ const BANNED: &[(&str, &str)] = &[
 const FIELDS: &str = "fields.rs";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is inside the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the package is inside the workspace")
 }
 
 fn core() -> Vec<SourceFile> {

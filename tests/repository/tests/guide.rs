@@ -23,7 +23,7 @@ const FEATURES: u32 = 48;
 const INDEX: &str = "adapters/blocking/src/guide/index.md";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the root").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the root").to_path_buf()
 }
 
 fn read(path: &str) -> String {

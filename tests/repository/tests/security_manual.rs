@@ -13,7 +13,7 @@ use mcp_proto::server::TaskLimits;
 const MAX_LINES: usize = 250;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
 }
 
 fn page(name: &str) -> String {

@@ -15,7 +15,7 @@ const TOOL_SOURCE: &str = "adapters/cli/";
 const TOOL_PAGE: &str = "adapters/std/src/guide/troubleshooting_mcp_probe.md";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
 }
 
 /// Compares the messages of the source with those of the pages.

@@ -1,0 +1,8 @@
+//! Rules of this repository that its files keep.
+
+extern crate alloc;
+
+mod guide;
+mod layering;
+mod security_manual;
+mod troubleshooting;
