@@ -3,6 +3,7 @@
 use mcp_proto::pipe::Pipe;
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Limits, RpcError, UseError};
+use mcp_tests::harness::rounds;
 use serde_json::{Value, json};
 
 use crate::{NOW, REFUSED, call, confirm, echo, feed, line, meta, server, small, tiny, within};
@@ -144,8 +145,8 @@ fn attack(limits: &Limits, budget: isize, kind: Attack, handler: Handler, messag
 #[test]
 fn client_that_reads_no_answers_ends_nothing_and_loses_none() {
     for (name, limits, budgets) in [
-        ("tiny", tiny(), (6_000..24_000).step_by(1_000)),
-        ("small", small(), (10_000..64_000).step_by(4_000)),
+        ("tiny", tiny(), (6_000..24_000).step_by(2_000 / rounds(2) as usize)),
+        ("small", small(), (10_000..64_000).step_by(8_000 / rounds(2) as usize)),
     ] {
         let mut refusals = 0;
         for kind in Attack::ALL {

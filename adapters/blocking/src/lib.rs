@@ -420,8 +420,8 @@ extern crate alloc;
 
 mod adapter_router;
 mod client;
-// Documentation alone. Its programs need these features, which the dev-dependencies turn on.
-#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "auth", feature = "schemars", feature = "skills")))]
+// Documentation alone. Its programs run in `tests/system/src/guide.rs`, since they need other packages.
+#[cfg(all(doc, not(doctest)))]
 #[cfg_attr(
     not(all(feature = "auth", feature = "schemars", feature = "skills")),
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")

@@ -159,9 +159,11 @@ fn length(scenario: &Scenario) -> usize {
 // covers: AUTH-068, SEC-011, SEC-018, SEC-019
 #[test]
 fn each_request_may_be_answered_in_each_wrong_way() {
+    let replies = wrong_replies();
     for scenario in scenarios() {
         for at in 0..length(&scenario) {
-            for reply in wrong_replies() {
+            let few = rounds(replies.len() as u64) as usize;
+            for reply in replies.iter().cycle().skip(at * few).take(few).cloned() {
                 let once = reply.clone();
                 let _ = run(&scenario, move |n| n == at, move |_, answer| *answer = once.clone());
                 // And from there on for ever.

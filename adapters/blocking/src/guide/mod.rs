@@ -95,8 +95,7 @@ pub mod extensions {}
 #[doc(alias("unix socket", "tcp", "serial port", "SIGTERM", "environment variables"))]
 pub mod stdio {}
 
-// The programs of this page and of the one about protected servers run in `tests/system/src/guide.rs`, with the features that they need.
-#[cfg_attr(not(doctest), doc = include_str!("http.md"))]
+#[doc = include_str!("http.md")]
 #[doc(alias("Streamable HTTP transport (client)", "Streamable HTTP transport (server)"))]
 #[doc(alias(
     "SSE transport - legacy (client)",
@@ -134,7 +133,7 @@ pub mod http {}
 #[doc(alias("DPoP", "dynamic client registration", "token store", "step-up"))]
 pub mod authorization_client {}
 
-#[cfg_attr(not(doctest), doc = include_str!("authorization_server.md"))]
+#[doc = include_str!("authorization_server.md")]
 #[doc(alias(
     "OAuth",
     "protected resource metadata",
