@@ -221,8 +221,10 @@ fn list_follows_cursors_up_to_page_limit() {
         for (follow, pages) in follow.into_iter().zip([3, 3, 1_000]) {
             let (client, serving) = pair(Era::Modern, 1 << 10, move |cx: &mut Cx<'_>, call: &Call| {
                 let params: CursorParams = call.parse()?;
-                let next = follow(params.cursor.as_deref().unwrap_or("first"));
-                let mut page = json!({"tools": [{"name": "x", "inputSchema": {"type": "object"}}]});
+                let cursor = params.cursor.as_deref().unwrap_or("first");
+                let next = follow(cursor);
+                let tool = json!({"name": "x", "description": cursor, "inputSchema": {"type": "object"}});
+                let mut page = json!({"tools": [tool]});
                 if let Some(next) = next {
                     page["nextCursor"] = next.into();
                 }
