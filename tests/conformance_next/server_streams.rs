@@ -146,7 +146,9 @@ fn messages_are_replayed_after_each_close_of_the_stream() {
         assert!(web.server.poll_later(web.now, call.id(), None));
         web.transmit_all();
     };
-    let last_id = |web: &HttpServerHarness, x| web.response(x).events().iter().rfind(|e| !e.id.is_empty()).expect("one").id.clone();
+    let last_id = |web: &HttpServerHarness, x| {
+        web.response(x).events().iter().rfind(|e| !e.id.is_empty()).expect("one").id.clone()
+    };
     let resume = |web: &mut HttpServerHarness, after: &str| {
         web.send_request("GET", "/mcp", &[session, ("Last-Event-ID", after)], "")
     };

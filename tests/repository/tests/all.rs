@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod conformance_next;
 mod guide;
 mod layering;
 mod security_manual;
