@@ -95,7 +95,6 @@ fn log(web: &mut HttpServerHarness, call: &Call, level: &LoggingLevel, data: &st
 /// Scenario `per-request-loglevel`: what was asked for, nothing below it, nothing beside it.
 // covers: LOG-007, LOG-008, LOG-009, LOG-010
 #[test]
-#[expect(deprecated, reason = "tested until its removal")]
 fn log_level_is_that_of_its_request_alone() {
     let level = |level: &str| json!({"io.modelcontextprotocol/logLevel": level});
     let all = [LoggingLevel::Debug, LoggingLevel::Info, LoggingLevel::Warning, LoggingLevel::Error];
@@ -132,7 +131,6 @@ fn texts(web: &HttpServerHarness, x: ExchangeId) -> Vec<String> {
 /// Scenario `server-sse-polling`, phases 2 and 3: what is sent while the stream is closed is replayed, in order and once.
 // covers: SSE-021, SSE-022, SSE-023
 #[test]
-#[expect(deprecated, reason = "tested until its removal")]
 fn messages_are_replayed_after_each_close_of_the_stream() {
     let mut web = web();
     let id = open_session(&mut web, "2025-11-25");
