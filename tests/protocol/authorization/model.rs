@@ -163,7 +163,7 @@ fn each_request_may_be_answered_in_each_wrong_way() {
     for scenario in scenarios() {
         for at in 0..length(&scenario) {
             let few = rounds(replies.len() as u64) as usize;
-            for reply in replies.iter().cycle().skip(at * few).take(few).cloned() {
+            for reply in replies.iter().cycle().skip(at * few).take(few) {
                 let once = reply.clone();
                 let _ = run(&scenario, move |n| n == at, move |_, answer| *answer = once.clone());
                 // And from there on for ever.
