@@ -164,10 +164,10 @@ fn each_request_may_be_answered_in_each_wrong_way() {
         for at in 0..length(&scenario) {
             let few = rounds(replies.len() as u64) as usize;
             for reply in replies.iter().cycle().skip(at * few).take(few) {
-                let once = reply.clone();
+                let (once, always) = (reply.clone(), reply.clone());
                 let _ = run(&scenario, move |n| n == at, move |_, answer| *answer = once.clone());
                 // And from there on for ever.
-                let _ = run(&scenario, move |n| n >= at, move |_, answer| *answer = reply.clone());
+                let _ = run(&scenario, move |n| n >= at, move |_, answer| *answer = always.clone());
             }
         }
     }
