@@ -9,7 +9,7 @@ use std::path::Path;
 
 use mcp_proto::model::*;
 use mcp_proto::{Capabilities, EncodeError, RawJson, Version};
-use mcp_tests::harness::Rng;
+use mcp_tests::harness::{Rng, rounds};
 use mcp_tests::schema::SchemaSet;
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ fn answer_fits_if_and_only_if_a_validator_accepts_it() {
         let schema = serde_json::to_value(&form).expect("JSON");
         let validator = jsonschema::options().should_validate_formats(true).build(&schema).expect("a schema");
         let (mut fit, mut mismatch) = (0, 0);
-        for _ in 0..3_000 {
+        for _ in 0..rounds(3_000) {
             let mut content: Map<ElicitValue> = Map::new();
             for (name, field) in form.properties.iter() {
                 match rng.below(20) {
@@ -200,8 +200,8 @@ fn answer_fits_if_and_only_if_a_validator_accepts_it() {
             let read = request.parse_response(&answer).map(drop).map_err(|m| m.to_string());
             assert_eq!(read, checked.map_err(|m| format!("`content.{}`: {}", m.path, m.reason)), "{answer}");
         }
-        assert!(fit > 20, "{fit} of 3000 fit {schema}");
-        assert!(mismatch > 20 || form.properties.is_empty(), "{mismatch} of 3000 do not fit {schema}");
+        assert!(fit > rounds(20), "{fit} fit {schema}");
+        assert!(mismatch > rounds(20) || form.properties.is_empty(), "{mismatch} do not fit {schema}");
     }
 }
 
@@ -253,7 +253,7 @@ fn mutated_requests_and_answers_never_panic() {
     for request in &input_requests {
         let method = request.method().expect("a method");
         let params = RawJson::encode(request).expect("JSON").member("params").expect("parameters");
-        for _ in 0..2_000 {
+        for _ in 0..rounds(2_000) {
             let params = mutate(params.as_str());
             if let Some(Ok(read)) =
                 params.as_ref().map(|params| InputRequest::from_parts(method, Some(params)))
@@ -272,7 +272,7 @@ fn mutated_requests_and_answers_never_panic() {
         }
     }
     assert!(
-        request_count > 1_000 && answer_count > 100,
+        request_count as u64 > rounds(1_000) && answer_count > rounds(100),
         "{request_count} requests and {answer_count} answers were valid"
     );
 }

@@ -9,6 +9,7 @@ use crate::client::event::Peer;
 use crate::client::subscription_table::receive_change;
 use crate::identity::Capabilities;
 use crate::raw::RawJson;
+use crate::testing::rounds;
 use crate::version::{Version, VersionSet};
 
 /// Returns the state of a client that is connected to a server of a revision.
@@ -70,7 +71,7 @@ fn check(subs: &Subscriptions) {
 fn resources_and_subscriptions_agree_after_every_step() {
     let (mut common, mut subs) = (connected(Version::V2025_11_25), Subscriptions::default());
     let (mut keys, mut random) = (Vec::new(), 5_u32);
-    for _ in 0..2_000 {
+    for _ in 0..rounds(2_000) {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (choice, at) = ((random >> 16) % 8, (random >> 8) as usize);
         match choice {

@@ -560,7 +560,7 @@ mod tests {
     fn sums_equal_a_walk_after_every_step() {
         let (mut table, mut keys) = (ExchangeTable::default(), Vec::new());
         let mut random = 7_u32;
-        for step in 0..4_000_u32 {
+        for step in 0..crate::testing::rounds(4_000) as u32 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let (choice, at) = ((random >> 16) % 15, (random >> 8) as usize);
             let now = Instant::from_micros(step.into());
