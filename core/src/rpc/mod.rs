@@ -7,5 +7,5 @@ mod id;
 pub(crate) mod recover;
 
 pub use error::{RpcError, code};
-pub(crate) use error::{clip, clip_to};
+pub(crate) use error::{clip, clip_to, draft_code};
 pub use id::RequestId;
