@@ -168,6 +168,7 @@
 //! | `cards` | no | [`cards`]: server cards (SEP-2127) and `server.json`; may change in a minor release; enables `http` |
 //! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
 //! | `conversations` | yes | requests of a server to its client: elicitation, sampling, roots; without it, their capabilities are not declared, and a server asks nothing |
+//! | `draft` | no | [`draft`]: rules of drafts in place of the released ones; may change in a minor release |
 //! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
 //! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
 //! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
@@ -217,6 +218,11 @@ pub mod client;
 mod deadlines;
 mod deprecation;
 mod diagnostic;
+#[cfg(feature = "draft")]
+pub mod draft;
+#[cfg(not(feature = "draft"))]
+#[allow(dead_code, unreachable_pub, reason = "other features leave out what asks for some of them")]
+mod draft;
 #[cfg(feature = "crypto")]
 mod entropy;
 mod error;
@@ -229,7 +235,7 @@ pub mod frame;
 pub mod fuzzing;
 #[cfg(any(doc, doctest))]
 #[cfg_attr(
-    not(all(feature = "auth", feature = "crypto", feature = "http")),
+    not(all(feature = "auth", feature = "crypto", feature = "draft", feature = "http")),
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
 )]
 pub mod guide;

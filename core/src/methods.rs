@@ -359,12 +359,15 @@ pub(crate) fn may_need_input(method: &str) -> bool {
     matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
 }
 
+/// The parameter that names a task.
+pub(crate) const TASK_SUBJECT: &str = "taskId";
+
 /// Returns the parameter that `Mcp-Name` repeats (HTTP-033, XHDR-036).
 pub(crate) fn subject_member(method: &str) -> Option<&'static str> {
     match method {
         TOOLS_CALL | PROMPTS_GET => Some("name"),
         RESOURCES_READ => Some("uri"),
-        TASKS_GET | TASKS_UPDATE | TASKS_CANCEL => Some("taskId"),
+        TASKS_GET | TASKS_UPDATE | TASKS_CANCEL => Some(TASK_SUBJECT),
         _ => None,
     }
 }

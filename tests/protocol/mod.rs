@@ -12,6 +12,7 @@ mod connection_admission;
 mod deprecations;
 mod deviations;
 mod downgrade;
+mod drafts;
 mod errors;
 mod extensions;
 mod forbidden_values;

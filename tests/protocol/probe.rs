@@ -212,7 +212,8 @@ fn malformed_unsupported_version_error_means_legacy_server() {
         (-32004, Value::Null),
         (-32021, Value::Null),
         (-32021, json!({"requiredCapabilities": ["roots"]})),
-        (-32003, json!({"requiredCapabilities": {"roots": {}}})),
+        (-32003, json!({"requiredCapabilities": ["roots"]})),
+        (-32003, Value::Null),
         (-32001, Value::Null),
     ] {
         for_each_chunker(|cut| {
@@ -230,6 +231,7 @@ fn other_modern_error_closes_the_client_without_fallback() {
         (-32020, Value::Null),
         (-32020, json!({"anything": 1})),
         (-32021, json!({"requiredCapabilities": {"elicitation": {}}})),
+        (-32003, json!({"requiredCapabilities": {"elicitation": {}}})),
     ] {
         for_each_chunker(|cut| {
             let (mut harness, probe) = probing_harness(dual_era_config(), cut);

@@ -404,6 +404,7 @@
 //! | `base64` | yes | binary resources |
 //! | `cards` | no | server cards (SEP-2127) and `server.json`, may change in a minor release: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
+//! | `draft` | no | rules of drafts of the specification, by `Config::draft`; may change in a minor release: `mcp_proto::draft` |
 //! | `http` | yes | servers and clients over HTTP; enables `crypto` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
@@ -423,7 +424,7 @@ mod client;
 // Documentation alone. Its programs run in `tests/system/src/guide.rs`, since they need other packages.
 #[cfg(all(doc, not(doctest)))]
 #[cfg_attr(
-    not(all(feature = "auth", feature = "schemars", feature = "skills")),
+    not(all(feature = "auth", feature = "draft", feature = "schemars", feature = "skills")),
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
 )]
 pub mod guide;

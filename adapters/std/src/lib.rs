@@ -31,7 +31,7 @@
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 //! | `skills` | skills of a folder, and verified reads, with YAML by `saphyr-parser` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
-//! | `anyhow`, `cards`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
+//! | `anyhow`, `cards`, `draft`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
 //!
 //! # Platforms
 //!

@@ -266,7 +266,7 @@
 //! # Features
 //!
 //! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `anyhow`, `auth`, `auth-server`, `cards`,
-//! `schemars`, `signals`, `skills`, `tls`, `validate`.
+//! `draft`, `schemars`, `signals`, `skills`, `tls`, `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -212,6 +212,7 @@
 //! | `base64` | yes | binary resources |
 //! | `cards` | no | server cards (SEP-2127) and `server.json`, may change in a minor release: `mcp_proto::cards`; enables `http` |
 //! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
+//! | `draft` | no | rules of drafts of the specification, by `Config::draft`; may change in a minor release: `mcp_proto::draft` |
 //! | `http` | yes | servers and clients over HTTP; enables `crypto` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |

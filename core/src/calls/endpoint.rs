@@ -21,6 +21,7 @@ use super::settings::Settings;
 use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
+use crate::draft::Draft;
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
 use crate::json::{Serializer, ShapeTable};
@@ -104,6 +105,7 @@ pub(crate) type EndedCall = (Key, Result<RawJson, CallError>);
 #[derive(Debug)]
 pub(crate) struct Endpoint<R: Role> {
     pub(crate) limits: Arc<Limits>,
+    pub(super) draft: Draft,
     pub(crate) channels: Slab<Channel<R>>,
     pub(crate) inbound: InboundCalls,
     pub(crate) outbound: OutboundCalls,
@@ -135,6 +137,7 @@ impl<R: Role> Endpoint<R> {
         let tap = tapping.map(|marker| Part::new(marker, Box::new(Tap::new(&limits, redacted()))));
         Self {
             limits,
+            draft: settings.draft,
             channels: Slab::new(),
             inbound: InboundCalls::new(),
             outbound: OutboundCalls::new(),

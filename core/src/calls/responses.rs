@@ -23,13 +23,14 @@ impl<R: Role> Endpoint<R> {
         error: &RpcError,
     ) {
         let short = RpcError::internal(NO_MEMORY_FOR_ANSWER);
-        let error = match room::error_form(self, channel, batch, error) {
-            Some(ErrorForm::Whole) => error,
-            Some(ErrorForm::Short) => &short,
+        let sent = self.draft.error(error);
+        let (error, released) = match room::error_form(self, channel, batch, &sent) {
+            Some(ErrorForm::Whole) => (&*sent, error),
+            Some(ErrorForm::Short) => (&short, &short),
             None => return,
         };
         if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
-            c.role.error_sent(error.code);
+            c.role.error_sent(released.code);
         }
         if let Some(observing) = &mut self.observing {
             observing.record_error(error);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::keep_alive::KeepAlivePing;
 use super::observing::ObserverSetting;
+use crate::draft::Draft;
 use crate::identity::{Capabilities, Implementation};
 use crate::limits::Limits;
 use crate::methods;
@@ -24,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) redacted_members: Vec<String>,
     pub(crate) accepts_any_custom_method: bool,
     pub(crate) observer: Option<ObserverSetting>,
+    pub(crate) draft: Draft,
     versions: VersionSet,
 }
 
@@ -39,6 +41,7 @@ impl Settings {
             redacted_members: Vec::new(),
             accepts_any_custom_method: false,
             observer: None,
+            draft: Draft::default(),
             versions: VersionSet::ALL,
         }
     }

@@ -183,6 +183,14 @@ impl Config {
         }
     }
 
+    /// Follows these rules of drafts instead of the released ones. The default is none.
+    #[cfg(feature = "draft")]
+    #[must_use]
+    pub const fn draft(mut self, draft: crate::draft::Draft) -> Self {
+        self.settings.draft = draft;
+        self
+    }
+
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
     pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {

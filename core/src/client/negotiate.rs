@@ -201,7 +201,7 @@ fn classify_error(error: &RpcError) -> EraEvidence {
         return EraEvidence::Supports(supported);
     }
     let required = || data.and_then(|d| d.member("requiredCapabilities")).is_some_and(|c| c.is_object());
-    match error.code {
+    match error.released_code() {
         code::HEADER_MISMATCH => EraEvidence::Modern,
         code::MISSING_CLIENT_CAPABILITY if required() => EraEvidence::Modern,
         _ => EraEvidence::Legacy,

@@ -45,6 +45,10 @@ pub fn fields(data: &[u8]) {
         }
         Err(bad) => assert!(!format!("{bad}").is_empty()),
     }
+    #[cfg(feature = "draft")]
+    if let Ok(params) = HeaderParams::from_draft_schema(&schema, crate::draft::Draft::ALL) {
+        assert_sides_agree(&params, arguments.as_bytes(), usize::from(change));
+    }
 }
 
 /// Checks that client and server agree on the fields for the same arguments.

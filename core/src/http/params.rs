@@ -11,6 +11,7 @@ use memchr::memmem;
 
 use super::fields::{FieldValueError, PARAM_PREFIX, encode_value, single_decoded_value};
 use crate::ascii::AsciiCaseExt as _;
+use crate::draft::{Deviation, Draft};
 use crate::head::{FieldLine, is_token};
 use crate::json::{MAX_DEPTH, ScanError, Scanner, string};
 use crate::raw::RawJson;
@@ -43,6 +44,18 @@ struct HeaderParam {
     path: Box<[Box<str>]>,
     /// The full name of the field.
     name: Box<str>,
+    /// The property is a `number`, which only a draft allows.
+    #[cfg(feature = "draft")]
+    is_number: bool,
+}
+
+impl HeaderParam {
+    const fn is_number(&self) -> bool {
+        #[cfg(feature = "draft")]
+        return self.is_number;
+        #[cfg(not(feature = "draft"))]
+        return false;
+    }
 }
 
 impl HeaderParams {
@@ -64,6 +77,22 @@ impl HeaderParams {
     /// [`MAX_PARAMS`](Self::MAX_PARAMS), or if their paths exceed [`MAX_PATHS`](Self::MAX_PATHS). The tool must not be
     /// offered over HTTP then (XHDR-011).
     pub fn from_schema(schema: &RawJson) -> Result<Self, AnnotationError> {
+        Self::read(schema, Draft::default())
+    }
+
+    /// Reads the annotations of an `inputSchema` by these rules of drafts.
+    ///
+    /// A name that is no token of RFC 9110 is valid in a draft, but no field can have it: its argument is not repeated.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_schema`](Self::from_schema).
+    #[cfg(feature = "draft")]
+    pub fn from_draft_schema(schema: &RawJson, draft: Draft) -> Result<Self, AnnotationError> {
+        Self::read(schema, draft)
+    }
+
+    pub(super) fn read(schema: &RawJson, draft: Draft) -> Result<Self, AnnotationError> {
         let text = schema.as_bytes();
         // The name may be spelt with escapes, but rarely is.
         if memmem::find(text, ANNOTATION).is_none() && memmem::find(text, b"\\u").is_none() {
@@ -76,6 +105,7 @@ impl HeaderParams {
             params: Vec::new(),
             path_bytes: 0,
             error: None,
+            draft,
         };
         let scanned = search.scan_schema(&mut Scanner::new(text, MAX_DEPTH, u32::MAX), true);
         if let Some(bad) = search.error {
@@ -89,6 +119,8 @@ impl HeaderParams {
             return Err(AnnotationError { at: search.pointer, kind });
         }
         let mut params = search.params;
+        #[cfg(feature = "draft")]
+        params.retain(|param| is_token(param.name.as_bytes()));
         params.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { params: params.into() })
     }
@@ -112,10 +144,11 @@ impl HeaderParams {
     pub fn values<'a>(&'a self, arguments: &'a [u8]) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
         let found = self.find(arguments).unwrap_or_default();
         self.params.iter().zip(found).filter_map(|(param, value)| {
-            let value = match ParamValue::from_json(value)? {
+            let value = match ParamValue::from_json(value, param.is_number())? {
                 ParamValue::Text(text) => encode_value(text),
                 ParamValue::Bool(yes) => Cow::Borrowed(if yes { "true" } else { "false" }),
                 ParamValue::Integer(number) => String::from(itoa::Buffer::new().format(number)).into(),
+                ParamValue::Decimal(number) => number.into(),
                 ParamValue::Unrepresentable => return None,
             };
             Some((&*param.name, value))
@@ -159,7 +192,7 @@ impl HeaderParams {
         for (param, value) in self.params.iter().zip(found) {
             let field = single_decoded_value(fields, &param.name);
             let field = field.map_err(|bad| mismatch(param, HeaderMismatchKind::Value(bad)))?;
-            let same = match (ParamValue::from_json(value), field) {
+            let same = match (ParamValue::from_json(value, param.is_number()), field) {
                 (None, None) => Ok(()),
                 (Some(_), None) if !required => Ok(()),
                 (None, Some(_)) => Err(HeaderMismatchKind::Unexpected),
@@ -227,18 +260,23 @@ enum ParamValue<'a> {
     Text(Cow<'a, str>),
     Bool(bool),
     Integer(i64),
+    /// A number of a draft, in plain notation.
+    Decimal(String),
     /// A value that no field can hold.
     Unrepresentable,
 }
 
 impl<'a> ParamValue<'a> {
     /// Reads JSON text; returns `None` for `null` and for empty text.
-    fn from_json(text: &'a [u8]) -> Option<Self> {
+    fn from_json(text: &'a [u8], is_number: bool) -> Option<Self> {
         match text {
             b"" | b"null" => None,
             b"true" => Some(Self::Bool(true)),
             b"false" => Some(Self::Bool(false)),
             [b'"', ..] => Some(string(text).map_or(Self::Unrepresentable, Self::Text)),
+            [b'-' | b'0'..=b'9', ..] if is_number => {
+                Some(plain_decimal(text).map_or(Self::Unrepresentable, Self::Decimal))
+            }
             [b'-' | b'0'..=b'9', ..] => Some(integer(text).map_or(Self::Unrepresentable, Self::Integer)),
             _ => Some(Self::Unrepresentable),
         }
@@ -249,16 +287,77 @@ impl<'a> ParamValue<'a> {
         match self {
             Self::Text(text) => text == field,
             Self::Bool(yes) => field == if *yes { "true" } else { "false" },
-            Self::Integer(number) => {
-                let mut s = Scanner::trusted(field.as_bytes());
-                let whole =
-                    s.value().is_ok_and(|span| span.slice(field.as_bytes()) == Some(field.as_bytes()));
-                whole && integer(field.as_bytes()) == Some(*number)
+            Self::Integer(number) => is_scalar(field) && integer(field.as_bytes()) == Some(*number),
+            Self::Decimal(number) => {
+                is_scalar(field) && plain_decimal(field.as_bytes()).as_ref() == Some(number)
             }
             Self::Unrepresentable => false,
         }
     }
 }
+
+/// Returns whether a text is one JSON value without white space around it.
+fn is_scalar(field: &str) -> bool {
+    let mut s = Scanner::trusted(field.as_bytes());
+    s.value().is_ok_and(|span| span.slice(field.as_bytes()) == Some(field.as_bytes()))
+}
+
+/// Returns a JSON number in decimal notation, without an exponent and needless zeros.
+///
+/// Returns `None` if it would have more than [`MAX_DECIMAL`] digits on a side of the point, or is not a number.
+fn plain_decimal(number: &[u8]) -> Option<String> {
+    let (sign, number) = match number {
+        [b'-', rest @ ..] => ("-", rest),
+        _ => ("", number),
+    };
+    let mut halves = number.splitn(2, |b| matches!(b, b'e' | b'E'));
+    let mantissa = halves.next()?;
+    let exponent = match halves.next() {
+        None => 0,
+        Some([b'-', digits @ ..]) => -decimal(digits)?,
+        Some([b'+', digits @ ..] | digits) => decimal(digits)?,
+    };
+    let whole = mantissa.iter().position(|b| *b == b'.').unwrap_or(mantissa.len());
+    let digits: String = mantissa.iter().filter(|b| **b != b'.').map(|b| char::from(*b)).collect();
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let significant = digits.trim_start_matches('0');
+    let zeros = digits.len() - significant.len();
+    let significant = significant.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some(String::from("0"));
+    }
+    // The number of digits before the point; it may be negative.
+    let point =
+        i64::try_from(whole).ok()?.saturating_add(exponent).saturating_sub(i64::try_from(zeros).ok()?);
+    let behind = i64::try_from(significant.len()).ok()?.saturating_sub(point);
+    if point > MAX_DECIMAL || behind > MAX_DECIMAL {
+        return None;
+    }
+    let zeros = |count: i64| core::iter::repeat_n('0', usize::try_from(count).unwrap_or(0));
+    let mut out = String::from(sign);
+    match usize::try_from(point).ok().filter(|point| *point > 0) {
+        None => {
+            out.push_str("0.");
+            out.extend(zeros(-point));
+            out.push_str(significant);
+        }
+        Some(point) => {
+            let (whole, fraction) = significant.split_at_checked(point).unwrap_or((significant, ""));
+            out.push_str(whole);
+            out.extend(zeros(-behind));
+            if !fraction.is_empty() {
+                out.push('.');
+                out.push_str(fraction);
+            }
+        }
+    }
+    Some(out)
+}
+
+/// Largest number of digits on a side of the point: enough for every number of double precision.
+const MAX_DECIMAL: i64 = 400;
 
 /// Returns the integer value of a JSON number in any notation.
 ///
@@ -325,6 +424,7 @@ struct AnnotationScan<'a> {
     /// Total bytes of the names on the paths of `params`.
     path_bytes: usize,
     error: Option<AnnotationError>,
+    draft: Draft,
 }
 
 type ScanResult = Result<(), ScanError>;
@@ -420,10 +520,13 @@ impl<'a> AnnotationScan<'a> {
         if name.len() > HeaderParams::MAX_NAME {
             return Err(AnnotationErrorKind::TooLong);
         }
-        if !is_token(name.as_bytes()) {
+        let is_draft_name = || !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+        if !is_token(name.as_bytes()) && !(self.draft.contains(Deviation::HeaderNames) && is_draft_name()) {
             return Err(AnnotationErrorKind::NotToken(name.into()));
         }
-        if !matches!(string(kind).as_deref(), Some("integer" | "string" | "boolean")) {
+        let kind = string(kind);
+        let is_number = kind.as_deref() == Some("number") && self.draft.contains(Deviation::NumberHeaders);
+        if !is_number && !matches!(kind.as_deref(), Some("integer" | "string" | "boolean")) {
             return Err(AnnotationErrorKind::Type);
         }
         let name = [PARAM_PREFIX, &*name].concat().into_boxed_str();
@@ -438,7 +541,12 @@ impl<'a> AnnotationScan<'a> {
         if self.path_bytes > HeaderParams::MAX_PATHS {
             return Err(AnnotationErrorKind::TooDeep);
         }
-        self.params.push(HeaderParam { path: self.path.as_slice().into(), name });
+        self.params.push(HeaderParam {
+            path: self.path.as_slice().into(),
+            name,
+            #[cfg(feature = "draft")]
+            is_number,
+        });
         Ok(())
     }
 }

@@ -82,7 +82,7 @@ impl RpcError {
     /// Returns the required capabilities if the error reports them.
     #[must_use]
     pub fn as_missing_client_capability(&self) -> Option<MissingRequiredClientCapability> {
-        self.data.as_ref().filter(|_| self.code == code::MISSING_CLIENT_CAPABILITY)?.parse().ok()
+        self.data.as_ref().filter(|_| self.released_code() == code::MISSING_CLIENT_CAPABILITY)?.parse().ok()
     }
 
     /// Returns the web pages that the user must visit first if the error reports them.

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::ascii::AsciiCaseExt as _;
 use crate::json::{max_escaped_len, write_int, write_str};
 use crate::raw::RawJson;
 
@@ -34,6 +35,15 @@ pub mod code {
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
     /// The revision of the request is not supported (2026-07-28).
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
+}
+
+/// Error codes of drafts, which mean nothing without the shape of their error (ERR-016, DEC-001).
+pub(crate) mod draft_code {
+    pub(crate) const HEADER_MISMATCH: i64 = -32001;
+    /// The beginning of its message; others use the code, too.
+    pub(crate) const HEADER_MISMATCH_MESSAGE: &str = "Header mismatch";
+    pub(crate) const MISSING_CLIENT_CAPABILITY: i64 = -32003;
+    pub(crate) const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32004;
 }
 
 /// Error object of a response, received or to be sent.
@@ -106,6 +116,24 @@ impl RpcError {
         Self::new(code::INTERNAL_ERROR, message)
     }
 
+    /// Returns the released code of an error of a draft, which its shape shows, and the own code of any other error (DEC-001).
+    ///
+    /// An unsupported revision has a shape of its own: its data names revisions, whatever the code.
+    pub(crate) fn released_code(&self) -> i64 {
+        let required = || self.data.as_ref()?.member("requiredCapabilities");
+        let message = draft_code::HEADER_MISMATCH_MESSAGE.as_bytes();
+        let start = || self.message.as_bytes().get(..message.len());
+        match self.code {
+            draft_code::HEADER_MISMATCH if start().is_some_and(|start| start.eq_ignore_case(message)) => {
+                code::HEADER_MISMATCH
+            }
+            draft_code::MISSING_CLIENT_CAPABILITY if required().is_some_and(|c| c.is_object()) => {
+                code::MISSING_CLIENT_CAPABILITY
+            }
+            code => code,
+        }
+    }
+
     /// Returns an upper bound of the number of bytes by which message and data make a response longer.
     pub(crate) fn len(&self) -> usize {
         let data = self.data.as_ref().map_or(0, |data| data.as_bytes().len().saturating_add(8));
@@ -161,6 +189,26 @@ mod tests {
         let mut out = Vec::new();
         RpcError::new(7, "no \"luck\"").with_data(RawJson::new("[1,\n2]").expect("JSON")).write(&mut out);
         assert_eq!(out, br#"{"code":7,"message":"no \"luck\"","data":[1, 2]}"#);
+    }
+
+    // covers: ERR-016
+    #[test]
+    fn code_of_a_draft_counts_with_its_shape_only() {
+        let data = |text: &'static str| RawJson::new(text).expect("JSON");
+        let released = |code, message: &'static str| RpcError::new(code, message).released_code();
+        for message in ["Header mismatch: Mcp-Name header value 'foo'", "header mismatch", "HEADER MISMATCH"]
+        {
+            assert_eq!(released(-32001, message), code::HEADER_MISMATCH);
+            assert_eq!(released(-32000, message), -32000);
+        }
+        for message in ["Session not found", "Request timed out", "Header", ""] {
+            assert_eq!(released(-32001, message), -32001, "{message}");
+        }
+        let error = RpcError::new(-32003, "");
+        assert_eq!(error.released_code(), -32003);
+        assert_eq!(error.clone().with_data(data("{}")).released_code(), -32003);
+        let shaped = error.with_data(data(r#"{"requiredCapabilities":{}}"#));
+        assert_eq!(shaped.released_code(), code::MISSING_CLIENT_CAPABILITY);
     }
 
     #[test]

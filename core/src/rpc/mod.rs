@@ -7,5 +7,7 @@ mod id;
 pub(crate) mod recover;
 
 pub use error::{RpcError, code};
+#[cfg(feature = "draft")]
+pub(crate) use error::draft_code;
 pub(crate) use error::{clip, clip_to};
 pub use id::RequestId;

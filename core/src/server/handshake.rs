@@ -186,6 +186,16 @@ impl Config {
         }
     }
 
+    /// Returns error -32601 for `initialize` with the revisions that are served (VER-032).
+    pub(super) fn unknown_initialize_error(&self) -> RpcError {
+        let served = self.advertised_versions();
+        let mut data = b"{\"supported\":".to_vec();
+        served.write(&mut data);
+        data.push(b'}');
+        let message = format!("method not found: {}; supported: {served}", methods::INITIALIZE);
+        RpcError::new(code::METHOD_NOT_FOUND, message).with_data(RawJson::trusted(data.into()))
+    }
+
     /// Returns error -32022 with the revisions that are served (ERR-008, VER-009).
     pub(super) fn unsupported_version_error(&self, requested: &str) -> RpcError {
         let served = self.advertised_versions();

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::header_check::HeaderCheck;
 use super::log;
 use crate::calls::batch_key::BatchKey;
+use crate::draft::Deviation;
 use crate::json::string;
 use crate::meta;
 use crate::methods::{self, MethodRule};
@@ -115,7 +116,10 @@ impl RequestCheck {
         };
         if let Some(check) = source.header_check {
             // Legacy revisions lack the code for a mismatch (ERR-005).
-            let in_revision = |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+            let in_revision = |error: RpcError| match config.settings.draft.keeps_mismatch_in_sessions() {
+                true => error,
+                false => shape::error_in_revision(&error, version).into_owned(),
+            };
             check.check_request(version, method, frame, params).map_err(in_revision)?;
         }
         let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
@@ -130,7 +134,10 @@ impl RequestCheck {
                 let mut fits_headers = true;
                 if let Some(check) = source.header_check {
                     let in_revision =
-                        |error: RpcError| shape::error_in_revision(&error, version).into_owned();
+                        |error: RpcError| match config.settings.draft.keeps_mismatch_in_sessions() {
+                            true => error,
+                            false => shape::error_in_revision(&error, version).into_owned(),
+                        };
                     let checked = check.check_params(version, method, frame, params);
                     if let Err(error) = checked.map_err(in_revision) {
                         let tool = params.name.slice(frame).and_then(string).unwrap_or_default();
@@ -253,6 +260,9 @@ fn legacy_version(
     let served = config.legacy_versions();
     let name = rule.map_or("", |r| r.name);
     if served.is_empty() {
+        if name == methods::INITIALIZE && config.settings.draft.contains(Deviation::InitializeIsUnknown) {
+            return Err(config.unknown_initialize_error());
+        }
         if let Some(check) = source.header_check {
             check.require_modern()?;
         }

@@ -34,15 +34,19 @@ pub(super) fn harness(http: Config) -> HttpServerHarness {
     harness_with_versions(VersionSet::ALL, http)
 }
 
-#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarness {
+    harness_with(server(versions), http)
+}
+
+#[expect(deprecated, reason = "tested until its removal")]
+pub(super) fn harness_with(server: mcp_proto::server::Config, http: Config) -> HttpServerHarness {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)
         .with(Capability::ToolsListChanged)
         .with(Capability::Logging)
         .with(Capability::Resources)
         .with(Capability::ResourceSubscriptions);
-    HttpServerHarness::new(server(versions).capabilities(capabilities), http)
+    HttpServerHarness::new(server.capabilities(capabilities), http)
 }
 
 /// Returns the body of a modern request.
@@ -58,7 +62,7 @@ pub(super) const CALL_FIELDS: [(&str, &str); 3] =
     [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
 
 /// Returns the body of a legacy request.
-fn legacy_request(id: u32, method: &str, params: &str) -> String {
+pub(super) fn legacy_request(id: u32, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}}}}}")
 }
 
@@ -75,7 +79,7 @@ pub(super) fn initialize_request(version: &str) -> String {
 }
 
 /// Opens a session and returns its id.
-fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
+pub(super) fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
     let x = web.post(&[], &initialize_request(version));
     let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
     let x = web
@@ -88,7 +92,7 @@ fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
 }
 
 /// Completes a call with the text `done`.
-fn answer_call(web: &mut HttpServerHarness, call: &Call) {
+pub(super) fn answer_call(web: &mut HttpServerHarness, call: &Call) {
     let now = web.now;
     web.server.engine().complete(now, call.id(), &CallToolResult::text("done")).expect("open");
     web.transmit_all();

@@ -14,7 +14,8 @@ const HEAD: &str = "\
 # Documents
 
 The project follows five documents. Each row below is a group of their requirements, with the tests that show it. *Partly*
-and *not followed* say what differs; at least one of their tests shows the gap, and fails when it closes. *Shared* says what
+and *not followed* say what differs; at least one of their tests shows the gap, and fails when it closes. *With `Draft`* is
+followed with that setting (`--draft` of `mcp-probe`), and says what the release demands instead, which a test shows, too. *Shared* says what
 is left to the program that uses the library, beside what the tests show. *Application* marks duties of that program alone.
 The ids are those of [`spec-map.tsv`](spec-map.tsv); `cargo run -p mcp-repository-tests --bin requirements -- show ID` prints
 one with all of its tests, of which this page names the most direct ones.
@@ -36,6 +37,8 @@ enum Conformance {
     /// The library does a part, the application the rest.
     Shared,
     Partly,
+    /// Followed with the setting `Draft`; by default the release is followed.
+    WithDraft,
     Application,
     NotFollowed,
 }
@@ -80,6 +83,7 @@ fn parse(text: &str) -> Result<(Vec<Document>, Vec<RequirementGroup>), String> {
             "yes" => Conformance::Followed,
             "shared" => Conformance::Shared,
             "partly" => Conformance::Partly,
+            "draft" => Conformance::WithDraft,
             "application" => Conformance::Application,
             "no" => Conformance::NotFollowed,
             _ => return Err(format!("documents.tsv:{line}: unknown state {state:?}")),
@@ -160,18 +164,23 @@ impl Requirements {
         let (has_tests, has_note) = (!group.tests.is_empty(), group.note.is_some());
         let expected = match group.conformance {
             Conformance::Followed => (true, false),
-            Conformance::Shared | Conformance::Partly | Conformance::NotFollowed => (true, true),
+            Conformance::Shared | Conformance::Partly | Conformance::WithDraft | Conformance::NotFollowed => {
+                (true, true)
+            }
             Conformance::Application => (false, true),
         };
         if (has_tests, has_note) != expected {
             report(format!("{:?}: expected (tests, note) = {expected:?}", group.conformance));
         }
-        let has_gap = matches!(group.conformance, Conformance::Partly | Conformance::NotFollowed);
+        let has_gap = matches!(
+            group.conformance,
+            Conformance::Partly | Conformance::WithDraft | Conformance::NotFollowed
+        );
         if has_tests && has_gap != shows_gap {
             let problem = if has_gap { "no named test shows the gap" } else { "a named test shows a gap" };
             report(format!("{:?}: {problem}", group.conformance));
         }
-        if group.conformance == Conformance::Followed {
+        if matches!(group.conformance, Conformance::Followed | Conformance::WithDraft) {
             for id in group.ids.iter().filter(|id| !shown.contains(id)) {
                 report(format!("no named test cites {id}"));
             }
@@ -213,6 +222,7 @@ fn outcome(group: &RequirementGroup, tests: &BTreeMap<String, &CitedTest>) -> St
         Conformance::Followed => links,
         Conformance::Shared => format!("*Shared.* {note}. {links}"),
         Conformance::Partly => format!("*Partly.* {note}. {links}"),
+        Conformance::WithDraft => format!("*With `Draft`.* {note}. {links}"),
         Conformance::Application => format!("*Application.* {note}."),
         Conformance::NotFollowed => format!("*Not followed.* {note}. {links}"),
     }
@@ -238,7 +248,11 @@ mod tests {
             gaps: gaps.iter().map(|id| (*id).to_owned()).collect(),
             is_generated: false,
         };
-        let tests = vec![test("one", &["BASE-001"], &[]), test("lacks", &[], &["BASE-002"])];
+        let tests = vec![
+            test("one", &["BASE-001"], &[]),
+            test("lacks", &[], &["BASE-002"]),
+            test("other", &[], &["BASE-001"]),
+        ];
         let tests = CitedTests { tests, problems: Vec::new() };
         Requirements::new(SPEC_MAP, "", tests).unwrap()
     }
@@ -249,7 +263,8 @@ mod tests {
             doc\t2\tBoth\tBASE-001 BASE-002\tpartly\ta demo one; a demo lacks\tNot the second\n\
             doc\t3\tSecond\tBASE-002\tapplication\t-\tIts own matter\n\
             doc\t4\tThird\tBASE-002\tno\ta demo lacks\tNot released\n\
-            doc\t5\tFirst\tBASE-001\tshared\ta demo one\tThe rest is its own\n";
+            doc\t5\tFirst\tBASE-001\tshared\ta demo one\tThe rest is its own\n\
+            doc\t6\tFirst\tBASE-001\tdraft\ta demo one; a demo other\tReleased otherwise\n";
         let page = requirements().documents(&format!("{DOCUMENT}{rows}")).unwrap();
         assert_eq!(
             page.strip_prefix(HEAD).unwrap(),
@@ -258,7 +273,8 @@ mod tests {
              | 2 | Both | BASE-001, BASE-002 | *Partly.* Not the second. [`one`](demo.rs), [`lacks`](demo.rs) |\n\
              | 3 | Second | BASE-002 | *Application.* Its own matter. |\n\
              | 4 | Third | BASE-002 | *Not followed.* Not released. [`lacks`](demo.rs) |\n\
-             | 5 | First | BASE-001 | *Shared.* The rest is its own. [`one`](demo.rs) |\n"
+             | 5 | First | BASE-001 | *Shared.* The rest is its own. [`one`](demo.rs) |\n\
+             | 6 | First | BASE-001 | *With `Draft`.* Released otherwise. [`one`](demo.rs), [`other`](demo.rs) |\n"
         );
     }
 
@@ -282,6 +298,8 @@ mod tests {
                 "Shared: a named test shows a gap",
             ),
             ("doc\t1\tFirst\tBASE-001\tshared\ta demo one\t-", "Shared: expected"),
+            ("doc\t1\tFirst\tBASE-001\tdraft\ta demo one\tHow", "WithDraft: no named test shows the gap"),
+            ("doc\t1\tFirst\tBASE-001\tdraft\ta demo other\tHow", "no named test cites BASE-001"),
             ("doc\t1\tFirst\tBASE-001\tapplication\ta demo one\tWhy", "Application: expected"),
             ("other\t1\tFirst\tBASE-001\tyes\ta demo one\t-", "unknown document other"),
             ("doc\t1\tFirst\tBASE-001\tmaybe\ta demo one\t-", "unknown state \"maybe\""),

@@ -57,6 +57,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("shape", "built json methods rpc version"),
     // The types. The shaping code knows only their names.
     ("model", "ascii json meta methods raw rpc shape uri version"),
+    // Rules of drafts, by name, and their error codes.
+    ("draft", "rpc"),
     ("identity", "json meta methods model raw shape version"),
     // Rules of skills, over their types.
     ("skills", "json model raw rpc uri"),
@@ -93,11 +95,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget built deadlines diagnostic error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SHARED: &str = "budget built deadlines diagnostic draft error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";

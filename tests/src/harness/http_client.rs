@@ -110,13 +110,23 @@ impl HttpClientHarness {
     /// Returns a client whose response bodies are cut by `chunker`.
     #[must_use]
     pub fn new(config: client::Config, http: Config, chunker: Chunker) -> Self {
+        Self::begin(config, http, chunker, false)
+    }
+
+    /// Returns a client that repeats parts of the body in header fields from its first request on, in every revision.
+    #[must_use]
+    pub fn mirroring(config: client::Config, http: Config, chunker: Chunker) -> Self {
+        Self::begin(config, http, chunker, true)
+    }
+
+    fn begin(config: client::Config, http: Config, chunker: Chunker, mirrors: bool) -> Self {
         let mut harness = Self {
             client: Client::new(Arc::new(config), Arc::new(http), Instant::ZERO),
             now: Instant::ZERO,
             observer: MessageObserver::new(VersionSet::ALL),
             transcript: Transcript::default(),
             deprecated_features: Vec::new(),
-            mirrors_in_legacy_sessions: false,
+            mirrors_in_legacy_sessions: mirrors,
             chunk_sizes: ChunkSizes::new(chunker),
             events: VecDeque::new(),
             sent_requests: VecDeque::new(),

@@ -88,6 +88,7 @@ pub mod skills_and_apps {}
 #[doc = include_str!("extensions.md")]
 #[doc(alias("io.modelcontextprotocol/oauth-client-credentials"))]
 #[doc(alias("io.modelcontextprotocol/enterprise-managed-authorization", "custom methods"))]
+#[doc(alias("drafts of the specification"))]
 pub mod extensions {}
 
 #[doc = include_str!("stdio.md")]

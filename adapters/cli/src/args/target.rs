@@ -48,6 +48,12 @@ impl ConnectionArgs {
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
+    /// Follows the drafts of the specification where they differ from the releases.
+    ///
+    /// Requests in sessions over HTTP have the header fields of 2026-07-28 then, `initialize` included. `mcp_proto::draft` lists
+    /// what differs.
+    #[arg(long)]
+    pub(crate) draft: bool,
     /// Limits the time to wait for one answer: 2s, 500ms or 0.5.
     ///
     /// Progress restarts the time.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config_file::TemporaryDirectory;
 use crate::http::ServingProcess;
-use crate::support::{PROBE, ProbeOutput, probe, probe_command, run_with_input};
+use crate::support::{PROBE, ProbeOutput, probe, probe_command, probe_own_server, run_with_input};
 
 const RUNTIMES: [&str; 4] = ["blocking", "threads", "smol", "tokio"];
 
@@ -104,6 +104,32 @@ fn silent_peer_is_pinged() {
         None,
         "the bridge ends when its server does not answer"
     );
+}
+
+// covers: HTTP-032, HTTP-034, ERR-016, VER-032, VER-033
+#[test]
+fn drafts_are_followed_by_both_sides_with_the_option() {
+    for runtime in RUNTIMES {
+        let server = ServingProcess::new(&["--draft", "--runtime", runtime]);
+        let with = |args: &[&str]| probe(&[args, &["--runtime", runtime, "--trace", &server.url]].concat());
+        for era in ["legacy", "modern"] {
+            let call = with(&["call", "echo", "text=hi", "--era", era, "--draft"]).assert_ok();
+            call.assert_stderr(&["Mcp-Method: tools/call", "Mcp-Name: echo"]);
+            with(&["inspect", "--era", era, "--draft"]).assert_ok();
+        }
+        let opened = with(&["ping", "--era", "legacy", "--draft"]).assert_ok();
+        opened.assert_stderr(&["Mcp-Method: initialize", "Mcp-Method: notifications/initialized"]);
+        // A legacy client of the release is told what it lacks.
+        let refused = with(&["call", "echo", "text=hi", "--era", "legacy"]).assert_code(3);
+        refused.assert_stderr(&["-32001", "Header mismatch: `Mcp-Method` is missing"]);
+        with(&["call", "echo", "text=hi"]).assert_ok();
+    }
+    let modern = ServingProcess::new(&["--draft", "--era", "modern"]);
+    let refused = probe(&["inspect", "--era", "legacy", "--draft", "--trace", &modern.url]).assert_code(3);
+    refused.assert_stderr(&["404", "-32601", "2026-07-28"]);
+    let unknown =
+        probe_own_server(&["inspect", "--era", "legacy", "--trace"], &["--draft", "--era", "modern"]);
+    unknown.assert_code(3).assert_stderr(&["-32601", "2026-07-28"]);
 }
 
 fn complete_typed(input: &str, more: &[&str]) -> ProbeOutput {

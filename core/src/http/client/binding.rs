@@ -69,6 +69,7 @@ impl Client {
     /// Creates a client whose first request is ready to be sent.
     #[must_use]
     pub fn new(client: Arc<client::Config>, config: Arc<Config>, now: Instant) -> Self {
+        let tools = ToolHeaders::new(client.settings.draft);
         let mut engine = Engine::with_exchanges(client);
         let channel = engine.open_channel(now);
         Self {
@@ -77,7 +78,7 @@ impl Client {
             exchanges: ExchangeTable::default(),
             now,
             session: HttpClientSession::default(),
-            tools: ToolHeaders::default(),
+            tools,
             credentials: Credentials::new(&config, now),
             attempts: Attempts::default(),
             ended_requests: None,

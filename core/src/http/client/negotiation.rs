@@ -11,6 +11,7 @@ use super::exchange::{CallMethod, ExchangePurpose, RetryCounts};
 use super::exchange_table::ClientExchange;
 use crate::client::{decides_handshake, is_modern_error};
 use crate::deprecation::DeprecatedFeature;
+use crate::draft::Deviation;
 use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -65,7 +66,14 @@ impl Client {
                 // VER-031, HTTP-084 to HTTP-087
                 let allows_http_sse =
                     self.engine.config().effective_versions().contains(Version::V2024_11_05);
-                if status >= 400 && allows_http_sse && !self.session.is_http_sse() {
+                let may_fall_back = match status {
+                    400 | 404 | 405 => true,
+                    status => {
+                        let draft = self.engine.config().settings.draft;
+                        status >= 400 && !draft.contains(Deviation::FallbackStatuses)
+                    }
+                };
+                if may_fall_back && allows_http_sse && !self.session.is_http_sse() {
                     return self.open_exchange(
                         ExchangePurpose::HttpSse,
                         Bytes::new(),

@@ -9,6 +9,7 @@ use super::message_parts::MessageParts;
 use super::session::{HttpClientSession, is_modern};
 use super::tools::ToolHeaders;
 use crate::client::Peer;
+use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
 use crate::http::fields;
 use crate::methods;
@@ -18,6 +19,7 @@ use crate::version::Version;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestFields<'c> {
     pub(super) config: &'c Config,
+    pub(super) draft: Draft,
     /// The server, once it is known.
     pub(super) peer: Option<&'c Peer>,
     pub(super) session: &'c HttpClientSession,
@@ -63,15 +65,21 @@ impl RequestFields<'_> {
                 | ExchangePurpose::HttpSse
         );
         if opens_session {
-            return out; // DEC-026
+            // DEC-026
+            if self.draft.contains(Deviation::SentWithInitialize) && !self.session.is_http_sse() {
+                self.push_mirrored_fields(&parts, &mut push);
+            }
+            return out;
         }
-        if let Some(peer) = self.peer.filter(|p| p.version >= Version::V2025_06_18) {
+        let in_every_session = self.draft.contains(Deviation::SentVersion) && !self.session.is_http_sse();
+        let names_version = |peer: &&Peer| in_every_session || peer.version >= Version::V2025_06_18;
+        if let Some(peer) = self.peer.filter(names_version) {
             push(fields::PROTOCOL_VERSION, peer.version.as_str().as_bytes()); // HTTP-076, VER-039
         }
         if let Some(session) = self.session.id() {
             push(fields::SESSION_ID, session.value()); // HTTP-067
         }
-        if self.session.mirrors_fields(self.config, self.peer) {
+        if self.session.mirrors_fields(self.config, self.draft, self.peer) {
             self.push_mirrored_fields(&parts, &mut push);
         }
         if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {

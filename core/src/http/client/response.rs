@@ -367,7 +367,7 @@ impl Client {
             return self.authorization().hold_refused(x, answer);
         }
         // XHDR-029
-        let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
+        let mismatch = answer.error.as_ref().is_some_and(|e| e.released_code() == code::HEADER_MISMATCH);
         let first = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::CallTool, .. })
             && x.retries.refreshes == 0;
         // A legacy call cannot be repeated, and its revision does not define the error.

@@ -132,6 +132,7 @@ impl Client {
         };
         let fields = RequestFields {
             config: &self.config,
+            draft: self.engine.config().settings.draft,
             peer: self.engine.peer(),
             session: &self.session,
             tools: &self.tools,

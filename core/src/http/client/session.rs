@@ -11,6 +11,7 @@ use super::config::Config;
 use super::exchange::{CallMethod, ExchangePurpose};
 use super::exchange_table::ClientExchange;
 use crate::client::Peer;
+use crate::draft::{Deviation, Draft};
 use crate::rpc::RequestId;
 use crate::sync::Arc;
 use crate::time::Instant;
@@ -115,8 +116,9 @@ impl HttpClientSession {
     }
 
     /// Returns whether requests have the mirrored fields in the legacy session, too.
-    pub(super) fn mirrors_fields(&self, config: &Config, peer: Option<&Peer>) -> bool {
-        config.mirrors_in_legacy_sessions && is_legacy(peer) && !self.is_http_sse()
+    pub(super) fn mirrors_fields(&self, config: &Config, draft: Draft, peer: Option<&Peer>) -> bool {
+        let mirrors = config.mirrors_in_legacy_sessions || draft.contains(Deviation::SentInSessions);
+        mirrors && is_legacy(peer) && !self.is_http_sse()
     }
 
     // ---- identity ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ use super::exchange::{ExchangePurpose, RetryCounts, ToolRefresh};
 use super::exchange_table::ClientExchange;
 use super::message_parts::MessageParts;
 use crate::diagnostic::Diagnostic;
+use crate::draft::Deviation;
 use crate::error::CallError;
 use crate::rpc::envelope;
 use crate::version::Version;
@@ -20,12 +21,14 @@ impl Client {
     /// Learns from a list of tools; returns the message without tools that cannot be called (XHDR-011, XHDR-012).
     pub(super) fn learn_tools(&mut self, message: Bytes) -> Bytes {
         let is_modern = self.is_modern();
-        let mirrors = is_modern || self.session.mirrors_fields(&self.config, self.engine.peer());
+        let draft = self.engine.config().settings.draft;
+        let mirrors = is_modern || self.session.mirrors_fields(&self.config, draft, self.engine.peer());
         // The engine refuses invalid messages.
         if !mirrors || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err() {
             return message;
         }
-        let (message, invalid) = self.tools.learn(message, is_modern, self.config.max_tools);
+        let drops_invalid = is_modern || draft.contains(Deviation::InvalidToolsLeftOut);
+        let (message, invalid) = self.tools.learn(message, drops_invalid, self.config.max_tools);
         for (name, reason) in invalid {
             self.engine.report_diagnostic(Diagnostic::InvalidTool { name, reason });
         }

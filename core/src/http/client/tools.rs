@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::message_parts::MessageParts;
+use crate::draft::Draft;
 use crate::http::params::HeaderParams;
 use crate::json::{Scanner, object_members, string, write_str};
 use crate::methods;
@@ -21,11 +22,16 @@ const MAX_TOOL_NAME: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct ToolHeaders {
     params: BTreeMap<Box<str>, HeaderParams>,
+    draft: Draft,
     /// Number of list requests for looking up tools.
     list_requests: i64,
 }
 
 impl ToolHeaders {
+    pub(super) fn new(draft: Draft) -> Self {
+        Self { draft, ..Self::default() }
+    }
+
     /// Adds the fields of a call; none if the tool was never listed (XHDR-030).
     pub(super) fn push_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
         let known = parts.name.as_deref().and_then(|name| self.params.get(name));
@@ -115,7 +121,7 @@ impl ToolHeaders {
 
     /// Records the schema of a tool; returns the reason if the tool cannot be called (XHDR-011).
     fn learn_schema(&mut self, name: &str, schema: &RawJson, max: usize) -> Result<(), String> {
-        match HeaderParams::from_schema(schema) {
+        match HeaderParams::read(schema, self.draft) {
             Ok(params) if params.is_empty() => drop(self.params.remove(name)),
             Ok(params) => {
                 let fits = self.params.len() < max && name.len() <= MAX_TOOL_NAME;

@@ -100,6 +100,33 @@ fn integers_are_written_in_plain_notation() {
     }
 }
 
+// covers: XHDR-007, XHDR-016
+#[test]
+fn numbers_of_drafts_are_written_in_plain_notation() {
+    let long = "9".repeat(400);
+    for (number, want) in [
+        ("42", "42"),
+        ("3.14", "3.14"),
+        ("-0.50", "-0.5"),
+        ("-0.0e7", "0"),
+        ("0e999999999999999999999", "0"),
+        ("1e2", "100"),
+        ("1.25E-3", "0.00125"),
+        ("12300e-1", "1230"),
+        ("12.34e1", "123.4"),
+        ("1200.0", "1200"),
+        ("0.00100", "0.001"),
+        (&*long, &*long),
+        ("5e-324", &*format!("0.{}5", "0".repeat(323))),
+    ] {
+        assert_eq!(plain_decimal(number.as_bytes()).as_deref(), Some(want), "{number}");
+    }
+    let longer = format!("1{long}");
+    for none in ["", "-", "e1", "1e400", "1e-401", "1e999999999999999999999", &longer, "x", "1x"] {
+        assert_eq!(plain_decimal(none.as_bytes()), None, "{none}");
+    }
+}
+
 // covers: XHDR-003, XHDR-004, XHDR-005, XHDR-006, XHDR-007, XHDR-009, XHDR-010
 #[test]
 #[rustfmt::skip]

@@ -233,7 +233,7 @@ impl Server {
         tool: &str,
         schema: &crate::raw::RawJson,
     ) -> Result<(), super::params::AnnotationError> {
-        let found = HeaderParams::from_schema(schema)?;
+        let found = HeaderParams::read(schema, self.engine.config().settings.draft)?;
         if found.is_empty() {
             self.remove_tool_schema(tool);
         } else {

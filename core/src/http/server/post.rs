@@ -13,6 +13,7 @@ use super::refusal::{
 use super::request_headers::{RequestHeaderCheck, RequestHeaders};
 use super::session::SessionLookup;
 use crate::built::Sessions;
+use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
 use crate::json::string;
 use crate::methods;
@@ -147,11 +148,17 @@ impl Server {
         }
         if let (Ok(envelope), Some(x)) = (&envelope, self.exchanges.get(key)) {
             let is_notification = envelope.kind == envelope::Kind::Notification;
+            let draft = self.engine.config().settings.draft;
             let checked =
-                if is_notification { check_notification(&x.headers, frame, envelope) } else { Ok(()) };
+                if is_notification { check_notification(&x.headers, frame, envelope, draft) } else { Ok(()) };
             if let Err(error) = checked {
+                // The engine does this for all other errors.
+                #[cfg(feature = "draft")]
+                let error = draft.error(&error).into_owned();
                 let refusal = match route {
                     PostRoute::Standalone => Refusal::with_error(400, error),
+                    #[cfg(feature = "draft")]
+                    _ if draft.keeps_mismatch_in_sessions() => Refusal::with_error(400, error),
                     _ => Refusal::with_error(400, RpcError::invalid_request(error.message)), // ERR-005
                 };
                 return self.exchanges.refuse(key, &refusal);
@@ -162,6 +169,7 @@ impl Server {
         let check = RequestHeaderCheck {
             headers: &x.headers,
             tools: self.tool_fields.as_deref(),
+            draft: self.engine.config().settings.draft,
             served_versions: self.engine.config().advertised_versions(),
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);
@@ -171,6 +179,9 @@ impl Server {
 
     /// Processes a batch (BATCH-001, BATCH-004, BATCH-009, BATCH-010).
     fn post_batch(&mut self, key: Key, frame: &Bytes) {
+        if self.engine.config().settings.draft.contains(Deviation::NoBatches) {
+            return self.exchanges.refuse(key, &Refusal::new(400, "a POST has one message in the draft"));
+        }
         let batches = Version::V2025_03_26;
         let found = self.find_session(key);
         let parent = match found {
@@ -259,7 +270,8 @@ impl Server {
         else {
             return Ok(());
         };
-        x.headers.check_session_version(version, self.engine.config().legacy_versions())
+        let config = self.engine.config();
+        x.headers.check_session_version(version, config.legacy_versions(), config.settings.draft)
     }
 
     /// Opens the stream of the answer.
@@ -380,7 +392,8 @@ fn check_notification(
     headers: &RequestHeaders,
     frame: &Bytes,
     envelope: &Envelope<'_>,
+    draft: Draft,
 ) -> Result<(), RpcError> {
     let version = envelope.params.meta.version.slice(frame).and_then(string);
-    headers.check_notification(version.as_deref(), &envelope.method)
+    headers.check_notification(version.as_deref(), &envelope.method, draft)
 }

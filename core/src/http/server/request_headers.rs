@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::refusal::{Refusal, unsupported_version};
 use super::tool_fields::ToolFields;
 use crate::ascii::AsciiCaseExt as _;
+use crate::draft::{Deviation, Draft};
 use crate::http::fields::{self, KnownField};
 use crate::json::string;
 use crate::methods;
@@ -146,9 +147,14 @@ impl RequestHeaders {
     }
 
     /// Checks the version field of a request in a session of this revision (HTTP-077).
-    pub(super) fn check_session_version(&self, session: Version, served: VersionSet) -> Result<(), Refusal> {
+    pub(super) fn check_session_version(
+        &self,
+        session: Version,
+        served: VersionSet,
+        draft: Draft,
+    ) -> Result<(), Refusal> {
         // The field exists since 2025-06-18; earlier sessions ignore which revision it names.
-        if session < Version::V2025_06_18 {
+        if session < Version::V2025_06_18 && !draft.contains(Deviation::CheckedVersion) {
             return self.check_version_form();
         }
         match self.version() {
@@ -189,8 +195,16 @@ impl RequestHeaders {
 
     /// Compares a notification with its fields (HTTP-031, HTTP-034, HTTP-036).
     ///
-    /// The fields may be absent. A field that is present must match the message.
-    pub(super) fn check_notification(&self, version: Option<&str>, method: &str) -> Result<(), RpcError> {
+    /// The fields may be absent, unless the draft requires one. A field that is present must match the message.
+    pub(super) fn check_notification(
+        &self,
+        version: Option<&str>,
+        method: &str,
+        draft: Draft,
+    ) -> Result<(), RpcError> {
+        if draft.contains(Deviation::NotificationHeaders) && self.method == SingleField::Absent {
+            return Err(mismatch(fields::METHOD, "is missing"));
+        }
         let fields =
             [(self.version, fields::PROTOCOL_VERSION, version), (self.method, fields::METHOD, Some(method))];
         for (field, name, body_value) in fields {
@@ -235,6 +249,7 @@ fn append_text(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
 pub(super) struct RequestHeaderCheck<'a> {
     pub(super) headers: &'a RequestHeaders,
     pub(super) tools: Option<&'a dyn ToolFields>,
+    pub(super) draft: Draft,
     /// The revisions that are advertised to clients.
     pub(super) served_versions: VersionSet,
 }
@@ -308,11 +323,12 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         frame: &Bytes,
         params: &ParamsSpans,
     ) -> Result<(), RpcError> {
-        let required = version.era() == Era::Modern;
+        let is_modern = version.era() == Era::Modern;
+        let required = is_modern || self.draft.contains(Deviation::SessionHeaders);
         if let Some(field) = self.headers.find_repeated().filter(|_| required) {
             return Err(Self::repeated_field(field));
         }
-        if required && self.headers.version == SingleField::Absent {
+        if is_modern && self.headers.version == SingleField::Absent {
             return Err(mismatch(fields::PROTOCOL_VERSION, "is missing")); // HTTP-036
         }
         // HTTP-032
@@ -326,16 +342,18 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             _ => {}
         }
         // HTTP-033
-        let named = match methods::subject_member(method) {
-            Some("name") => params.name.slice(frame).and_then(string),
-            Some(member) => string_member(frame, params, member),
-            None => return Ok(()),
+        let Some(member) = methods::subject_member(method) else { return Ok(()) };
+        let named = match member {
+            "name" => params.name.slice(frame).and_then(string),
+            member => string_member(frame, params, member),
         };
         let header = self.decode_field(fields::NAME, self.headers.name)?;
         match (header, named) {
             // A missing member of the message is reported by a later check.
             (None, None) => Ok(()),
             (None, Some(_)) if !required => Ok(()),
+            // The draft asks for it with tools, prompts and resources alone.
+            (None, Some(_)) if !is_modern && member == methods::TASK_SUBJECT => Ok(()),
             (None, Some(_)) => Err(mismatch(fields::NAME, "is missing")),
             (Some(header), Some(named)) if header == named => Ok(()),
             (Some(_), _) => Err(mismatch(fields::NAME, "is not what the message names")),
@@ -350,7 +368,7 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
         params: &ParamsSpans,
     ) -> Result<(), RpcError> {
         let Some(tools) = self.tools.filter(|_| method == methods::TOOLS_CALL) else { return Ok(()) };
-        let required = version.era() == Era::Modern;
+        let required = version.era() == Era::Modern || self.draft.contains(Deviation::SessionParamHeaders);
         if !required && self.headers.params.is_empty() {
             return Ok(());
         }

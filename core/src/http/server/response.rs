@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::events::{event_stream_fields, write_empty_event, write_entry, write_event_head};
-use super::exchange::{Kind, RequestPhase, ResponseForm};
+use super::exchange::{Kind, RequestPhase, ResponseForm, SessionKey};
 use super::exchange_table::{ServerExchange, SessionPlace};
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
@@ -11,6 +11,7 @@ use super::replay::{self, ReplayEntry};
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
 use crate::built::Resuming;
+use crate::draft::Deviation;
 use crate::frame::sse::{EVENT_END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -121,8 +122,7 @@ impl Server {
         x.form = ResponseForm::EventStream;
         x.phase = RequestPhase::Active;
         x.respond(200, fields, BodySize::Stream);
-        let primed =
-            x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
+        let primed = x.session().is_some_and(|session| primes_streams(self, session));
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let session = x.session().filter(|_| Resuming::IS_BUILT).and_then(|s| self.sessions.get_mut(s));
         let Some(session) = session else { return self.exchanges.mark_ready(key) };
@@ -236,8 +236,7 @@ impl Server {
             let (begun, events, stream, session) =
                 (x.form == ResponseForm::EventStream, x.last_event, x.stream, x.session());
             let numbered = session.is_some() && self.config.replay_budget() > 0;
-            let primed =
-                || session.and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
+            let primed = || session.is_some_and(|session| primes_streams(self, session));
             let can_resume = numbered && begun && (events > 0 || primed());
             if let Some(stream) = stream {
                 if can_resume {
@@ -330,8 +329,7 @@ impl Server {
         else {
             return false;
         };
-        let supported =
-            x.session().and_then(|s| self.sessions.version(&self.engine, s)) == Some(Version::V2025_11_25);
+        let supported = x.session().is_some_and(|session| primes_streams(self, session));
         if !supported || self.config.replay_budget() == 0 {
             return false;
         }
@@ -353,6 +351,13 @@ impl Server {
         self.fill_response(rest);
         true
     }
+}
+
+/// Returns whether event streams of a session begin with an id, after which their clients can poll (SSE-016, SSE-017).
+fn primes_streams(server: &Server, session: SessionKey) -> bool {
+    let version = server.sessions.version(&server.engine, session);
+    version == Some(Version::V2025_11_25)
+        || version.is_some() && server.engine.config().settings.draft.contains(Deviation::PrimedStreams)
 }
 
 /// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).
