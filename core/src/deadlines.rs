@@ -35,6 +35,11 @@ impl<K: Ord + Copy> Deadlines<K> {
         None
     }
 
+    /// Returns the earliest entry; dead ones are among them until [`next`](Self::next) was called.
+    pub(crate) fn peek(&self) -> Option<(Instant, K)> {
+        self.heap.peek().map(|Reverse(entry)| *entry)
+    }
+
     /// Removes one entry that is due, whether it still holds or not.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
         let Reverse((at, _)) = self.heap.peek()?;

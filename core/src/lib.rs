@@ -49,6 +49,7 @@
 //!    application, or the deadline of [`poll_timeout`](pipe::Pipe::poll_timeout).
 //!
 //! The HTTP bindings [`http::client`] and [`http::server`] follow the same contract for HTTP exchanges.
+//! [`guide::contract`] has the loop in full and its rules. What breaks one of them panics in a debug build.
 //!
 //! # Guarantees
 //!
@@ -56,14 +57,14 @@
 //!
 //! - **Deterministic.** Equal inputs give equal outputs, byte for byte. The way in which the input was cut into pieces
 //!   never changes the output.
-//! - **Bounded.** Nothing panics. Memory and work stay within [`Limits`], and each limit documents what happens when it
+//! - **Bounded.** Nothing that a peer sends panics. Memory and work stay within [`Limits`], and each limit documents what happens when it
 //!   is reached.
 //! - **Three separate errors.** [`Fault`]: the connection has ended. [`CallError`]: one outbound call failed.
 //!   [`UseError`]: a command was refused and nothing changed. A misbehaving peer gets an error response or causes an
 //!   event ([`Diagnostic`]). It never causes an `Err`.
 //! - **One outcome per call.** Each call ends exactly once. A key ([`CallId`], [`CallKey`]) of a call that has ended is
 //!   stale: it is refused, and never reaches another call.
-//! - **Monotonic time.** An [`Instant`] older than the last one counts as the last one.
+//! - **Monotonic time.** An [`Instant`] older than the last one counts as the last one, and panics in a debug build.
 //!
 //! # Example
 //!
@@ -223,6 +224,7 @@ pub mod draft;
 #[cfg(not(feature = "draft"))]
 #[allow(dead_code, unreachable_pub, reason = "other features leave out what asks for some of them")]
 mod draft;
+mod driving;
 #[cfg(feature = "crypto")]
 mod entropy;
 mod error;
@@ -275,6 +277,7 @@ mod tasks;
 #[doc(hidden)]
 pub mod testing;
 mod time;
+mod timeout_reason;
 mod uri;
 #[cfg(feature = "http")]
 mod url;
@@ -301,4 +304,5 @@ pub use rpc::{RequestId, RpcError};
 pub use scope::{ScopeError, Scopes};
 pub use tap::ChannelId;
 pub use time::{Anchor, Instant};
+pub use timeout_reason::TimeoutReason;
 pub use version::{Era, Version, VersionSet};

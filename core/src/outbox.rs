@@ -12,6 +12,8 @@ use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+#[cfg(debug_assertions)]
+use crate::driving;
 use crate::memory;
 
 /// Size in bytes from which a payload is not copied into the tail.
@@ -29,6 +31,9 @@ pub struct Outbox {
     tail_offset: usize,
     len: usize,
     consumed: u64,
+    /// Bytes that were dropped. The driver may have given them to the system, and report them later as written.
+    #[cfg(debug_assertions)]
+    dropped: usize,
 }
 
 /// Hides the content, which may be secret (SEC-019).
@@ -69,7 +74,17 @@ impl Outbox {
     }
 
     /// Marks `n` bytes as written; a larger number than [`len`](Self::len) counts as all.
+    ///
+    /// # Panics
+    ///
+    /// In a debug build, if `n` is larger than the number of bytes that were there to write.
     pub fn consume(&mut self, n: usize) {
+        #[cfg(debug_assertions)]
+        driving::check_consumed(n, self.len + self.dropped);
+        self.discard(n);
+    }
+
+    fn discard(&mut self, n: usize) {
         let mut n = n.min(self.len);
         self.len -= n;
         self.consumed = self.consumed.wrapping_add(n as u64);
@@ -300,7 +315,12 @@ impl Outbox {
 
     /// Drops all bytes.
     pub(crate) fn clear(&mut self) {
-        *self = Self { consumed: self.consumed.wrapping_add(self.len as u64), ..Self::default() };
+        *self = Self {
+            consumed: self.consumed.wrapping_add(self.len as u64),
+            #[cfg(debug_assertions)]
+            dropped: self.dropped + self.len,
+            ..Self::default()
+        };
     }
 
     /// Returns the capacity of the tail.
@@ -312,7 +332,7 @@ impl Outbox {
     /// Drops all bytes, keeps a small buffer and resets the counter.
     #[cfg(feature = "exchanges")]
     pub(crate) fn clear_for_reuse(&mut self) {
-        self.consume(usize::MAX);
+        self.discard(usize::MAX);
         self.segments.clear();
         self.consumed = 0;
     }
@@ -437,7 +457,7 @@ mod tests {
     fn large_tail_is_released() {
         let mut o = Outbox::default();
         append(&mut o, &vec![b'y'; MAX_RETAINED_CAPACITY + 1]);
-        o.consume(usize::MAX);
+        o.consume(o.len());
         assert_eq!(o.tail.capacity(), 0);
     }
 }

@@ -109,7 +109,7 @@ fn attack(limits: &Limits, budget: isize, kind: Attack, handler: Handler, messag
             &line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })),
             &mut confirm,
         );
-        server.consume(usize::MAX);
+        server.consume(server.transmit().len());
     }
     let mut input = messages.iter().flat_map(|message| message.chunks(64)).peekable();
     let ((), _) = within(budget, || {
@@ -218,7 +218,7 @@ fn batch_and_errors_that_were_owed_are_sent_after_the_end_of_input() {
             &line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })),
             &mut confirm,
         );
-        server.consume(usize::MAX);
+        server.consume(server.transmit().len());
         let call = |id: usize| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "echo", "arguments": {} } });
         let calls = (0..count).map(call);
         let input =
@@ -237,13 +237,17 @@ fn batch_and_errors_that_were_owed_are_sent_after_the_end_of_input() {
                 assert_eq!(server.engine().fail(NOW, call.id(), &error), Err(UseError::Stale));
             }
             assert!(server.poll_event(NOW).is_none() && !server.is_drained(), "answers are owed");
-            output.extend_from_slice(server.transmit());
-            server.consume(usize::MAX);
+            while !server.transmit().is_empty() {
+                output.extend_from_slice(server.transmit());
+                server.consume(server.transmit().len());
+            }
             blocks.clear();
             for _ in 0..4 {
                 while server.poll_event(NOW).is_some() {}
-                output.extend_from_slice(server.transmit());
-                server.consume(usize::MAX);
+                while !server.transmit().is_empty() {
+                    output.extend_from_slice(server.transmit());
+                    server.consume(server.transmit().len());
+                }
             }
         });
         assert!(server.is_drained());

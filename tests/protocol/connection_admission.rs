@@ -345,9 +345,9 @@ fn request_whose_token_waits_is_evicted_with_503() {
     assert!(server.poll_event(seconds(3)).is_none(), "the decision came too late");
     assert_eq!(server.exchange_count(), 0);
     // A decision ends the wait; what is missing of the body has its own time.
-    let (mut connection, exchange) = undecided(now, &mut server, 5);
-    server.grant(seconds(2), exchange, Identity::new("alice"));
-    connection.drive(seconds(2), &mut server);
+    let (mut connection, exchange) = undecided(seconds(3), &mut server, 5);
+    server.grant(seconds(4), exchange, Identity::new("alice"));
+    connection.drive(seconds(4), &mut server);
     assert_eq!(connection.eviction().map(|eviction| eviction.class), Some(EvictionClass::Slow));
 }
 

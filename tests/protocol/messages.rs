@@ -207,8 +207,9 @@ fn shutdown_ends_every_channel() {
         -32603,
         "new calls are refused"
     );
-    engine.handle_timeout(NOW + ms(1_000));
-    assert!(matches!(engine.poll_event(NOW),
+    let end = NOW + ms(1_000);
+    engine.handle_timeout(end);
+    assert!(matches!(engine.poll_event(end),
         Some(Event::Cancelled { call, reason: CancelReason::Shutdown }) if call == open.id()));
-    assert!(matches!(engine.poll_event(NOW), Some(Event::Closed { channel, .. }) if channel == two));
+    assert!(matches!(engine.poll_event(end), Some(Event::Closed { channel, .. }) if channel == two));
 }

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use mcp_proto::pipe::Pipe as _;
 use mcp_proto::tap::{Direction, TapRecord};
-use mcp_proto::{CallOptions, Instant, Limits, Version, VersionSet};
+use mcp_proto::{CallOptions, Limits, Version, VersionSet};
 use mcp_tests::harness::build::{error_response, legacy_request, modern_request};
 use mcp_tests::harness::{Chunker, ClientHarness, Pair, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
@@ -196,7 +196,7 @@ fn extra_polling_changes_nothing() {
                     );
                     harness.pipe.handle_input(harness.now, b"");
                     harness.pipe.consume(0);
-                    harness.pipe.handle_timeout(Instant::ZERO);
+                    harness.pipe.handle_timeout(harness.now);
                     harness.pump();
                 }
             }

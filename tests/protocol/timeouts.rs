@@ -267,6 +267,7 @@ fn response_at_the_deadline_ends_the_call_once() {
 
 // covers: TIME-001
 #[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "time does not go back"))]
 fn time_never_goes_back() {
     for_each_client(|harness| {
         harness.advance(secs(100));

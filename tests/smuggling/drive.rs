@@ -102,8 +102,10 @@ impl ParserEnd for ServerEnd {
                 server::Event::Fault(fault) => seen.fault = Some(fault),
             }
         }
-        seen.sent.extend_from_slice(self.0.transmit());
-        self.0.consume(usize::MAX);
+        while !self.0.transmit().is_empty() {
+            seen.sent.extend_from_slice(self.0.transmit());
+            self.0.consume(self.0.transmit().len());
+        }
         seen.is_over = self.0.wants_write_shutdown();
         if seen.partial_message.is_none() || seen.is_over {
             let refused = self.0.respond(NOW, 200, &Fields::new(), BodySize::None);
@@ -119,7 +121,7 @@ pub(crate) fn client(limits: HttpLimits, method: &str) -> ClientEnd {
     let mut client = client::Connection::new(NOW, limits);
     client.request(NOW, method, "/", "h", &Fields::new(), BodySize::None).expect("the request");
     client.end(NOW).expect("its end");
-    client.consume(usize::MAX);
+    client.consume(client.unsent_len());
     ClientEnd(client)
 }
 

@@ -22,6 +22,7 @@ use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::draft::Draft;
+use crate::driving::{self, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
 use crate::json::{Serializer, ShapeTable};
@@ -36,6 +37,7 @@ use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// The purpose of a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -61,6 +63,22 @@ pub(crate) enum EndpointTimer {
     Negotiation(u32),
     /// The engine has been idle, so its buffers are freed.
     Trim,
+}
+
+impl EndpointTimer {
+    const fn reason(self) -> TimeoutReason {
+        match self {
+            Self::CallAge(_) => TimeoutReason::CallAge,
+            Self::Deferred(_) | Self::SessionLog(_) => TimeoutReason::Notification,
+            Self::Outbound(_) => TimeoutReason::Call,
+            Self::Changes(_) => TimeoutReason::Changes,
+            Self::Grace(_) => TimeoutReason::GracePeriod,
+            Self::KeepAlive(_) => TimeoutReason::KeepAlive,
+            Self::Tasks => TimeoutReason::Task,
+            Self::Negotiation(_) => TimeoutReason::Negotiation,
+            Self::Trim => TimeoutReason::Trim,
+        }
+    }
 }
 
 /// A stream of messages to and from one peer, with the role's own state in `role`.
@@ -117,6 +135,7 @@ pub(crate) struct Endpoint<R: Role> {
     tap: Option<Part<Tapping, Tap>>,
     pub(super) observing: Option<Box<dyn ObserverState>>,
     pub(crate) now: Instant,
+    pub(crate) check: DriverCheck,
     last_activity: Instant,
     /// Deadline for freeing idle buffers; separate from `deadlines`, which have to be punctual.
     trim_at: Option<Instant>,
@@ -148,6 +167,7 @@ impl<R: Role> Endpoint<R> {
             tap,
             observing: settings.observer.as_ref().map(ObserverSetting::begin),
             now: Instant::ZERO,
+            check: DriverCheck::default(),
             last_activity: Instant::ZERO,
             trim_at: None,
             negotiation_generation: 0,
@@ -159,11 +179,13 @@ impl<R: Role> Endpoint<R> {
 
     /// Advances the clock. An older `now` counts as the last one.
     pub(crate) fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
     }
 
     /// Records that a message was received, which postpones the trimming of buffers.
     pub(crate) fn record_activity(&mut self) {
+        self.check.progressed();
         self.last_activity = self.now;
         if self.trim_at.is_none() {
             self.trim_at = Some(self.now + self.limits.idle_trim_delay);
@@ -328,6 +350,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Accounts for a message that was appended to the outbox of a channel, and copies it to the tap.
     pub(crate) fn commit_message(&mut self, channel: Key, mark: usize) {
+        self.check.progressed();
         let Some(c) = self.channels.get_mut(channel) else { return };
         c.outbox.commit(mark);
         c.role.message_sent(&mut self.shared);
@@ -518,6 +541,20 @@ pub(crate) fn classify_frame(frame: Bytes) -> (FrameContent, Bytes) {
         Some(_) => FrameContent::Message,
     };
     (content, frame)
+}
+
+/// Returns the next deadline and its reason.
+pub(crate) fn next_deadline<R: Role>(endpoint: &mut Endpoint<R>) -> Option<(Instant, TimeoutReason)> {
+    let next = endpoint.poll_timeout_without_trim().and_then(|_| endpoint.deadlines.peek());
+    let trim = endpoint.trim_at.map(|at| (at, TimeoutReason::Trim));
+    TimeoutReason::earliest([next.map(|(at, timer)| (at, timer.reason())), trim])
+}
+
+/// Checks a call of `handle_timeout`; `has_output` if there is something to poll.
+pub(crate) fn check_timeout<R: Role>(endpoint: &mut Endpoint<R>, now: Instant, has_output: bool) {
+    endpoint.tick(now);
+    let next = next_deadline(endpoint);
+    endpoint.check.handle_timeout(endpoint.now, next, has_output);
 }
 
 /// Returns whether a deadline may still be valid. That of an outbound call may have moved.

@@ -14,12 +14,13 @@ use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscription_table::SubscriptionTable;
 use super::task_use::TaskUse;
 use super::tool_call::ToolCallParams;
-use crate::calls::endpoint::EndpointTimer;
+use crate::calls::endpoint::{EndpointTimer, check_timeout, next_deadline};
 use crate::calls::keep_alive::PeerHealth;
 use crate::calls::observed_requests::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
 use crate::calls::room;
+use crate::driving::BoundEngine;
 use crate::error::{CallError, Fault, UseError};
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
@@ -29,6 +30,7 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 use crate::version::{Era, KnownEra, Version};
 
 /// The client engine: takes messages, produces messages and events.
@@ -109,38 +111,7 @@ impl Engine {
 
     /// Processes the deadlines that have passed. Early or spurious calls have no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.common.endpoint.tick(now);
-        while let Some(timer) = self.common.endpoint.pop_due() {
-            match timer {
-                EndpointTimer::Negotiation(_) => {
-                    let step = self.negotiation.handle_timeout(&mut self.common);
-                    self.apply(step);
-                }
-                EndpointTimer::Outbound(key) => self.handle_call_deadline(key),
-                EndpointTimer::CallAge(key) => {
-                    if self.common.endpoint.fail(key, &RpcError::internal("no answer in time")).is_some() {
-                        self.calls.end_server_request(&mut self.common, key);
-                    }
-                }
-                EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key),
-                EndpointTimer::KeepAlive(channel) => {
-                    let health = self.common.endpoint.handle_keep_alive(channel);
-                    self.report_health(health);
-                }
-                EndpointTimer::Trim => {
-                    if self.common.endpoint.trim() {
-                        self.common.events.shrink_to_fit();
-                        self.subscriptions.take_if(|subscriptions| subscriptions.is_empty());
-                        self.calls.trim(&self.common);
-                    }
-                }
-                EndpointTimer::Tasks => {
-                    self.calls.handle_task_timeout(&mut self.common);
-                    self.calls.handle_hosted_timeout(&mut self.common);
-                }
-                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
-            }
-        }
+        self.handle_timeout_with(now, false);
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
@@ -153,9 +124,15 @@ impl Engine {
         self.common.endpoint.poll_timeout_without_trim()
     }
 
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    pub fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.next_deadline().map(|(_, reason)| reason)
+    }
+
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.common.endpoint.tick(now);
+        self.common.endpoint.check.polled();
         if self.common.endpoint.owed > 0 {
             let before = self.common.outbox_len();
             while room::send_owed(&mut self.common.endpoint).is_some() {}
@@ -217,10 +194,6 @@ impl Engine {
 
     pub(crate) fn peek_outbox(&self, channel: ChannelId) -> &[u8] {
         self.common.endpoint.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
-    }
-
-    pub(crate) const fn is_idle(&self) -> bool {
-        self.common.endpoint.is_idle()
     }
 
     /// Returns the server, once the connection is ready.
@@ -541,5 +514,63 @@ impl Engine {
             PeerHealth::Missed(diagnostic) => self.common.diagnose(diagnostic),
             PeerHealth::Lost(fault) => self.close_with(fault),
         }
+    }
+}
+
+impl BoundEngine for Engine {
+    #[inline]
+    fn handle_timeout_with(&mut self, now: Instant, has_input: bool) {
+        if cfg!(debug_assertions) {
+            let has_output = has_input || self.has_events();
+            check_timeout(&mut self.common.endpoint, now, has_output);
+        }
+        self.process_timeouts(now);
+    }
+
+    fn process_timeouts(&mut self, now: Instant) {
+        self.common.endpoint.tick(now);
+        while let Some(timer) = self.common.endpoint.pop_due() {
+            match timer {
+                EndpointTimer::Negotiation(_) => {
+                    let step = self.negotiation.handle_timeout(&mut self.common);
+                    self.apply(step);
+                }
+                EndpointTimer::Outbound(key) => self.handle_call_deadline(key),
+                EndpointTimer::CallAge(key) => {
+                    if self.common.endpoint.fail(key, &RpcError::internal("no answer in time")).is_some() {
+                        self.calls.end_server_request(&mut self.common, key);
+                    }
+                }
+                EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key),
+                EndpointTimer::KeepAlive(channel) => {
+                    let health = self.common.endpoint.handle_keep_alive(channel);
+                    self.report_health(health);
+                }
+                EndpointTimer::Trim => {
+                    if self.common.endpoint.trim() {
+                        self.common.events.shrink_to_fit();
+                        self.subscriptions.take_if(|subscriptions| subscriptions.is_empty());
+                        self.calls.trim(&self.common);
+                    }
+                }
+                EndpointTimer::Tasks => {
+                    self.calls.handle_task_timeout(&mut self.common);
+                    self.calls.handle_hosted_timeout(&mut self.common);
+                }
+                EndpointTimer::Changes(_) | EndpointTimer::SessionLog(_) | EndpointTimer::Grace(_) => {}
+            }
+        }
+    }
+
+    fn next_deadline(&mut self) -> Option<(Instant, TimeoutReason)> {
+        next_deadline(&mut self.common.endpoint)
+    }
+
+    fn has_events(&self) -> bool {
+        !self.common.events.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.common.endpoint.is_idle()
     }
 }

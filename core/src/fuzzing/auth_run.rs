@@ -212,9 +212,10 @@ pub(super) fn drive(config: Config, server: &Url, trigger: Trigger, script: &mut
 
 fn ended(flow: &mut Flow, now: Instant, is_locked: bool, end: End) -> End {
     assert!(!is_locked && flow.is_ended() && flow.poll_timeout().is_none(), "{flow:?}");
-    flow.handle_timeout(Instant::FAR_FUTURE);
     flow.handle_saved(now);
     assert!(flow.poll_event(now).is_none(), "an event after the end");
+    flow.handle_timeout(Instant::FAR_FUTURE);
+    assert!(flow.poll_event(Instant::FAR_FUTURE).is_none(), "an event after the end");
     end
 }
 

@@ -132,7 +132,7 @@ fn run_turn(server: &mut Connection, plan: AnswerPlan, seen: &mut H1ServerTrace)
     }
     assert_eq!(server.segments().map(<[u8]>::len).sum::<usize>(), server.unsent_len());
     seen.sent.extend(server.segments().flatten());
-    server.consume(usize::MAX);
+    server.consume(server.unsent_len());
     seen.is_write_closed = server.wants_write_shutdown();
 }
 

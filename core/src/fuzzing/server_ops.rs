@@ -260,6 +260,8 @@ impl ServerRun {
     /// Advances time by milliseconds up to hours.
     fn advance_time(&mut self, choices: &mut FuzzInput<'_>) {
         let millis = 1u64 << (choices.byte() % 23);
+        // Others may wait while the time passes.
+        self.poll_once();
         self.now = self.now + Duration::from_millis(millis);
         self.engine.handle_timeout(self.now);
         assert!(
@@ -301,36 +303,41 @@ impl ServerRun {
     }
 
     fn poll(&mut self) {
-        while let Some(event) = self.engine.poll_event(self.now) {
-            let channel = match &event {
-                Event::Call(call) => Some(call.channel()),
-                Event::SessionOpened { channel, .. } | Event::Diagnostic { channel, .. } => Some(*channel),
-                Event::Notification(n) => Some(n.channel),
-                _ => None,
-            };
-            let closed = channel.is_some_and(|c| self.channels[&c].closed);
-            assert!(!closed, "after the end: {event:?}");
-            match event {
-                Event::Call(call) => {
-                    assert!(!self.is_shut_down, "a call after the shutdown");
-                    assert!(!self.ended.contains(&call.id()), "key assigned twice");
-                    assert!(self.live.insert(call.id(), call.channel()).is_none(), "delivered twice");
-                }
-                Event::Cancelled { call, .. } => {
-                    assert!(self.live.remove(&call).is_some(), "ended twice");
-                    self.ended.insert(call);
-                }
-                Event::Done { call, .. } => assert!(self.outbound_calls.remove(&call), "ended twice"),
-                Event::Closed { channel, .. } => {
-                    assert!(!self.live.values().any(|c| *c == channel), "closed before its calls ended");
-                    let known = self.channels.get_mut(&channel).expect("an open channel");
-                    assert!(!core::mem::replace(&mut known.closed, true), "closed twice");
-                }
-                _ => {}
-            }
-        }
+        while self.poll_once() {}
         assert_eq!(self.engine.live_calls(), self.live.len());
         self.engine.check_sums();
+    }
+
+    /// Takes one event. Returns whether there was one.
+    fn poll_once(&mut self) -> bool {
+        let Some(event) = self.engine.poll_event(self.now) else { return false };
+        let channel = match &event {
+            Event::Call(call) => Some(call.channel()),
+            Event::SessionOpened { channel, .. } | Event::Diagnostic { channel, .. } => Some(*channel),
+            Event::Notification(n) => Some(n.channel),
+            _ => None,
+        };
+        let closed = channel.is_some_and(|c| self.channels[&c].closed);
+        assert!(!closed, "after the end: {event:?}");
+        match event {
+            Event::Call(call) => {
+                assert!(!self.is_shut_down, "a call after the shutdown");
+                assert!(!self.ended.contains(&call.id()), "key assigned twice");
+                assert!(self.live.insert(call.id(), call.channel()).is_none(), "delivered twice");
+            }
+            Event::Cancelled { call, .. } => {
+                assert!(self.live.remove(&call).is_some(), "ended twice");
+                self.ended.insert(call);
+            }
+            Event::Done { call, .. } => assert!(self.outbound_calls.remove(&call), "ended twice"),
+            Event::Closed { channel, .. } => {
+                assert!(!self.live.values().any(|c| *c == channel), "closed before its calls ended");
+                let known = self.channels.get_mut(&channel).expect("an open channel");
+                assert!(!core::mem::replace(&mut known.closed, true), "closed twice");
+            }
+            _ => {}
+        }
+        true
     }
 
     fn flush(&mut self, channel: ChannelId) {

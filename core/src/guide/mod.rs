@@ -28,7 +28,7 @@
 
 // Pages that need the features of this package alone are tested here, the others by `tests/system/src/guide.rs`.
 
-#[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("contract.md"))]
+#[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("../../docs/contract.md"))]
 #[doc(alias(
     "sans-io",
     "state machine",

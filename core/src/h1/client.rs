@@ -159,6 +159,7 @@ impl Connection {
         on_head: impl FnOnce(ResponseHead<'_>) -> R,
     ) -> Option<Event<R>> {
         self.tick(now);
+        self.check.polled();
         self.read(on_head).unwrap_or_else(|fault| {
             self.stop(Trigger::Abort);
             Some(Event::Fault(fault))

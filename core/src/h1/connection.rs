@@ -11,15 +11,18 @@ use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use super::table::{RecvState, Refusal, State, Table, Trigger};
 use super::trim::TrimState;
+use crate::driving::{self, DriverCheck};
 use crate::memory;
 use crate::outbox::Outbox;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// One end of a connection: a [server's](super::server::Connection) or a [client's](super::client::Connection).
 #[derive(Debug)]
 pub struct Connection<R> {
     pub(super) limits: HttpLimits,
     pub(super) now: Instant,
+    pub(super) check: DriverCheck,
     pub(super) inbox: ReadBuffer,
     pub(super) out: Outbox,
     pub(super) state: State,
@@ -64,6 +67,7 @@ impl<R: Role> Connection<R> {
     pub fn new(now: Instant, limits: HttpLimits) -> Self {
         Self {
             now,
+            check: DriverCheck::default(),
             inbox: ReadBuffer::default(),
             out: Outbox::default(),
             state: State::IDLE,
@@ -110,6 +114,15 @@ impl<R: Role> Connection<R> {
 
     /// Advances the time to `now`; the effects appear at the next poll.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if cfg!(debug_assertions) {
+            self.tick(now);
+            self.check.handle_lazy_timeout(self.now, self.poll_timeout().zip(self.timeout_reason()));
+        }
+        self.advance_time(now);
+    }
+
+    /// Does the same for an owner that checks its driver itself.
+    pub(crate) fn advance_time(&mut self, now: Instant) {
         self.tick(now);
         if self.trim_deadline().is_some_and(|t| t <= self.now) {
             self.trim();
@@ -120,6 +133,21 @@ impl<R: Role> Connection<R> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.deadline(), self.trim_deadline()].into_iter().flatten().min()
+    }
+
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    #[must_use]
+    pub fn timeout_reason(&self) -> Option<TimeoutReason> {
+        let wait = match self.state.recv {
+            RecvState::Idle => TimeoutReason::IdleConnection,
+            RecvState::Head => TimeoutReason::Head,
+            RecvState::Lingering => TimeoutReason::Linger,
+            // The others have no deadline.
+            _ => TimeoutReason::Body,
+        };
+        let trim = self.trim_deadline().map(|at| (at, TimeoutReason::Trim));
+        let earliest = TimeoutReason::earliest([self.deadline().map(|at| (at, wait)), trim]);
+        earliest.map(|(_, reason)| reason)
     }
 
     /// Returns whether to read now.
@@ -356,6 +384,7 @@ impl<R: Role> Connection<R> {
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
         self.trim_state.tick(self.now);
     }

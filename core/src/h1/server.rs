@@ -160,6 +160,7 @@ impl Connection {
         on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> Option<R>,
     ) -> Option<Event<R>> {
         self.tick(now);
+        self.check.polled();
         self.read(on_head).unwrap_or_else(|fault| self.fail(fault))
     }
 

@@ -4,10 +4,12 @@ use bytes::Bytes;
 
 use super::Pipe;
 use crate::client::{Config, Engine, Event};
+use crate::driving::BoundEngine as _;
 use crate::frame::line::{Line, LineDecoder};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// A client on a byte stream, for example a socket or the pipes of a server process.
 ///
@@ -71,7 +73,7 @@ impl Pipe for Client {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.engine.handle_timeout(now);
+        self.engine.handle_timeout_with(now, self.decoder.buffered() > 0);
         if self.engine.is_idle() {
             self.decoder.trim();
         }
@@ -122,6 +124,10 @@ impl Pipe for Client {
 
     fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
         self.engine.poll_timeout_without_trim()
+    }
+
+    fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.engine.timeout_reason()
     }
 
     fn is_drained(&self) -> bool {

@@ -20,6 +20,7 @@ pub use client::Client;
 pub use server::Server;
 
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// A protocol endpoint on a byte stream, as its driver sees it.
 ///
@@ -31,6 +32,11 @@ use crate::time::Instant;
 ///   other effect.
 /// - `now` is monotonic: an older value counts as the last one.
 /// - No method blocks or panics, whatever the peer sends.
+///
+/// # Panics
+///
+/// In a debug build, if the driver breaks a rule of [the contract](crate::guide::contract): if `now` goes back, if more is
+/// consumed than there is, if events are never polled while deadlines pass, or if the clock stands still.
 pub trait Pipe {
     /// The type that [`poll_event`](Self::poll_event) returns.
     type Event;
@@ -69,6 +75,9 @@ pub trait Pipe {
     ///
     /// For a driver that pays for each wait with a deadline and buffers little: one with blocking reads.
     fn poll_timeout_without_trim(&mut self) -> Option<Instant>;
+
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    fn timeout_reason(&mut self) -> Option<TimeoutReason>;
 
     /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left.
     fn is_drained(&self) -> bool;

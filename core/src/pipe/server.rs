@@ -5,12 +5,14 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::Pipe;
+use crate::driving::BoundEngine as _;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
 use crate::server::{Config, Engine, Event, can_answer};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// A server on a byte stream, for example a socket or stdin and stdout.
 ///
@@ -110,7 +112,7 @@ impl Pipe for Server {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.engine.handle_timeout(now);
+        self.engine.handle_timeout_with(now, self.decoder.buffered() > 0);
         if self.engine.is_idle() {
             self.decoder.trim();
         }
@@ -165,6 +167,10 @@ impl Pipe for Server {
 
     fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
         self.engine.poll_timeout_without_trim()
+    }
+
+    fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.engine.timeout_reason()
     }
 
     fn is_drained(&self) -> bool {

@@ -21,7 +21,7 @@ use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::built::{Parking, Part, Tasking};
 use crate::calls::batch;
-use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use crate::calls::endpoint::{Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
 use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -29,6 +29,7 @@ use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::calls::room;
 use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
+use crate::driving::BoundEngine;
 use crate::error::{CallError, Fault, UseError};
 use crate::extensions::Extensions;
 use crate::json::Serializer;
@@ -42,6 +43,7 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
@@ -187,35 +189,7 @@ impl Engine {
 
     /// Processes the deadlines that have passed. Early or spurious calls have no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.endpoint.tick(now);
-        while let Some(timer) = self.endpoint.pop_due() {
-            match timer {
-                EndpointTimer::CallAge(key) => {
-                    self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
-                }
-                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
-                EndpointTimer::Tasks => _ = self.with_tasks(|tasks, cx| tasks.handle_timeout(cx)),
-                EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
-                EndpointTimer::KeepAlive(channel) => {
-                    let health = self.endpoint.handle_keep_alive(channel);
-                    self.report_health(channel, health);
-                }
-                EndpointTimer::Grace(channel) => {
-                    let is_shutdown = self
-                        .endpoint
-                        .channels
-                        .get(channel)
-                        .is_some_and(|c| c.input_end.as_deref() == Some(&Fault::Closed));
-                    let reason =
-                        if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
-                    self.abort_channel(channel, &reason);
-                }
-                EndpointTimer::Changes(channel) => self.changes.handle_timeout(&mut self.endpoint, channel),
-                EndpointTimer::SessionLog(channel) => _ = self.advance_log(channel, None),
-                EndpointTimer::Trim => self.trim(),
-                EndpointTimer::Negotiation(_) => {}
-            }
-        }
+        self.handle_timeout_with(now, false);
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
@@ -228,9 +202,15 @@ impl Engine {
         self.endpoint.poll_timeout_without_trim()
     }
 
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    pub fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.next_deadline().map(|(_, reason)| reason)
+    }
+
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.endpoint.tick(now);
+        self.endpoint.check.polled();
         while let Some(channel) = room::send_owed(&mut self.endpoint) {
             self.close_if_finished(channel);
         }
@@ -513,11 +493,6 @@ impl Engine {
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
     }
 
-    /// Returns whether the buffers of the idle engine have been freed.
-    pub(crate) const fn is_idle(&self) -> bool {
-        self.endpoint.is_idle()
-    }
-
     /// Ends an unanswered call with an internal error.
     fn expire_call(&mut self, key: Key, reason: CancelReason, message: &'static str) {
         // A parked call has no running handler to notify.
@@ -636,6 +611,61 @@ impl Engine {
                 self.early_cancels = None;
             }
         }
+    }
+}
+
+impl BoundEngine for Engine {
+    #[inline]
+    fn handle_timeout_with(&mut self, now: Instant, has_input: bool) {
+        if cfg!(debug_assertions) {
+            let has_output = has_input || self.has_events();
+            check_timeout(&mut self.endpoint, now, has_output);
+        }
+        self.process_timeouts(now);
+    }
+
+    fn process_timeouts(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        while let Some(timer) = self.endpoint.pop_due() {
+            match timer {
+                EndpointTimer::CallAge(key) => {
+                    self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
+                }
+                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::Tasks => _ = self.with_tasks(|tasks, cx| tasks.handle_timeout(cx)),
+                EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
+                EndpointTimer::KeepAlive(channel) => {
+                    let health = self.endpoint.handle_keep_alive(channel);
+                    self.report_health(channel, health);
+                }
+                EndpointTimer::Grace(channel) => {
+                    let is_shutdown = self
+                        .endpoint
+                        .channels
+                        .get(channel)
+                        .is_some_and(|c| c.input_end.as_deref() == Some(&Fault::Closed));
+                    let reason =
+                        if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
+                    self.abort_channel(channel, &reason);
+                }
+                EndpointTimer::Changes(channel) => self.changes.handle_timeout(&mut self.endpoint, channel),
+                EndpointTimer::SessionLog(channel) => _ = self.advance_log(channel, None),
+                EndpointTimer::Trim => self.trim(),
+                EndpointTimer::Negotiation(_) => {}
+            }
+        }
+    }
+
+    fn next_deadline(&mut self) -> Option<(Instant, TimeoutReason)> {
+        next_deadline(&mut self.endpoint)
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.endpoint.is_idle()
     }
 }
 

@@ -441,6 +441,7 @@ fn slow_reader_memory_is_bounded() {
         let _ = web.server.engine().log(now, call.id(), &LoggingLevel::Info, None, &text);
         let _ = web.server.engine().progress(now, call.id(), Progress::new(f64::from(n)));
         web.advance(Duration::from_millis(100));
+        assert!(web.poll_event().is_none());
     }
     // Messages are encoded only when the adapter transmits.
     web.auto_transmits = true;

@@ -19,6 +19,8 @@ const MAX_LINES: usize = 250;
 const FIRST_PROGRAM: usize = 30;
 /// Numbered features.
 const FEATURES: u32 = 48;
+/// Pages of the guide of the core that stand in its folder of documents.
+const DOCUMENTS: [&str; 1] = ["core/docs/contract.md"];
 /// The page that lists all others.
 const INDEX: &str = "adapters/blocking/src/guide/index.md";
 
@@ -59,9 +61,17 @@ impl Page {
         ["troubleshooting", "security", "cargo_features"].iter().any(|name| self.module().starts_with(name))
     }
 
+    /// Returns the folder of its module, and its path from there.
+    fn place(&self) -> (&str, String) {
+        match self.folder() {
+            "core/docs" => ("core/src/guide", format!("../../docs/{}", self.file())),
+            folder => (folder, self.file().to_owned()),
+        }
+    }
+
     /// Returns the name of the library in whose documentation it is.
     fn library(&self) -> String {
-        let package = self.folder().trim_end_matches("/src/guide");
+        let package = self.place().0.trim_end_matches("/src/guide");
         match package.strip_prefix("adapters/") {
             Some(adapter) => format!("mcp_{adapter}"),
             None => "mcp_proto".to_owned(),
@@ -133,6 +143,7 @@ fn pages() -> Vec<Page> {
             }
         }
     }
+    pages.extend(DOCUMENTS.map(|path| Page { text: read(path), path: path.to_owned() }));
     pages.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(pages.len() > 10, "there is no guide");
     pages
@@ -292,9 +303,9 @@ fn every_page_is_in_a_module_and_in_the_index() {
     let index = read(INDEX);
     let mut found = Vec::new();
     for page in pages() {
-        let modules = read(&format!("{}/mod.rs", page.folder()));
-        if !modules.contains(&format!("include_str!(\"{}\")", page.file())) {
-            found.push(format!("{}: not included in {}/mod.rs", page.path, page.folder()));
+        let (folder, path) = page.place();
+        if !read(&format!("{folder}/mod.rs")).contains(&format!("include_str!(\"{path}\")")) {
+            found.push(format!("{}: not included in {folder}/mod.rs", page.path));
         }
         let links =
             [format!("{}/guide/{}/", page.library(), page.module()), format!("self::{})", page.module())];

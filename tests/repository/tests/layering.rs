@@ -8,6 +8,7 @@ mod adapters;
 mod citations;
 mod cycles;
 mod deprecations;
+mod drafts;
 mod fuzz_targets;
 mod macros;
 mod methods;
@@ -28,6 +29,9 @@ const ALLOWED: &[(&str, &str)] = &[
     ("uri", ""),
     ("scope", ""),
     ("time", ""),
+    ("timeout_reason", "time"),
+    // Checks of the caller in debug builds.
+    ("driving", "time timeout_reason"),
     ("entropy", ""),
     ("extensions", ""),
     ("sync", ""),
@@ -37,7 +41,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("slab", ""),
     ("limits", "json memory"),
     ("deadlines", "time"),
-    ("outbox", "json memory"),
+    ("outbox", "driving json memory"),
     ("raw", "json"),
     ("seal", "json raw"),
     // The interface of a validator, without an implementation.
@@ -87,19 +91,19 @@ const ALLOWED: &[(&str, &str)] = &[
         "cards change identity json methods model observe raw rpc server shape skills slab uri validate version",
     ),
     // Engines on byte streams.
-    ("pipe", "client diagnostic error frame server tap time"),
+    ("pipe", "client diagnostic driving error frame server tap time timeout_reason"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
-    ("h1", "ascii head limits memory outbox time"),
+    ("h1", "ascii driving head limits memory outbox time timeout_reason"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
-    ("auth", "ascii entropy error fields head json meta raw scope time uri url version"),
+    ("auth", "ascii driving entropy error fields head json meta raw scope time uri url version"),
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget built deadlines diagnostic draft error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SHARED: &str = "budget built deadlines diagnostic draft driving error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time timeout_reason version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time timeout_reason validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time timeout_reason validate version";
+const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time timeout_reason uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";

@@ -217,7 +217,9 @@ impl HttpClientHarness {
     pub fn advance(&mut self, span: Duration) {
         let until = self.now + span;
         for _ in 0..100_000 {
-            let next = self.client.poll_timeout().filter(|at| *at <= until);
+            let next = self.client.poll_timeout();
+            assert_eq!(next.is_some(), self.client.timeout_reason().is_some(), "a deadline without a reason");
+            let next = next.filter(|at| *at <= until);
             self.now = next.unwrap_or(until).max(self.now);
             self.client.handle_timeout(self.now);
             self.pump();

@@ -266,7 +266,10 @@ impl HttpServerHarness {
     /// Advances the time by `span` and handles each deadline on the way.
     pub fn advance(&mut self, span: Duration) {
         let until = self.now + span;
-        while let Some(at) = self.server.poll_timeout().filter(|at| *at <= until) {
+        loop {
+            let next = self.server.poll_timeout();
+            assert_eq!(next.is_some(), self.server.timeout_reason().is_some(), "a deadline without a reason");
+            let Some(at) = next.filter(|at| *at <= until) else { break };
             self.now = self.now.max(at);
             self.server.handle_timeout(self.now);
             self.transmit_all();

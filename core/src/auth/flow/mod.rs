@@ -30,6 +30,7 @@ use super::request::{Fetch, FetchId, FetchPolicy, FetchResponse};
 use super::search::Search;
 use super::secret::Secret;
 use super::signing::Signature;
+use crate::driving;
 use crate::entropy::Entropy;
 use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
 use crate::head::Fields;
@@ -396,6 +397,7 @@ impl Flow {
 
     #[inline(never)]
     fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
     }
 

@@ -13,6 +13,7 @@ use super::tools::ToolHeaders;
 use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
 use crate::diagnostic::Diagnostic;
+use crate::driving::{self, BoundEngine as _, DriverCheck};
 use crate::error::HttpError;
 use crate::head;
 use crate::outbox::Outbox;
@@ -20,6 +21,7 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// A client over HTTP.
 ///
@@ -51,6 +53,7 @@ pub struct Client {
     pub(super) config: Arc<Config>,
     pub(super) exchanges: ExchangeTable,
     pub(super) now: Instant,
+    check: DriverCheck,
     pub(super) session: HttpClientSession,
     pub(super) tools: ToolHeaders,
     pub(super) credentials: Credentials,
@@ -77,6 +80,7 @@ impl Client {
             channel,
             exchanges: ExchangeTable::default(),
             now,
+            check: DriverCheck::default(),
             session: HttpClientSession::default(),
             tools,
             credentials: Credentials::new(&config, now),
@@ -99,6 +103,7 @@ impl Client {
     /// Returns the next request to send, or the next exchange to abort.
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
+        self.check.polled();
         self.finish_closing();
         self.abort_expired();
         loop {
@@ -137,7 +142,8 @@ impl Client {
     pub fn wants_body(&self, exchange: ExchangeId) -> bool {
         match self.exchanges.get(exchange.0).and_then(|x| x.events.as_ref()) {
             Some(events) => {
-                events.decoder.buffered() <= self.max_frame().saturating_mul(2) && !self.engine.is_stalled()
+                events.decoder.buffered() <= max_frame(&self.engine).saturating_mul(2)
+                    && !self.engine.is_stalled()
             }
             None => true,
         }
@@ -192,6 +198,7 @@ impl Client {
     /// Returns the next event; decodes one message at a time.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
+        self.check.polled();
         loop {
             self.finish_closing();
             self.end_subscriptions_without_stream();
@@ -228,7 +235,12 @@ impl Client {
     /// Advances the time to `now`; an early or spurious call has no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
-        self.engine.handle_timeout(self.now);
+        if cfg!(debug_assertions) {
+            let next = next_deadline(self);
+            let has_output = self.engine.has_events() || self.exchanges.has_action();
+            self.check.handle_timeout(self.now, next, has_output);
+        }
+        self.engine.process_timeouts(self.now);
         self.finish_closing();
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.handle_deadline(key);
@@ -237,7 +249,7 @@ impl Client {
             self.open_gate();
         }
         // A call that was sent again may be overdue.
-        self.engine.handle_timeout(self.now);
+        self.engine.process_timeouts(self.now);
         if self.engine.is_idle() && self.engine.peek_outbox(self.channel).is_empty() {
             self.exchanges.trim();
         }
@@ -256,7 +268,13 @@ impl Client {
         own.chain(self.engine.poll_timeout_without_trim()).min()
     }
 
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    pub fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        next_deadline(self).map(|(_, reason)| reason)
+    }
+
     pub(super) fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
     }
 
@@ -292,10 +310,6 @@ impl Client {
     }
 
     // ---- the table of exchanges ------------------------------------------------------------------------------
-
-    pub(super) fn max_frame(&self) -> usize {
-        self.engine.config().effective_limits().effective_max_frame()
-    }
 
     /// Removes an exchange from the table without aborting it.
     pub(super) fn remove(&mut self, key: Key) -> Option<ClientExchange> {
@@ -383,4 +397,17 @@ impl Client {
         }
         self.end_session();
     }
+}
+
+pub(super) fn max_frame(engine: &Engine) -> usize {
+    engine.config().effective_limits().effective_max_frame()
+}
+
+/// Returns the next deadline of a client and its reason.
+fn next_deadline(client: &mut Client) -> Option<(Instant, TimeoutReason)> {
+    TimeoutReason::earliest([
+        client.exchanges.timeout_reason(),
+        client.session.next_deadline().map(|at| (at, TimeoutReason::SessionStart)),
+        client.engine.next_deadline(),
+    ])
 }

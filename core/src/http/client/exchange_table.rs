@@ -23,6 +23,7 @@ use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// Largest number of notifications and responses in flight, and of those that wait to be sent again.
 pub(super) const MAX_MESSAGES: usize = 64;
@@ -388,6 +389,21 @@ impl ExchangeTable {
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let Self { deadlines, slab, .. } = self;
         deadlines.next(|at, key| deadline_of(slab, key) == Some(at))
+    }
+
+    /// Returns the next deadline of an exchange and its reason.
+    pub(super) fn timeout_reason(&mut self) -> Option<(Instant, TimeoutReason)> {
+        self.next_deadline()?;
+        let (at, key) = self.deadlines.peek()?;
+        let reason = match self.get(key)?.phase() {
+            ExchangePhase::AwaitingCredential { .. } => TimeoutReason::Credential,
+            ExchangePhase::CollectingBody(collected) if collected.response.asks_for_credential() => {
+                TimeoutReason::Credential
+            }
+            ExchangePhase::Scheduled(_) => TimeoutReason::Retry,
+            _ => TimeoutReason::Response,
+        };
+        Some((at, reason))
     }
 
     /// Returns the next exchange whose deadline has passed.

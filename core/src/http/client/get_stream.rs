@@ -5,7 +5,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::binding::Client;
+use super::binding::{Client, max_frame};
 use super::event_stream::EventStreamState;
 use super::exchange::{CallMethod, ExchangePhase, ExchangePurpose, RetryCounts};
 use super::exchange_table::ClientExchange;
@@ -41,7 +41,7 @@ impl Client {
             may_reopen = true;
         }
         if may_reopen {
-            let max = self.max_frame();
+            let max = max_frame(&self.engine);
             x.events.get_or_insert_with(|| EventStreamState::new(max).into());
             if self.schedule_reconnect(x, false, error.retry_after()).is_none() {
                 return;

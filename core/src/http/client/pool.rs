@@ -24,12 +24,14 @@ use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
 use super::pool_queue::{Place, Places, WaitingRequests};
 use super::pool_table::{ConnectionState, ConnectionTable, PooledConnection};
 use crate::client::Event;
+use crate::driving::{self, DriverCheck};
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
 use crate::http::record::{HeadRecord, HeadTap, head_tap};
 use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 use crate::url::Origin;
 
 crate::slab::key! {
@@ -88,6 +90,7 @@ pub struct ConnectionPool {
     connects: VecDeque<(ConnectionId, Origin)>,
     closes: VecDeque<ConnectionId>,
     now: Instant,
+    check: DriverCheck,
     heads: Option<Box<dyn HeadTap>>,
 }
 
@@ -109,6 +112,7 @@ impl ConnectionPool {
             connects: VecDeque::new(),
             closes: VecDeque::new(),
             now: Instant::ZERO,
+            check: DriverCheck::default(),
             heads: None,
         }
     }
@@ -182,14 +186,24 @@ impl ConnectionPool {
     /// Advances the time to `now`; call [`poll_event`](Self::poll_event) afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
+        if cfg!(debug_assertions) {
+            let next = self.connections.next_deadline();
+            let next = next.zip(self.connections.timeout_reason());
+            self.check.handle_timeout(self.now, next, self.connections.ready_len() > 0);
+        }
         for key in self.connections.take_due(self.now) {
-            self.connections.update_h1(key, |h1| h1.handle_timeout(now));
+            self.connections.update_h1(key, |h1| h1.advance_time(now));
         }
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next; the client has a deadline of its own.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.connections.next_deadline()
+    }
+
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    pub fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.connections.timeout_reason()
     }
 
     // ---- output for the owner of the sockets -------------------------------------------------------------------
@@ -282,6 +296,7 @@ impl ConnectionPool {
     /// Returns the next event of the client; moves requests and responses between the client and the connections.
     pub fn poll_event(&mut self, now: Instant, client: &mut Client) -> Option<Event> {
         self.tick(now);
+        self.check.polled();
         loop {
             let event = client.poll_event(self.now);
             if event.is_some() {
@@ -520,6 +535,7 @@ impl ConnectionPool {
     }
 
     fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
     }
 }

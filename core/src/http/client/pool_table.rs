@@ -9,6 +9,7 @@ use crate::deadlines::Deadlines;
 use crate::h1;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 use crate::url::Origin;
 
 /// An exchange that is assigned to a connection.
@@ -265,6 +266,16 @@ impl ConnectionTable {
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let Self { deadlines, slab, .. } = self;
         deadlines.next(|at, key| slab.get(key).is_some_and(|c| c.armed == Some(at)))
+    }
+
+    /// Returns the reason of the next deadline.
+    pub(super) fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        self.next_deadline()?;
+        let (_, key) = self.deadlines.peek()?;
+        match &self.slab.get(key)?.state {
+            ConnectionState::Connecting { .. } => Some(TimeoutReason::Connect),
+            ConnectionState::Connected(h1) => h1.timeout_reason(),
+        }
     }
 
     /// Takes the connections whose deadlines have passed.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::binding::Client;
+use super::binding::{Client, max_frame};
 use super::challenge;
 use super::config::lossy_text;
 use super::exchange::{CallMethod, CollectedBody, ExchangeFailure, ExchangePhase, ExchangePurpose};
@@ -174,7 +174,7 @@ impl Client {
                 self.engine.report_diagnostic(Diagnostic::Http(note.into()));
             }
         }
-        let max = self.max_frame();
+        let max = max_frame(&self.engine);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         match x.purpose() {
             ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
@@ -255,7 +255,7 @@ impl Client {
     // ---- bodies ----------------------------------------------------------------------------------------------
 
     pub(super) fn receive_body(&mut self, key: Key, part: &[u8]) {
-        let max = self.max_frame();
+        let max = max_frame(&self.engine);
         match self.exchanges.body_sink(key, part.len()) {
             BodySink::Events(events) => {
                 events.decoder.push(part);
@@ -407,7 +407,7 @@ impl Client {
     }
 
     pub(super) fn fail_too_large(&mut self, x: ClientExchange) {
-        let limit = self.max_frame();
+        let limit = max_frame(&self.engine);
         match x.request_id() {
             Some(id) => self.engine.exchanges().fail_request(self.now, id, CallError::TooLarge { limit }),
             None => self.exchange_failed(

@@ -225,23 +225,23 @@ impl Server {
                     open(self, key);
                 }
             }
-            Kind::Other => self.process_delete(key),
+            Kind::Other => process_delete(self, key),
         }
     }
+}
 
-    /// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
-    fn process_delete(&mut self, key: Key) {
-        match self.find_session(key) {
-            SessionLookup::Session(session) => match self.check_version(key, session) {
-                Ok(()) => {
-                    self.end_session(session);
-                    self.exchanges.answer_empty(key, 204, Fields::new());
-                }
-                Err(refusal) => self.exchanges.refuse(key, &refusal),
-            },
-            SessionLookup::Missing => self.exchanges.refuse_sessionless(key),
-            SessionLookup::Unknown => self.exchanges.refuse(key, &unknown_session()),
-        }
+/// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
+fn process_delete(server: &mut Server, key: Key) {
+    match server.find_session(key) {
+        SessionLookup::Session(session) => match server.check_version(key, session) {
+            Ok(()) => {
+                server.end_session(session);
+                server.exchanges.answer_empty(key, 204, Fields::new());
+            }
+            Err(refusal) => server.exchanges.refuse(key, &refusal),
+        },
+        SessionLookup::Missing => server.exchanges.refuse_sessionless(key),
+        SessionLookup::Unknown => server.exchanges.refuse(key, &unknown_session()),
     }
 }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::recent_token::RecentToken;
 use super::{Denial, ExchangeId, Server};
+use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
 use crate::http::record::{HeadRecord, HeadTap, head_tap};
@@ -12,6 +13,7 @@ use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// The server end of one connection, over [`h1`].
 ///
@@ -46,6 +48,7 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub struct Connection {
     h1: h1::server::Connection,
+    check: DriverCheck,
     /// Number of unsent bytes at which no more output is produced.
     write_limit: usize,
     exchange: Option<CurrentExchange>,
@@ -130,6 +133,7 @@ impl Connection {
         let (write_limit, write_timeout) = (limits.max_buffered, limits.body_idle_timeout);
         Self {
             h1: h1::server::Connection::new(now, limits),
+            check: DriverCheck::default(),
             write_limit,
             exchange: None,
             piece: None,
@@ -250,7 +254,10 @@ impl Connection {
 
     /// Advances the time to `now`; the effects appear at the next [`drive`](Self::drive).
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.h1.handle_timeout(now);
+        if cfg!(debug_assertions) {
+            self.check.handle_lazy_timeout(now, self.poll_timeout().zip(self.timeout_reason()));
+        }
+        self.h1.advance_time(now);
         if self.h1.is_trimmed() {
             self.recent_token.clear();
         }
@@ -264,6 +271,14 @@ impl Connection {
         // While a complete head is held, its timeout has no effect. Its deadline would be returned again and again.
         let own = if self.is_paused() || self.is_head_held() { None } else { self.h1.poll_timeout() };
         own.into_iter().chain(self.stalled_since.map(|since| since + self.write_timeout)).min()
+    }
+
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    #[must_use]
+    pub fn timeout_reason(&self) -> Option<TimeoutReason> {
+        let at = self.poll_timeout()?;
+        let is_slow = self.stalled_since.is_some_and(|since| since + self.write_timeout == at);
+        if is_slow { Some(TimeoutReason::SlowReader) } else { self.h1.timeout_reason() }
     }
 
     /// Returns whether input is not processed until the application or the reader has made progress.
@@ -355,6 +370,7 @@ impl Connection {
 
     /// Moves input to the server and output to the connection, as far as both are possible now.
     pub fn drive(&mut self, now: Instant, server: &mut Server) {
+        self.check.polled();
         loop {
             self.queue_response(now, server);
             if !self.process_input(now, server) {

@@ -24,6 +24,7 @@ use crate::slab::list::List;
 use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// Delay after which the memory of closed exchanges is released.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
@@ -127,6 +128,11 @@ impl ExchangeTable {
                 self.ready.push_back(key);
             }
         }
+    }
+
+    /// Returns whether an exchange is queued; removed ones may be among them.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Returns the next exchange that was queued.
@@ -338,6 +344,13 @@ impl ExchangeTable {
         let Self { checks, slab, .. } = self;
         let check = checks.next(|_, key| slab.get(key).is_some_and(ServerExchange::is_live));
         check.into_iter().chain(self.trim_at).min()
+    }
+
+    /// Returns the time of [`next_deadline`](Self::next_deadline) and its reason.
+    pub(super) fn timeout_reason(&mut self) -> Option<(Instant, TimeoutReason)> {
+        let at = self.next_deadline()?;
+        let reason = if self.trim_at == Some(at) { TimeoutReason::Trim } else { TimeoutReason::EventStream };
+        Some((at, reason))
     }
 
     /// Releases the memory of closed exchanges if it is time, and no exchange is open.

@@ -67,6 +67,7 @@ use self::tool_fields::{ToolFields, tool_fields};
 use self::undecided::UndecidedTokens;
 use super::fields::KnownField;
 use super::params::HeaderParams;
+use crate::driving::{self, BoundEngine as _, DriverCheck};
 use crate::entropy::Entropy;
 use crate::error::Fault;
 use crate::head::RequestHead;
@@ -74,6 +75,7 @@ use crate::server::{self, Engine, Identity};
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
 
 /// An event that the application must process.
 #[derive(Debug)]
@@ -111,6 +113,7 @@ pub struct Server {
     /// The fields of each tool that repeat its arguments, if a schema has named any.
     tool_fields: Option<Box<dyn ToolFields>>,
     now: Instant,
+    check: DriverCheck,
     /// The application reported that its queue of calls is full.
     overloaded: bool,
     validator: Option<Validator>,
@@ -147,6 +150,7 @@ impl Server {
             events: VecDeque::new(),
             tool_fields: None,
             now: Instant::ZERO,
+            check: DriverCheck::default(),
             overloaded: false,
             validator: None,
             spare_token: Vec::new(),
@@ -252,6 +256,7 @@ impl Server {
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
+        self.check.polled();
         match self.events.pop_front() {
             Some(event) => Some(event),
             None => {
@@ -272,6 +277,7 @@ impl Server {
     /// An exchange is returned again if more output appears after the caller took all of it.
     pub fn poll_ready(&mut self, now: Instant) -> Option<ExchangeId> {
         self.tick(now);
+        self.check.polled();
         while let Some(owner) = self.engine.exchanges().next_ready() {
             self.fill_response(owner);
         }
@@ -339,10 +345,21 @@ impl Server {
         own.chain(undecided).chain(self.engine.poll_timeout()).min()
     }
 
+    /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
+    pub fn timeout_reason(&mut self) -> Option<TimeoutReason> {
+        next_deadline(self).map(|(_, reason)| reason)
+    }
+
     /// Advances the time to `now`; an early or spurious call has no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
-        self.engine.handle_timeout(self.now);
+        if cfg!(debug_assertions) {
+            let next = next_deadline(self);
+            let has_output =
+                !self.events.is_empty() || self.engine.has_events() || self.exchanges.has_ready();
+            self.check.handle_timeout(self.now, next, has_output);
+        }
+        self.engine.process_timeouts(self.now);
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
@@ -387,6 +404,7 @@ impl Server {
     // ---- internals -------------------------------------------------------------------------------------------
 
     fn tick(&mut self, now: Instant) {
+        driving::check_time(self.now, now);
         self.now = self.now.max(now);
     }
 
@@ -395,6 +413,18 @@ impl Server {
         self.sessions.remove_exchange(&mut self.exchanges, key);
         self.exchanges.remove(self.now, key);
     }
+}
+
+/// Returns the next deadline of a server and its reason.
+fn next_deadline(server: &mut Server) -> Option<(Instant, TimeoutReason)> {
+    let protected = server.config.protected.as_deref();
+    let undecided = protected.and_then(|p| p.next_deadline(&mut server.undecided, &server.exchanges));
+    TimeoutReason::earliest([
+        server.exchanges.timeout_reason(),
+        server.sessions.next_deadline().map(|at| (at, TimeoutReason::Session)),
+        undecided.map(|at| (at, TimeoutReason::TokenDecision)),
+        server.engine.next_deadline(),
+    ])
 }
 
 /// Splits a target into its path and its query.

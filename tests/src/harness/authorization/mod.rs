@@ -320,11 +320,12 @@ impl World {
 
     fn check_end(&self, flow: &mut Flow, outcome: &Outcome) {
         assert!(flow.is_ended() && flow.poll_timeout().is_none());
-        flow.handle_timeout(Instant::FAR_FUTURE);
         flow.handle_saved(self.now);
         flow.handle_loaded(self.now, None);
         flow.fail(self.now, "late");
         assert!(flow.poll_event(self.now).is_none(), "an event after the end");
+        flow.handle_timeout(Instant::FAR_FUTURE);
+        assert!(flow.poll_event(Instant::FAR_FUTURE).is_none(), "an event after the end");
         assert_eq!(self.locked, None, "a lock is held after the end: {:?}", self.events);
         if let Outcome::Authorized(token) = outcome {
             let stored = self.stored_token();

@@ -280,6 +280,8 @@ impl Connections {
     /// Adopts a connection of another shard. It is closed if the selector refuses it.
     pub fn adopt(&mut self, server: &mut Server, migrated: MigratedConnection) {
         let MigratedConnection(mut connection) = migrated;
+        // Its time is that of the other shard, which may be ahead of the last tick here.
+        self.tick();
         connection.detach();
         if let Some(permit) = &mut connection.permit {
             permit.move_to(self.shard);

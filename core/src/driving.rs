@@ -1,0 +1,149 @@
+//! Checks of the driver of a state machine, in debug builds alone.
+//!
+//! Wrong driving has a defined outcome in a release build: a time that goes back counts as the last one, bytes beyond the
+//! output are not consumed, a deadline waits for the next poll. Nothing tells the author of a loop that it is wrong, so a
+//! debug build panics. Each message names a rule of `docs/contract.md`.
+
+use crate::time::Instant;
+use crate::timeout_reason::TimeoutReason;
+
+/// Number of deadlines that may pass while something waits to be polled and nothing is. An application may be slow for a
+/// while, so it is not told at once.
+#[cfg(debug_assertions)]
+const MAX_UNPOLLED: u32 = 32;
+
+/// Number of calls of `handle_timeout` at one instant, before the same deadline and without anything else, that prove that
+/// the clock of the driver stands still. A loop that visits many machines calls some in vain, at each tick of a coarse clock.
+#[cfg(debug_assertions)]
+const MAX_CALLS_IN_VAIN: u32 = 10_000;
+
+/// Panics if the time goes back.
+#[inline]
+#[track_caller]
+pub(crate) fn check_time(last: Instant, now: Instant) {
+    debug_assert!(
+        now >= last,
+        "`now` is {now} after {last}: time does not go back (`mcp_proto::guide::contract`, rule \"Time\")"
+    );
+}
+
+/// Panics if more bytes are consumed than there are.
+#[cfg(debug_assertions)]
+#[track_caller]
+pub(crate) fn check_consumed(consumed: usize, available: usize) {
+    assert!(
+        consumed <= available,
+        "{consumed} bytes were consumed and only {available} were there to write: consume what was written \
+         (`mcp_proto::guide::contract`, rule \"Output\")"
+    );
+}
+
+/// An engine, as its bindings drive it.
+pub(crate) trait BoundEngine {
+    /// Processes the deadlines of a byte stream; `has_input` if there is input that was not decoded.
+    fn handle_timeout_with(&mut self, now: Instant, has_input: bool);
+
+    /// Processes the deadlines for a binding that checks its driver itself.
+    fn process_timeouts(&mut self, now: Instant);
+
+    /// Returns the next deadline and its reason.
+    fn next_deadline(&mut self) -> Option<(Instant, TimeoutReason)>;
+
+    /// Returns whether an event waits to be polled.
+    fn has_events(&self) -> bool;
+
+    /// Returns whether the buffers of the idle engine have been freed.
+    fn is_idle(&self) -> bool;
+}
+
+/// What a debug build remembers of a driver; nothing in a release build.
+#[derive(Debug, Default)]
+pub(crate) struct DriverCheck {
+    /// Number of deadlines that have passed since the last poll, each with something to poll.
+    #[cfg(debug_assertions)]
+    unpolled: u32,
+    /// The deadline that passed last, if nothing was polled since.
+    #[cfg(debug_assertions)]
+    passed: Option<Instant>,
+    /// The last time and the deadline that was still to come, and how often that was so.
+    #[cfg(debug_assertions)]
+    in_vain: Option<(Instant, Instant, u32)>,
+}
+
+impl DriverCheck {
+    /// Records a call of `handle_timeout` while `next` is the next deadline; `has_output` if there is something to poll.
+    ///
+    /// Panics if there was at many deadlines and nothing was polled, or if the time does not advance.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        next: Option<(Instant, TimeoutReason)>,
+        has_output: bool,
+    ) {
+        #[cfg(debug_assertions)]
+        match next {
+            Some((at, reason)) if at <= now => {
+                self.unpolled += u32::from(has_output);
+                assert!(
+                    self.unpolled < MAX_UNPOLLED,
+                    "{MAX_UNPOLLED} deadlines have passed, the last one at {at} ({reason}), and nothing was polled \
+                     meanwhile: poll until there is nothing before you wait (`mcp_proto::guide::contract`, rule \"Order\")"
+                );
+                self.in_vain = None;
+            }
+            Some((at, reason)) => {
+                let calls = match self.in_vain {
+                    Some((time, deadline, calls)) if (time, deadline) == (now, at) => calls + 1,
+                    _ => 0,
+                };
+                assert!(
+                    calls < MAX_CALLS_IN_VAIN,
+                    "`handle_timeout` is called again and again at {now} before the deadline {at} ({reason}): read the \
+                     clock after each wait, and round waits up (`mcp_proto::guide::contract`, rule \"Deadlines\")"
+                );
+                self.in_vain = Some((now, at, calls));
+            }
+            None => {}
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = (now, next, has_output);
+    }
+
+    /// Does the same for a state machine whose deadlines have their effect in the next poll.
+    ///
+    /// Panics also if the same deadline has passed twice without a poll: the loop spins.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn handle_lazy_timeout(&mut self, now: Instant, next: Option<(Instant, TimeoutReason)>) {
+        #[cfg(debug_assertions)]
+        if let Some((at, reason)) = next.filter(|(at, _)| *at <= now) {
+            assert!(
+                self.passed != Some(at),
+                "the deadline {at} ({reason}) passes a second time, and nothing was polled or driven: poll after \
+                 `handle_timeout` (`mcp_proto::guide::contract`, rule \"Deadlines\")"
+            );
+            self.passed = Some(at);
+        }
+        self.handle_timeout(now, next, true);
+    }
+
+    /// Records that output or events were polled.
+    #[inline]
+    pub(crate) fn polled(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            (self.unpolled, self.passed) = (0, None);
+        }
+    }
+
+    /// Records that a message was received or sent.
+    #[inline]
+    pub(crate) fn progressed(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            self.in_vain = None;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Wrong driving, which a debug build tells at once. In a release build it has the outcome that the contract names.
+
+#![cfg(debug_assertions)]
+
+use alloc::sync::Arc;
+
+use mcp_proto::h1::{HttpLimits, server};
+use mcp_proto::http::server::Connection;
+use mcp_proto::pipe::{Client, Pipe, Server};
+use mcp_proto::{CallOptions, Instant, VersionSet};
+use serde_json::json;
+
+use super::http_server::harness as web_harness;
+use crate::protocol::common::{client, ms, secs, server as config};
+
+const NOW: Instant = Instant::from_micros(5_000_000);
+const PING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+
+const INITIALIZE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\
+    \"capabilities\":{},\"clientInfo\":{\"name\":\"x\",\"version\":\"1\"}}}\n\
+    {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+
+fn pipe_server() -> Server {
+    Server::new(Arc::new(config(VersionSet::ALL)), NOW)
+}
+
+/// Returns a server with a session, which pings once a second.
+fn pinging_server() -> Server {
+    let mut server = Server::new(Arc::new(config(VersionSet::ALL).keep_alive_ping(secs(1), 1_000)), NOW);
+    server.handle_input(NOW, INITIALIZE);
+    while server.poll_event(NOW).is_some() {}
+    server
+}
+
+fn pipe_client() -> Client {
+    Client::new(Arc::new(client(VersionSet::ALL)), NOW)
+}
+
+// ---- time ---------------------------------------------------------------------------------------------------------
+
+#[test]
+#[should_panic(expected = "time does not go back")]
+fn input_before_the_last_instant_is_told() {
+    pipe_server().handle_input(NOW - ms(1), PING);
+}
+
+#[test]
+#[should_panic(expected = "time does not go back")]
+fn command_before_the_last_instant_is_told() {
+    let now = NOW - ms(1);
+    let _ = pipe_client().engine().call(now, "tools/list", &json!({}), &CallOptions::new());
+}
+
+#[test]
+#[should_panic(expected = "time does not go back")]
+fn http_server_before_the_last_instant_is_told() {
+    let mut web = web_harness(mcp_proto::http::server::Config::new());
+    web.server.handle_timeout(NOW);
+    web.server.poll_event(NOW - ms(1));
+}
+
+#[test]
+#[should_panic(expected = "time does not go back")]
+fn connection_before_the_last_instant_is_told() {
+    server::Connection::new(NOW, HttpLimits::default()).handle_input(NOW - ms(1), b"GET");
+}
+
+// ---- output -------------------------------------------------------------------------------------------------------
+
+#[test]
+#[should_panic(expected = "consume what was written")]
+fn consuming_more_than_the_output_is_told() {
+    let mut client = pipe_client();
+    client.consume(client.transmit().len() + 1);
+}
+
+#[test]
+#[should_panic(expected = "consume what was written")]
+fn consuming_the_same_bytes_twice_is_told() {
+    let mut client = pipe_client();
+    let written = client.transmit().len();
+    client.consume(written);
+    client.consume(written);
+}
+
+#[test]
+#[should_panic(expected = "consume what was written")]
+fn consuming_more_than_the_output_of_a_connection_is_told() {
+    server::Connection::new(NOW, HttpLimits::default()).consume(1);
+}
+
+/// A write that the system does later is reported later.
+#[test]
+fn bytes_that_were_dropped_meanwhile_may_be_consumed() {
+    let mut server = pipe_server();
+    server.handle_input(NOW, PING);
+    while server.poll_event(NOW).is_some() {}
+    let written = server.transmit().len();
+    assert!(written > 0);
+    server.abort(NOW, &mcp_proto::Fault::Closed);
+    assert!(server.transmit().is_empty());
+    server.consume(written);
+}
+
+// ---- order --------------------------------------------------------------------------------------------------------
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_that_are_never_polled_are_told() {
+    let mut server = pinging_server();
+    // Each ping is missed, which is an event.
+    while let Some(at) = server.poll_timeout() {
+        server.handle_timeout(at);
+    }
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn input_that_is_never_polled_is_told() {
+    let mut server = pinging_server();
+    server.handle_input(NOW, PING);
+    while let Some(at) = server.poll_timeout() {
+        server.handle_timeout(at);
+    }
+}
+
+#[test]
+#[should_panic(expected = "poll after `handle_timeout`")]
+fn deadline_of_a_connection_that_is_not_driven_is_told() {
+    let mut connection = Connection::new(NOW, HttpLimits::default());
+    for _ in 0..2 {
+        let at = connection.poll_timeout().expect("an idle connection ends when it is driven");
+        connection.handle_timeout(at);
+    }
+}
+
+#[test]
+#[should_panic(expected = "poll after `handle_timeout`")]
+fn same_deadline_twice_without_a_poll_is_told() {
+    let mut connection = server::Connection::new(NOW, HttpLimits::default());
+    let at = connection.poll_timeout().expect("an idle connection ends");
+    connection.handle_timeout(at);
+    assert_eq!(connection.poll_timeout(), Some(at), "its effect appears at the next poll");
+    connection.handle_timeout(at);
+}
+
+/// An application may be slow for a while.
+#[test]
+fn events_may_wait_for_some_deadlines() {
+    let mut client = pipe_client();
+    for _ in 0..20 {
+        let Some(at) = client.poll_timeout() else { break };
+        client.handle_timeout(at);
+    }
+    let now = NOW + secs(100_000);
+    assert!(client.poll_event(now).is_some());
+}
+
+#[test]
+fn each_deadline_may_be_followed_by_one_poll() {
+    let mut client = pipe_client();
+    while let Some(at) = client.poll_timeout() {
+        client.handle_timeout(at);
+        assert!(client.poll_timeout().is_none_or(|next| next > at), "one call is enough for an instant");
+        while client.poll_event(at).is_some() {}
+    }
+    assert!(client.is_drained() || !client.transmit().is_empty());
+}
+
+// ---- a clock that stands still --------------------------------------------------------------------------------------
+
+#[test]
+#[should_panic(expected = "read the clock after each wait")]
+fn loop_whose_clock_stands_still_is_told() {
+    let mut client = pipe_client();
+    loop {
+        assert!(client.poll_timeout().is_some_and(|at| at > NOW));
+        client.handle_timeout(NOW);
+        assert!(client.poll_event(NOW).is_none());
+    }
+}
+
+#[test]
+fn calls_without_need_have_no_effect_while_the_clock_advances() {
+    let mut client = pipe_client();
+    for n in 0..50_000 {
+        let now = NOW + core::time::Duration::from_micros(n / 100);
+        client.handle_timeout(now);
+        assert!(client.poll_event(now).is_none());
+    }
+    assert!(client.poll_timeout().is_some_and(|at| at == NOW + secs(10)));
+}
