@@ -239,8 +239,22 @@ impl Draft {
     }
 
     #[inline]
-    pub(crate) const fn error(self, error: &RpcError) -> &RpcError {
-        error
+    pub(crate) const fn error(self, error: &RpcError) -> Unchanged<'_> {
+        Unchanged(error)
+    }
+}
+
+/// An error that is sent as it is. In its place a `Cow`, never owned, would leave code in each program.
+#[cfg(not(feature = "draft"))]
+pub(crate) struct Unchanged<'e>(&'e RpcError);
+
+#[cfg(not(feature = "draft"))]
+impl core::ops::Deref for Unchanged<'_> {
+    type Target = RpcError;
+
+    #[inline]
+    fn deref(&self) -> &RpcError {
+        self.0
     }
 }
 

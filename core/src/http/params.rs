@@ -521,7 +521,9 @@ impl<'a> AnnotationScan<'a> {
             return Err(AnnotationErrorKind::TooLong);
         }
         let is_draft_name = || !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
-        if !is_token(name.as_bytes()) && !(self.draft.contains(Deviation::HeaderNames) && is_draft_name()) {
+        let is_valid =
+            is_token(name.as_bytes()) || self.draft.contains(Deviation::HeaderNames) && is_draft_name();
+        if !is_valid {
             return Err(AnnotationErrorKind::NotToken(name.into()));
         }
         let kind = string(kind);
