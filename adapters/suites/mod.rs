@@ -14,6 +14,8 @@ pub(crate) mod conversation;
 #[cfg(unix)]
 pub(crate) mod crowds;
 #[cfg(unix)]
+pub(crate) mod driving;
+#[cfg(unix)]
 pub(crate) mod handles;
 #[cfg(unix)]
 pub(crate) mod http;

@@ -218,6 +218,14 @@ pub enum KnownEra {
     Legacy,
 }
 
+impl KnownEra {
+    /// Returns whether a client that is told this era saves a request: the probe that such a server refuses (VER-042).
+    #[must_use]
+    pub const fn saves_probe(self) -> bool {
+        matches!(self, Self::Legacy)
+    }
+}
+
 impl fmt::Display for KnownEra {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -2,14 +2,36 @@
 
 use crate::support::{Tools, server_config, text};
 use mcp_blocking::{Client, Error, Handle, Server};
-use mcp_proto::{Era, client};
+use mcp_proto::{Era, client, server};
 use mcp_std::io::{Duplex, StreamAddress};
 use serde_json::json;
 
 pub(crate) fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
-    let mut server = Server::new(server_config(), stream, Tools::new().0);
+    serve_with(server_config(), stream, register)
+}
+
+pub(crate) fn serve_with(
+    config: server::Config,
+    stream: Box<dyn Duplex + Send>,
+    register: impl FnOnce(Handle),
+) -> Result<(), Error> {
+    let mut server = Server::new(config, stream, Tools::new().0);
     register(server.handle()?);
     server.run()
+}
+
+pub(crate) fn talk_over(
+    config: client::Config,
+    stream: Box<dyn Duplex + Send>,
+    tool: &str,
+    texts: &[&str],
+) -> Result<Vec<Result<String, Error>>, Error> {
+    let client = Client::options(config).connect(stream)?;
+    let call = |text| client.call_tool(tool, &json!({"text": text})).map(|result| self::text(&result));
+    let answers = texts.iter().map(call).collect();
+    // Fails if the connection has ended.
+    let _ = client.close();
+    Ok(answers)
 }
 
 pub(crate) fn talk(

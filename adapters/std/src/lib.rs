@@ -14,6 +14,7 @@
 //! | `skills` | skills: folders of a server, front matter (feature `skills`) |
 //! | [`task_store`] | tasks of a server that outlive its process |
 //! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
+//! | [`testing`] | suites for an adapter of your own |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`SharedCache`] is a result cache for
@@ -91,6 +92,11 @@ pub mod schema;
 #[cfg(feature = "skills")]
 pub mod skills;
 pub mod task_store;
+/// Suites for programs that drive the core.
+pub mod testing {
+    pub mod adapter;
+    mod peer;
+}
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

@@ -5,6 +5,7 @@
 
 mod adapter_names;
 mod adapters;
+mod branches;
 mod citations;
 mod cycles;
 mod deprecations;

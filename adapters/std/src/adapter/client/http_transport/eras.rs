@@ -1,4 +1,4 @@
-//! The servers over HTTP that were found to be legacy ones, for all clients of this process.
+//! The eras that clients over HTTP found, for all clients of this process.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,20 +6,21 @@ use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::client::{Config, KnownEra};
 
-/// URLs of legacy servers, newest last. A client of one of them saves the probe, and finds the other era by itself if the
-/// server has changed (VER-042).
-static LEGACY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// URLs of servers whose era saves a client the probe, newest last. It finds the other era by itself if the server has
+/// changed (VER-042).
+static FOUND: Mutex<Vec<(String, KnownEra)>> = Mutex::new(Vec::new());
 
 /// Most URLs that are remembered; one more replaces the oldest.
 const MAX_URLS: usize = 256;
 
 /// Returns the configuration of a client for the server at `url`, with its era if that is known and was not set.
 pub(super) fn recall(url: &str, config: Config) -> Config {
-    let is_known = || LEGACY.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == url);
-    if config.effective_versions().is_dual_era() && config.stored_era().is_none() && is_known() {
-        return config.known_era(KnownEra::Legacy);
+    if !config.effective_versions().is_dual_era() || config.stored_era().is_some() {
+        return config;
     }
-    config
+    let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let era = found.iter().find(|(known, _)| known == url).map(|(_, era)| *era);
+    config.known_era(era)
 }
 
 /// Records the era that a client found; `None` if the server has contradicted it.
@@ -28,16 +29,17 @@ pub(super) fn record(url: &str, config: &Config, era: Option<KnownEra>) {
     if !config.effective_versions().is_dual_era() {
         return;
     }
-    let mut urls = LEGACY.lock().unwrap_or_else(PoisonError::into_inner);
-    if era != Some(KnownEra::Legacy) {
-        urls.retain(|known| known != url);
-    } else if config.stored_era().is_none() {
-        // A client that was told the era has not looked.
-        urls.retain(|known| known != url);
-        if urls.len() == MAX_URLS {
-            urls.remove(0);
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(era) = era.filter(|era| era.saves_probe()) else {
+        return found.retain(|(known, _)| known != url);
+    };
+    // A client that was told the era has not looked.
+    if config.stored_era().is_none() {
+        found.retain(|(known, _)| known != url);
+        if found.len() == MAX_URLS {
+            found.remove(0);
         }
-        urls.push(url.into());
+        found.push((url.into(), era));
     }
 }
 
