@@ -39,7 +39,7 @@ fn modern(id: u32, method: &str) -> String {
     request(id, method, &json!({"_meta": meta}))
 }
 
-fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
+pub(super) fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
     let client =
         json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
     let x = web.post(&[], &request(1, "initialize", &client));

@@ -7,7 +7,7 @@ mod before_initialized;
 mod caching;
 mod cancel;
 mod classify;
-mod common;
+pub(crate) mod common;
 mod connection_admission;
 mod deprecations;
 mod deviations;

@@ -104,6 +104,12 @@ fn test_name(test: &CitedTest) -> String {
 }
 
 impl Requirements {
+    /// Returns whether the workspace has a test, named as in `documents.tsv`: package, binary and path.
+    #[must_use]
+    pub fn has_test(&self, name: &str) -> bool {
+        self.tests.tests.iter().any(|test| test_name(test) == name)
+    }
+
     /// Renders `DOCUMENTS.md` from the text of `documents.tsv`.
     ///
     /// # Errors

@@ -76,6 +76,10 @@ fn proofs_that_do_not_fit_are_refused() {
         ("jti", json!(""), "jti"),
         ("jti", json!("x".repeat(600)), "jti"),
         ("jti", json!(7), "jti"),
+        ("jti", json!(null), "jti"),
+        ("htm", json!(null), "another request"),
+        ("htu", json!(null), "another request"),
+        ("iat", json!(null), "too old"),
     ] {
         let mut claims = bound.proof_claims("x");
         claims[name] = value.clone();
@@ -94,6 +98,11 @@ fn proofs_that_do_not_fit_are_refused() {
         (json!({"alg": "ES256", "jwk": bound.key.jwk()}), &bound.key, "type"),
         (json!({"typ": "dpop+jwt", "alg": "none", "jwk": bound.key.jwk()}), &bound.key, "not a signed token"),
         (json!({"typ": "dpop+jwt", "alg": "RS256", "jwk": rsa.jwk()}), &rsa, "algorithm"),
+        (
+            json!({"typ": "dpop+jwt", "alg": "HS256", "jwk": bound.key.jwk()}),
+            &bound.key,
+            "not a signed token",
+        ),
         (json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": private}), &bound.key, "no public key"),
         (json!({"typ": "dpop+jwt", "alg": "ES256"}), &bound.key, "no public key"),
         (json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": bound.key.jwk()}), &other, "signature"),
