@@ -56,6 +56,8 @@ fn both_eras_work_on_one_connection_independently() {
         let call = harness.expect_call_for(&legacy_request(2, "tools/list", Value::Null));
         assert_version(&call, Version::V2025_06_18);
         let peer = harness.pipe.engine().peer(&call);
+        let info = peer.info().expect("client info");
+        assert_eq!((&*info.name, &*info.version), ("old", "1"));
         assert_eq!(
             (to_value(&peer.info.expect("client info")), to_value(&peer.capabilities)),
             (json!({"name": "old", "version": "1"}), json!({"roots": {}}))

@@ -60,6 +60,17 @@ fn probe_carries_the_preferred_modern_version() {
     });
 }
 
+#[test]
+fn identity_that_is_not_complete_is_kept_as_json_alone() {
+    let (mut harness, probe) = probing_harness(dual_era_config(), Chunker::Whole);
+    let mut found = discover_result(&["2026-07-28"], json!({}));
+    found["_meta"]["io.modelcontextprotocol/serverInfo"] = json!({"name": "half"});
+    harness.feed_message(&result_response(&probe, found));
+    let peer = harness.expect_ready();
+    assert!(peer.info().is_none());
+    assert_eq!(peer.info.map(|info| to_value(&info)), Some(json!({"name": "half"})));
+}
+
 // covers: VER-013, VER-014, VER-015, VER-022
 #[test]
 fn discover_result_with_common_modern_version_is_accepted() {
@@ -73,6 +84,8 @@ fn discover_result_with_common_modern_version_is_accepted() {
         // A legacy entry in the list, first or not, is never taken for a modern one.
         assert_eq!(peer.version, Version::V2026_07_28);
         assert_eq!(peer.instructions.as_deref(), Some("Be kind."));
+        let info = peer.info().expect("an identity");
+        assert_eq!((&*info.name, &*info.version), ("tide-server", "2.1.0"));
         assert_eq!(
             to_value(&peer.info.expect("an identity")),
             json!({"name": "tide-server", "version": "2.1.0"})

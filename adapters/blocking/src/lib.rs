@@ -311,7 +311,7 @@
 //! use std::time::Duration;
 //!
 //! use mcp_blocking::mcp_proto::CallError;
-//! use mcp_blocking::{Error, Router, RpcError, schemars, testing};
+//! use mcp_blocking::{Error, Router, ok, schemars, testing};
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Brew {
@@ -321,7 +321,7 @@
 //! let mut router = Router::new("kitchen", "1.0");
 //! router.tool("brew", |cx, Brew { minutes }: Brew| {
 //!     cx.sleep(Duration::from_secs(minutes * 60))?;
-//!     Ok::<_, RpcError>("tea")
+//!     ok("tea")
 //! }).description("Makes tea");
 //! let client = testing::pair(router, Default::default())?;
 //! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
@@ -438,9 +438,9 @@ pub use client::{Client, LocalBackend};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
-pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};

@@ -3,13 +3,13 @@
 //! ```
 //! use std::time::Duration;
 //! use mcp_blocking::mcp_proto::{CallOptions, RawJson, model::Tool};
-//! use mcp_blocking::{Router, RpcError, testing};
+//! use mcp_blocking::{Router, ok, testing};
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), |cx, _: serde_json::Value| {
 //!     cx.sleep(Duration::from_secs(50 * 60))?; // returns immediately
-//!     Ok::<_, RpcError>("high")
+//!     ok("high")
 //! });
 //!
 //! let mut client = testing::pair(router, Default::default())?;
@@ -73,13 +73,13 @@ use crate::{Client, Options};
 /// ```
 /// # use std::time::Duration;
 /// # use mcp_blocking::mcp_proto::{RawJson, client::{Config, StartedTask}, model::{TaskSupport, Tool}};
-/// # use mcp_blocking::{Client, Router, RpcError, ServerTasks, testing};
+/// # use mcp_blocking::{Client, Router, ServerTasks, ok, testing};
 /// let mut router = Router::new("yard", "1.0");
 /// router.tasks(ServerTasks::new());
 /// let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 /// router.tool_with(Tool::new("build", schema), |cx, _: serde_json::Value| {
 ///     cx.sleep(Duration::from_secs(50 * 60))?;
-///     Ok::<_, RpcError>("a boat")
+///     ok("a boat")
 /// });
 /// router.core().tool_entry("build").task_support(TaskSupport::Required);
 ///

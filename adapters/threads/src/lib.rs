@@ -9,7 +9,7 @@
 #![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_threads::{Progress, Router, RpcError, schemars};
+//! use mcp_threads::{Progress, Router, ok, schemars};
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Count {
@@ -26,7 +26,7 @@
 //!             cx.sleep(Duration::from_millis(100))?;
 //!             cx.progress(Progress::new(f64::from(n)))?;
 //!         }
-//!         Ok::<_, RpcError>(to)
+//!         ok(to)
 //!     }).description("Counts for a while");
 //!     router.serve_stdio()
 //! }
@@ -290,9 +290,9 @@ pub use handler::Handler;
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto;
-pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};

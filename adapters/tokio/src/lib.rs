@@ -258,9 +258,9 @@ pub use adapter_router::{LocalRouter, Router, RouterUpdates};
 pub use byte_stream::ByteStream;
 pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
 pub use mcp_proto;
-pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler, ClientNext, ClientRequest};

@@ -6,13 +6,13 @@
 //! ```
 //! use std::time::Duration;
 //! use mcp_tokio::mcp_proto::{RawJson, model::Tool};
-//! use mcp_tokio::{Cx, Router, RpcError};
+//! use mcp_tokio::{Cx, Router, ok};
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), async |cx: &mut Cx, _: serde_json::Value| {
 //!     cx.sleep(Duration::from_secs(30)).await?; // returns immediately
-//!     Ok::<_, RpcError>("high")
+//!     ok("high")
 //! });
 //!
 //! let client = mcp_blocking::testing::pair(router, Default::default())?;

@@ -168,9 +168,9 @@ pub use body::McpBody;
 pub use client::{connect, connect_with};
 pub use mcp_proto;
 pub use mcp_proto::http::server::Config as HttpConfig;
-pub use mcp_proto::router::Json;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, Identity, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_std::Error;

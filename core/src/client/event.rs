@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
-use crate::model::{SubscriptionFilter, Task};
+use crate::model::{Implementation, SubscriptionFilter, Task};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::version::{Era, Version};
@@ -158,6 +158,14 @@ impl Peer {
     #[must_use]
     pub const fn has(&self, capability: crate::Capability) -> bool {
         self.declared.has(capability)
+    }
+
+    /// Returns the identity of the server, read as its type, or `None` if it sent none or one without a name or version.
+    ///
+    /// It is for display and logs: the server chose it, and nobody verified it (META-019).
+    #[must_use]
+    pub fn info(&self) -> Option<Implementation> {
+        self.info.as_ref()?.parse().ok()
     }
 
     /// Returns the settings of an extension, `{}` for none, or `None` if the server did not declare it (EXT-004).

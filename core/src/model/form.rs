@@ -17,6 +17,7 @@ mod check;
 mod derive;
 mod format;
 mod parse;
+mod typed;
 
 pub use build::EnumSchema;
 #[cfg(feature = "schemars")]

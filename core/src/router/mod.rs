@@ -114,7 +114,7 @@ pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_n
 pub use registry::Router;
 pub use results::{
     Failure, HandlerError, IntoCompletion, IntoHandlerError, IntoPromptResult, IntoReadResult,
-    IntoToolResult, Json, suggest,
+    IntoToolResult, Json, ok, suggest,
 };
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,

@@ -148,6 +148,25 @@ fn to_handler_error(error: Box<dyn Error + Send + Sync>) -> HandlerError {
     }
 }
 
+/// Returns `Ok(value)` with an error of any type: the end of a handler that is a closure and leaves by `?`.
+///
+/// `?` converts errors, so the compiler cannot infer the type of an error that a closure does not name. Here it is
+/// `Box<dyn Error + Send + Sync>`, into which `?` converts an [`RpcError`], the errors of other libraries, and text; the
+/// client gets what it would get without the box. A function that names its return type ends in `Ok`, and with `anyhow` a
+/// closure ends in `anyhow::Ok`.
+///
+/// ```
+/// use mcp_proto::router::{IntoToolResult, ok};
+///
+/// let double = |text: &str| ok(2 * text.trim().parse::<i64>()?);
+/// assert_eq!(double("21").into_tool_result()?.content[0].as_text(), Some("42"));
+/// # Ok::<(), mcp_proto::router::HandlerError>(())
+/// ```
+#[expect(clippy::missing_errors_doc, reason = "it returns none")]
+pub fn ok<T>(value: T) -> Result<T, Box<dyn Error + Send + Sync>> {
+    Ok(value)
+}
+
 /// Conversion of the return value of a tool handler into a result.
 ///
 /// - Text, numbers and booleans become one text block.
@@ -549,6 +568,28 @@ mod tests {
         assert!(matches!(refused, HandlerError::Failed(_)));
         let boxed: Box<dyn Error + Send + Sync> = RpcError::invalid_params("bad").into();
         assert_eq!(tool(Err::<u8, _>(boxed)), "bad (code -32602)");
+    }
+
+    // covers: TOOL-023
+    #[test]
+    fn closure_that_ends_in_ok_gives_each_error_as_it_is() {
+        let failed =
+            |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"isError":true}}"#);
+        let handler = |which: u8| {
+            match which {
+                0 => Err(RpcError::invalid_params("bad"))?,
+                1 => Err("no luck")?,
+                2 => _ = "x".parse::<u8>()?,
+                3 => Err(StoreError::Plan("x".parse::<u8>().expect_err("not a number")))?,
+                _ => {}
+            }
+            ok("fine")
+        };
+        assert_eq!(tool(handler(0)), "bad (code -32602)");
+        assert_eq!(tool(handler(1)), failed("no luck"));
+        assert_eq!(tool(handler(2)), failed("invalid digit found in string"));
+        assert_eq!(tool(handler(3)), failed("no plan"));
+        assert_eq!(tool(handler(4)), r#"{"content":[{"type":"text","text":"fine"}]}"#);
     }
 
     #[cfg(feature = "anyhow")]

@@ -19,6 +19,7 @@ use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
 use crate::json::{self, Span};
 use crate::methods::{self, Capability, EntryKind};
+use crate::model::Implementation;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::ParamsSpans;
@@ -366,6 +367,14 @@ impl Peer {
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         Capabilities::from_json(&self.capabilities).has(capability)
+    }
+
+    /// Returns the identity of the client, read as its type, or `None` if it sent none or one without a name or version.
+    ///
+    /// It is for display and logs: the client chose it, and nobody verified it (META-019).
+    #[must_use]
+    pub fn info(&self) -> Option<Implementation> {
+        self.info.as_ref()?.parse().ok()
     }
 
     /// Returns the settings of an extension, `{}` for none, or `None` if the client did not declare it (EXT-004).

@@ -64,7 +64,14 @@ pub(crate) fn is_npm_ready(dir: &Path, what: &str) -> bool {
 /// Returns whether the Python peer can run. If not, prints a warning, and fails if `CI` is `true`.
 pub(crate) fn is_python_ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    report_readiness(READY.get_or_init(prepare_python), "interop with the official Python SDK")
+    let ready = READY.get_or_init(|| prepare_venv(&python()));
+    report_readiness(ready, "interop with the official Python SDK")
+}
+
+/// Returns whether the packages of a `requirements.txt` are installed in the virtual environment beside it. If not, prints a
+/// warning, and fails if `CI` is `true`.
+pub(crate) fn is_venv_ready(dir: &Path, what: &str) -> bool {
+    report_readiness(&prepare_venv(dir), what)
 }
 
 /// Returns the folder of the Rust peer, a package of the workspace `benches/peers`.
@@ -159,14 +166,19 @@ pub(crate) fn python() -> PathBuf {
 
 /// Returns the interpreter of the virtual environment of the Python peer.
 pub(crate) fn python_program() -> PathBuf {
-    let components = if cfg!(windows) { ["Scripts", "python.exe"] } else { ["bin", "python"] };
-    components.iter().fold(python().join(".venv"), |path, part| path.join(part))
+    venv_program(&python(), "python")
 }
 
-fn prepare_python() -> Result<(), String> {
-    let lock = fs::read_to_string(python().join("requirements.txt")).map_err(|error| error.to_string())?;
+/// Returns a program of the virtual environment in a folder.
+pub(crate) fn venv_program(dir: &Path, name: &str) -> PathBuf {
+    let (folder, suffix) = if cfg!(windows) { ("Scripts", ".exe") } else { ("bin", "") };
+    dir.join(".venv").join(folder).join(format!("{name}{suffix}"))
+}
+
+fn prepare_venv(dir: &Path) -> Result<(), String> {
+    let lock = fs::read_to_string(dir.join("requirements.txt")).map_err(|error| error.to_string())?;
     // The lock file of the last installation. An older one would silently test other peers.
-    let stamp = python().join(".venv").join("requirements.txt");
+    let stamp = dir.join(".venv").join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
@@ -178,15 +190,15 @@ fn prepare_python() -> Result<(), String> {
         return Err(format!("expected python 3.10 or later with venv and pip: {version}"));
     }
     let mut create = command([base, "-m", "venv", "--clear", ".venv"]);
-    create.current_dir(python());
+    create.current_dir(dir);
     // No code of packages is run: wheels are only unpacked, and their hashes are those of the lock file.
-    let mut install = Command::new(python_program());
-    install.current_dir(python()).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    let mut install = Command::new(venv_program(dir, "python"));
+    install.current_dir(dir).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     install.args(["--only-binary", ":all:", "--require-hashes", "--requirement", "requirements.txt"]);
     for step in [create, install] {
         let done = run(step, INSTALL_DEADLINE).map_err(|error| format!("no {base}: {error}"))?;
         if !done.succeeded() {
-            return Err(format!("the Python peer was not installed: {done}"));
+            return Err(format!("the packages of requirements.txt were not installed: {done}"));
         }
     }
     fs::write(stamp, lock).map_err(|error| error.to_string())

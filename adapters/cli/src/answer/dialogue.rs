@@ -155,9 +155,9 @@ impl<T: Terminal> Dialogue<T> {
                 },
                 ("", None) if !needed => return Ok(FieldInput::Value(None)),
                 ("" | ":none", _) => "must be filled in".into(),
-                _ => match field::parse_value(schema, &typed) {
+                _ => match schema.parse_text(&typed) {
                     Ok(value) => return Ok(FieldInput::Value(Some(value))),
-                    Err(wrong) => wrong,
+                    Err(mismatch) => mismatch.reason,
                 },
             };
             attempt += 1;

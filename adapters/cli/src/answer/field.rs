@@ -1,64 +1,10 @@
-//! One field of a form: its description, and parsing of typed values.
+//! One field of a form, as it is shown: its kind, its choices, its value.
 
 use core::fmt::Write;
 
 use mcp_proto::model::{ElicitValue, PrimitiveSchemaDefinition as Field, StringFormat};
 
 use crate::escape;
-
-/// Parses typed text into a value that fits the field.
-///
-/// # Errors
-///
-/// Returns why the text does not fit.
-pub(super) fn parse_value(field: &Field, typed: &str) -> Result<ElicitValue, String> {
-    let value = parse_unchecked(field, typed)?;
-    field.check(&value).map_err(|mismatch| mismatch.reason)?;
-    Ok(value)
-}
-
-fn parse_unchecked(field: &Field, typed: &str) -> Result<ElicitValue, String> {
-    match field {
-        // The only way to type an empty string.
-        Field::String(_) if typed == "\"\"" => Ok(ElicitValue::Text(String::new())),
-        Field::String(_) => Ok(ElicitValue::Text(typed.to_owned())),
-        Field::Number(_) => match (typed.trim().parse::<i64>(), typed.trim().parse::<f64>()) {
-            (Ok(int), _) => Ok(ElicitValue::Integer(int)),
-            (_, Ok(number)) => Ok(ElicitValue::Number(number)),
-            _ => Err("must be a number".into()),
-        },
-        Field::Boolean(_) => match &*typed.trim().to_lowercase() {
-            "y" | "yes" | "true" => Ok(ElicitValue::Boolean(true)),
-            "n" | "no" | "false" => Ok(ElicitValue::Boolean(false)),
-            _ => Err("must be y or n".into()),
-        },
-        Field::MultiSelect(_) | Field::TitledMultiSelect(_) => {
-            let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
-            words
-                .map(|word| parse_choice(field, word))
-                .collect::<Result<Vec<_>, _>>()
-                .map(ElicitValue::Choices)
-        }
-        Field::SingleSelect(_) | Field::TitledSingleSelect(_) | Field::LegacyTitledEnum(_) => {
-            parse_choice(field, typed.trim()).map(ElicitValue::Text)
-        }
-        // Unknown kind of field: the user writes JSON.
-        _ => serde_json::from_str(typed)
-            .map_err(|_| "must be JSON: a \"text\", a number, true or false".into()),
-    }
-}
-
-/// Finds a choice by value, title or number.
-fn parse_choice(field: &Field, word: &str) -> Result<String, String> {
-    let choices = field.choices();
-    let by_number = || word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
-    let found = choices.iter().find(|(value, _)| *value == word);
-    let found = found.or_else(|| choices.iter().find(|(_, title)| title.eq_ignore_ascii_case(word)));
-    match found.or_else(by_number) {
-        Some((value, _)) => Ok((*value).to_owned()),
-        None => Err(format!("must be one of the choices, or its number: {}", escape::line(word))),
-    }
-}
 
 /// Describes the kind of value that a field takes.
 pub(super) fn describe_kind(field: &Field) -> String {
@@ -141,46 +87,7 @@ const MAX_CHOICES_SHOWN: usize = 50;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcp_proto::model::{BooleanSchema, EnumSchema, NumberSchema, StringSchema};
-
-    // covers: ELIC-013, ELIC-014, ELIC-016, ELIC-020
-    #[test]
-    fn typed_text_is_parsed_by_field_kind() {
-        let text: Field = StringSchema::new().min_length(2u32).max_length(5u32).into();
-        let email: Field = StringSchema::new().format(StringFormat::Email).into();
-        let whole: Field = NumberSchema::integer().minimum(1).maximum(9).into();
-        let number: Field = NumberSchema::number().into();
-        let flag: Field = BooleanSchema::new().into();
-        let one: Field = EnumSchema::one_of_titled([("n", "North"), ("s", "South")]).into();
-        let any: Field = EnumSchema::any_of(["power", "water", "2"]).max_items(2u32).into();
-        let cases: [(&Field, &str, Result<ElicitValue, &str>); 20] = [
-            (&text, "Alice", Ok("Alice".into())),
-            (&text, "A", Err("must have 2 characters or more")),
-            (&text, "\"\"", Err("must have 2 characters or more")),
-            (&text, "Alicia", Err("must have 5 characters or fewer")),
-            (&email, "a@b.example", Ok("a@b.example".into())),
-            (&email, "a", Err("must be an e-mail address")),
-            (&whole, " 7 ", Ok(ElicitValue::Integer(7))),
-            (&whole, "0", Err("must be 1 or more")),
-            (&whole, "1.5", Err("must be a whole number")),
-            (&whole, "x", Err("must be a number")),
-            (&number, "1.5", Ok(ElicitValue::Number(1.5))),
-            (&number, "NaN", Err("must be a number")),
-            (&flag, "Yes", Ok(true.into())),
-            (&flag, "n", Ok(false.into())),
-            (&flag, "maybe", Err("must be y or n")),
-            (&one, "s", Ok("s".into())),
-            (&one, "south", Ok("s".into())),
-            (&one, "1", Ok("n".into())),
-            (&any, "water, 1", Ok(vec!["water".to_owned(), "power".to_owned()].into())),
-            (&any, "power, water, 2", Err("must have 2 choices or fewer")),
-        ];
-        for (field, typed, want) in cases {
-            assert_eq!(parse_value(field, typed), want.map_err(str::to_owned), "{typed:?}");
-        }
-        let wrong = parse_value(&one, "9").expect_err("no such choice");
-        assert!(wrong.contains("one of the choices"), "{wrong}");
-    }
+    use mcp_proto::model::{EnumSchema, NumberSchema, StringSchema};
 
     #[test]
     fn field_description_names_kind_and_bounds() {

@@ -5,7 +5,6 @@
 //! [`process_pending()`](Relay::process_pending) after each batch of events.
 
 use mcp_proto::client::{self, InputId};
-use mcp_proto::model::Implementation;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
     CallError, CallId, CallKey, Capabilities, Capability, ChannelId, Diagnostic, Era, Fault, Instant, Limits,
@@ -415,7 +414,7 @@ pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
 
 /// Returns the configuration of the server that represents the connected one.
 pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
-    let info = peer.info.as_ref().and_then(|info| info.parse::<Implementation>().ok());
+    let info = peer.info();
     let mut capabilities = relayed_capabilities(&peer.capabilities);
     if let Some(value) = peer.capabilities.member("experimental").filter(RawJson::is_object) {
         capabilities = capabilities.with_member("experimental", value.compact(), Version::V2024_11_05);

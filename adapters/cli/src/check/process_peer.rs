@@ -35,15 +35,14 @@ impl ProcessPeer {
 
     /// Describes how the process ended, or that it closed its stdout.
     pub(super) fn describe_failure(&mut self) -> String {
-        let mut fate = match self.child.wait_timeout(Duration::from_millis(300)) {
-            ProcessStatus::Exited(Some(status)) => format!("it ended ({status})"),
-            ProcessStatus::Exited(None) => "it ended".into(),
-            ProcessStatus::Running => "it closed its stdout".into(),
+        let (fate, status) = match self.child.wait_timeout(Duration::from_millis(300)) {
+            ProcessStatus::Exited(status) => ("it ended", status.map(|status| status.to_string())),
+            ProcessStatus::Running => ("it closed its stdout", None),
         };
-        if let Some(line) = self.child.stderr_tail().lines().next_back() {
-            fate += &format!(", with {:?} on stderr,", clip(line, 160));
-        }
-        fate
+        let last_line = self.child.stderr_tail().lines().next_back().map(|line| clip(line, 160));
+        let last_line = last_line.map(|line| format!("stderr: {line:?}"));
+        let details: Vec<String> = status.into_iter().chain(last_line).collect();
+        if details.is_empty() { fate.to_owned() } else { format!("{fate} ({})", details.join("; ")) }
     }
 
     /// Closes stdin and ends the process.

@@ -548,7 +548,11 @@ fn check_reports_programs_that_are_not_servers() {
         );
     }
     let done = against("echo 'no \u{1b}file' >&2; exit 3");
-    assert!(done.stdout.contains("exit status: 3") && done.stdout.contains("file"), "{done}");
+    assert!(
+        done.stdout.contains("it ended (exit status: 3; stderr: ") && done.stdout.contains("file"),
+        "{done}"
+    );
+    assert!(done.stdout.contains("), and no answer came") && !done.stdout.contains(",,"), "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "{done}");
     // A program that starts like a server.
     let flood = format!(

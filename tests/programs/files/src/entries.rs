@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use mcp_threads::mcp_proto::Capability;
 use mcp_threads::mcp_proto::model::{ResourceContents, ResourceTemplate, ToolAnnotations};
 use mcp_threads::mcp_proto::router::template::{Template, VariablePolicy};
-use mcp_threads::{Cx, Router, RpcError, Typed, schemars};
+use mcp_threads::{Cx, Router, RpcError, Typed, ok, schemars};
 
 use crate::error::FileError;
 use crate::files::{self, MAX_PART};
@@ -134,7 +134,7 @@ pub fn router(folders: Vec<PathBuf>, allows_writing: bool, watch: Arc<Watch>) ->
     entries.resource_template(file, |folders, cx, read| {
         let path = format!("/{}", read.variables.get("path").unwrap_or_default());
         let contents = read_resource(&scope(folders, cx)?, &read.uri, &path)?;
-        Ok::<_, RpcError>(contents.map(|contents| vec![contents]))
+        ok(contents.map(|contents| vec![contents]))
     });
     router
 }

@@ -25,6 +25,8 @@ mod own_client_answers;
 mod own_typed_client;
 #[cfg(feature = "every-peer")]
 mod proxy;
+#[cfg(feature = "every-peer")]
+mod published;
 mod sdk_clients;
 #[path = "../../../../adapters/cli/tests/cli/steps.rs"]
 mod steps;

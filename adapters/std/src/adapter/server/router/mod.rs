@@ -127,6 +127,9 @@ use updates::{ChangeQueue, Snapshot};
 /// also inside an `anyhow::Error`). The client reads the message of the error alone; [`on_failure`](Self::on_failure)
 /// gets those of its causes, too.
 ///
+/// A closure that leaves by `?` does not name its error. It ends in [`ok`](mcp_proto::router::ok)`(value)`, which takes errors of
+/// every kind, or in `anyhow::Ok(value)`.
+///
 /// ```
 /// # use mcp_std::adapter::server::router::{Functions, Router};
 /// use mcp_proto::model::ResourceTemplate;
