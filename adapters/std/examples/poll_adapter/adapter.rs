@@ -1,9 +1,9 @@
 //! The adapter: one loop for both roles, on `poll(2)`.
 
+use alloc::sync::Arc;
 use core::error::Error;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{Client, Pipe, Server};

@@ -5,10 +5,14 @@
 //!
 //! ```sh
 //! cargo run -p mcp-std --example poll_adapter
+//! cargo run -p mcp-std --example poll_adapter -- hello world
 //! cargo run -p mcp-probe -- call echo text=hello tcp://127.0.0.1:7000
 //! ```
 //!
 //! [The contract]: https://docs.rs/mcp-proto/latest/mcp_proto/guide/contract/
+
+#[cfg(unix)]
+extern crate alloc;
 
 #[cfg(unix)]
 mod adapter;
@@ -24,6 +28,15 @@ struct Echo {
     text: String,
 }
 
+#[derive(serde::Serialize)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+fn text_of<'a>(result: &'a CallToolResult<'_>) -> &'a str {
+    result.content.first().and_then(|block| block.as_text()).unwrap_or_default()
+}
+
 /// Runs the tools `echo` and `endless`, which goes on until its call is cancelled.
 fn answer(call: &Call) -> core::result::Result<Option<CallToolResult<'static>>, RpcError> {
     let tool = call.tool_call()?;
@@ -34,11 +47,24 @@ fn answer(call: &Call) -> core::result::Result<Option<CallToolResult<'static>>, 
     }
 }
 
+const ADDRESS: &str = "127.0.0.1:7000";
+
+/// Serves clients, or calls `echo` of a server with each of the arguments.
 #[cfg(unix)]
 fn main() -> Result<()> {
-    use mcp_proto::{Capabilities, Capability, server};
+    use mcp_proto::{Capabilities, Capability, client, server};
 
-    let listener = std::net::TcpListener::bind("127.0.0.1:7000")?;
+    let texts: Vec<String> = std::env::args().skip(1).collect();
+    if !texts.is_empty() {
+        let arguments: Vec<Text<'_>> = texts.iter().map(|text| Text { text }).collect();
+        let socket = std::net::TcpStream::connect(ADDRESS)?;
+        for result in adapter::call_all(client::Config::new("poll-adapter", "1"), socket, "echo", &arguments)?
+        {
+            println!("{}", text_of(&result?));
+        }
+        return Ok(());
+    }
+    let listener = std::net::TcpListener::bind(ADDRESS)?;
     loop {
         let (socket, from) = listener.accept()?;
         let tools = Capabilities::new().with(Capability::Tools);
@@ -53,7 +79,7 @@ fn main() -> Result<()> {
 
 #[cfg(not(unix))]
 fn main() {
-    let _ = answer;
+    let _ = (answer, text_of, Text { text: ADDRESS }.text);
 }
 
 #[cfg(all(test, unix))]
@@ -64,11 +90,6 @@ mod tests {
     use mcp_std::testing::adapter::{Adapter, Outcome};
 
     struct PollAdapter;
-
-    #[derive(serde::Serialize)]
-    struct Text<'a> {
-        text: &'a str,
-    }
 
     impl Adapter for PollAdapter {
         fn serve(config: server::Config, stream: TcpStream) -> Outcome<()> {
@@ -81,12 +102,9 @@ mod tests {
             tool: &str,
             texts: &[&str],
         ) -> Outcome<Vec<Outcome<String>>> {
-            let arguments: Vec<_> = texts.iter().map(|text| Text { text }).collect();
+            let arguments: Vec<_> = texts.iter().map(|text| super::Text { text }).collect();
             let results = super::adapter::call_all(config, stream, tool, &arguments)?;
-            let text = |result: super::CallToolResult<'_>| {
-                Ok(result.content.first().and_then(|block| block.as_text()).ok_or("no text")?.to_owned())
-            };
-            Ok(results.into_iter().map(|result| result.and_then(text)).collect())
+            Ok(results.into_iter().map(|result| Ok(super::text_of(&result?).to_owned())).collect())
         }
     }
 
