@@ -63,7 +63,7 @@ pub(crate) struct DriverCheck {
     #[cfg(debug_assertions)]
     unpolled: u32,
     /// The deadline that passed last, if nothing was polled since.
-    #[cfg(debug_assertions)]
+    #[cfg(all(debug_assertions, feature = "http"))]
     passed: Option<Instant>,
     /// The last time and the deadline that was still to come, and how often that was so.
     #[cfg(debug_assertions)]
@@ -114,6 +114,7 @@ impl DriverCheck {
     /// Does the same for a state machine whose deadlines have their effect in the next poll.
     ///
     /// Panics also if the same deadline has passed twice without a poll: the loop spins.
+    #[cfg(feature = "http")]
     #[inline]
     #[track_caller]
     pub(crate) fn handle_lazy_timeout(&mut self, now: Instant, next: Option<(Instant, TimeoutReason)>) {
@@ -134,7 +135,11 @@ impl DriverCheck {
     pub(crate) fn polled(&mut self) {
         #[cfg(debug_assertions)]
         {
-            (self.unpolled, self.passed) = (0, None);
+            self.unpolled = 0;
+        }
+        #[cfg(all(debug_assertions, feature = "http"))]
+        {
+            self.passed = None;
         }
     }
 
