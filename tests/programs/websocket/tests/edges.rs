@@ -22,7 +22,17 @@ fn config() -> server::Config {
 }
 
 fn open(engine: &mut Engine, session: Option<ChannelId>, token: u64, message: &Value) -> ChannelId {
-    engine.exchanges().open(NOW, session, ExchangeToken(token), message.to_string().into())
+    open_at(engine, NOW, session, token, message)
+}
+
+fn open_at(
+    engine: &mut Engine,
+    now: Instant,
+    session: Option<ChannelId>,
+    token: u64,
+    message: &Value,
+) -> ChannelId {
+    engine.exchanges().open(now, session, ExchangeToken(token), message.to_string().into())
 }
 
 fn request(id: u32, method: &str, params: &Value) -> Value {
@@ -140,22 +150,23 @@ fn request_in_a_session_that_has_ended_is_refused() {
     );
     assert!(engine.exchange_status(session).is_closed);
     let other = engine.exchanges().open_session(now, None);
-    let foreign = open(&mut engine, Some(other), 5, &tool_call(1));
+    let foreign = open_at(&mut engine, now, Some(other), 5, &tool_call(1));
     engine.exchanges().close(now, other);
     for (n, session) in [session, other, foreign].into_iter().enumerate() {
         for message in
             [tool_call(2), initialize(3, "2025-11-25"), modern(4, "tools/call", json!({"name": "t"}))]
         {
-            let exchange = open(&mut engine, Some(session), 7, &message);
+            let exchange = open_at(&mut engine, now, Some(session), 7, &message);
             assert!(output(&mut engine, exchange)[0]["error"].is_object(), "{n}: {message}");
             assert!(engine.exchange_status(exchange).is_refused);
             engine.exchanges().close(now, exchange);
         }
-        let batch = open(&mut engine, Some(session), 8, &json!([tool_call(5)]));
+        let batch = open_at(&mut engine, now, Some(session), 8, &json!([tool_call(5)]));
         assert_eq!(output(&mut engine, batch).len(), 1);
-        let blank = engine.exchanges().open(NOW, Some(session), ExchangeToken(8), " ".into());
+        let blank = engine.exchanges().open(now, Some(session), ExchangeToken(8), " ".into());
         assert!(output(&mut engine, blank).is_empty());
-        let note = open(&mut engine, Some(session), 8, &json!({"jsonrpc": "2.0", "method": "custom/note"}));
+        let note =
+            open_at(&mut engine, now, Some(session), 8, &json!({"jsonrpc": "2.0", "method": "custom/note"}));
         assert!(output(&mut engine, note).is_empty());
         assert!(events(&mut engine, now).iter().all(|e| matches!(e, Event::Diagnostic { .. })), "{n}");
     }
@@ -365,11 +376,15 @@ fn negotiation_that_is_paused_ends_in_time() {
         engine.open_channel(NOW);
         let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
         engine.exchanges().pause_request(NOW, &request);
-        engine.handle_timeout(NOW + limit - Duration::from_secs(1));
-        assert!(engine.poll_event(NOW).is_none(), "{era:?}");
+        let before = NOW + limit - Duration::from_secs(1);
+        engine.handle_timeout(before);
+        assert!(engine.poll_event(before).is_none(), "{era:?}");
         engine.handle_timeout(NOW + limit);
         assert!(
-            matches!(engine.poll_event(NOW), Some(client::Event::Closed(Fault::HandshakeTimeout { .. }))),
+            matches!(
+                engine.poll_event(NOW + limit),
+                Some(client::Event::Closed(Fault::HandshakeTimeout { .. }))
+            ),
             "{era:?}"
         );
     }
