@@ -52,6 +52,9 @@ pub(crate) trait BoundEngine {
     /// Returns whether an event waits to be polled.
     fn has_events(&self) -> bool;
 
+    /// Returns the check of the driver.
+    fn driver_check(&mut self) -> &mut DriverCheck;
+
     /// Returns whether the buffers of the idle engine have been freed.
     fn is_idle(&self) -> bool;
 }
@@ -73,7 +76,7 @@ pub(crate) struct DriverCheck {
 impl DriverCheck {
     /// Records a call of `handle_timeout` while `next` is the next deadline; `has_output` if there is something to poll.
     ///
-    /// Panics if there was at many deadlines and nothing was polled, or if the time does not advance.
+    /// Panics if there was at many deadlines and nothing was polled.
     #[inline]
     #[track_caller]
     pub(crate) fn handle_timeout(
@@ -83,51 +86,40 @@ impl DriverCheck {
         has_output: bool,
     ) {
         #[cfg(debug_assertions)]
-        match next {
-            Some((at, reason)) if at <= now => {
-                self.unpolled += u32::from(has_output);
-                assert!(
-                    self.unpolled < MAX_UNPOLLED,
-                    "{MAX_UNPOLLED} deadlines have passed, the last one at {at} ({reason}), and nothing was polled \
-                     meanwhile: poll until there is nothing before you wait (`mcp_proto::guide::contract`, rule \"Order\")"
-                );
-                self.in_vain = None;
-            }
-            Some((at, reason)) => {
-                let calls = match self.in_vain {
-                    Some((time, deadline, calls)) if (time, deadline) == (now, at) => calls + 1,
-                    _ => 0,
-                };
-                assert!(
-                    calls < MAX_CALLS_IN_VAIN,
-                    "`handle_timeout` is called again and again at {now} before the deadline {at} ({reason}): read the \
-                     clock after each wait, and round waits up (`mcp_proto::guide::contract`, rule \"Deadlines\")"
-                );
-                self.in_vain = Some((now, at, calls));
-            }
-            None => {}
+        if let Some((at, reason)) = next.filter(|(at, _)| *at <= now) {
+            self.unpolled += u32::from(has_output);
+            assert!(
+                self.unpolled < MAX_UNPOLLED,
+                "{MAX_UNPOLLED} deadlines have passed, the last one at {at} ({reason}), and nothing was polled \
+                 meanwhile: poll until there is nothing before you wait (`mcp_proto::guide::contract`, rule \"Order\")"
+            );
+            self.in_vain = None;
         }
         #[cfg(not(debug_assertions))]
         let _ = (now, next, has_output);
     }
 
-    /// Does the same for a state machine whose deadlines have their effect in the next poll.
+    /// Records a call of `handle_timeout` before the next deadline, on a byte stream.
     ///
-    /// Panics also if the same deadline has passed twice without a poll: the loop spins.
-    #[cfg(feature = "http")]
+    /// Panics if the time does not advance and nothing else happens either.
     #[inline]
     #[track_caller]
-    pub(crate) fn handle_lazy_timeout(&mut self, now: Instant, next: Option<(Instant, TimeoutReason)>) {
+    pub(crate) fn call_in_vain(&mut self, now: Instant, next: Option<(Instant, TimeoutReason)>) {
         #[cfg(debug_assertions)]
-        if let Some((at, reason)) = next.filter(|(at, _)| *at <= now) {
+        if let Some((at, reason)) = next.filter(|(at, _)| *at > now) {
+            let calls = match self.in_vain {
+                Some((time, deadline, calls)) if (time, deadline) == (now, at) => calls + 1,
+                _ => 0,
+            };
             assert!(
-                self.passed != Some(at),
-                "the deadline {at} ({reason}) passes a second time, and nothing was polled or driven: poll after \
-                 `handle_timeout` (`mcp_proto::guide::contract`, rule \"Deadlines\")"
+                calls < MAX_CALLS_IN_VAIN,
+                "`handle_timeout` is called again and again at {now} before the deadline {at} ({reason}): read the \
+                 clock after each wait, and round waits up (`mcp_proto::guide::contract`, rule \"Deadlines\")"
             );
-            self.passed = Some(at);
+            self.in_vain = Some((now, at, calls));
         }
-        self.handle_timeout(now, next, true);
+        #[cfg(not(debug_assertions))]
+        let _ = (now, next);
     }
 
     /// Records that output or events were polled.
@@ -143,7 +135,7 @@ impl DriverCheck {
         }
     }
 
-    /// Records that a message was received or sent.
+    /// Records that something was received, sent or written.
     #[inline]
     pub(crate) fn progressed(&mut self) {
         #[cfg(debug_assertions)]

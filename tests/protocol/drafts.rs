@@ -408,9 +408,11 @@ fn invalid_tools_left_out() {
         ("good", json!({"a": schema_with_header("A")})),
     ];
     for (draft, is_on) in off_and_on(Deviation::InvalidToolsLeftOut) {
-        let (names, warnings, _) = list_in_session(draft.with(Deviation::SentInSessions), &tools);
-        assert_eq!((names.len(), warnings), if is_on { (1, 4) } else { (5, 0) });
-        assert!(names.contains(&"good".to_owned()));
+        for draft in [draft.with(Deviation::SentInSessions), draft.without(Deviation::SentInSessions)] {
+            let (names, warnings, _) = list_in_session(draft, &tools);
+            assert_eq!((names.len(), warnings), if is_on { (1, 4) } else { (5, 0) });
+            assert!(names.contains(&"good".to_owned()));
+        }
     }
 }
 

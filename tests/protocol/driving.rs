@@ -125,23 +125,36 @@ fn input_that_is_never_polled_is_told() {
 }
 
 #[test]
-#[should_panic(expected = "poll after `handle_timeout`")]
+#[should_panic(expected = "poll until there is nothing before you wait")]
 fn deadline_of_a_connection_that_is_not_driven_is_told() {
     let mut connection = Connection::new(NOW, HttpLimits::default());
-    for _ in 0..2 {
+    loop {
         let at = connection.poll_timeout().expect("an idle connection ends when it is driven");
         connection.handle_timeout(at);
     }
 }
 
 #[test]
-#[should_panic(expected = "poll after `handle_timeout`")]
-fn same_deadline_twice_without_a_poll_is_told() {
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn deadline_that_comes_back_without_a_poll_is_told() {
+    let mut connection = server::Connection::new(NOW, HttpLimits::default());
+    loop {
+        let at = connection.poll_timeout().expect("an idle connection ends");
+        connection.handle_timeout(at);
+        assert_eq!(connection.poll_timeout(), Some(at), "its effect appears at the next poll");
+    }
+}
+
+/// What is passed in comes in any order and number, so two events of one wait may each bring the time.
+#[test]
+fn deadline_may_be_passed_again_before_the_poll() {
     let mut connection = server::Connection::new(NOW, HttpLimits::default());
     let at = connection.poll_timeout().expect("an idle connection ends");
-    connection.handle_timeout(at);
-    assert_eq!(connection.poll_timeout(), Some(at), "its effect appears at the next poll");
-    connection.handle_timeout(at);
+    for part in [&b"GET / "[..], b"HTTP/1.1\r\n"] {
+        connection.handle_timeout(at);
+        connection.handle_input(at, part);
+    }
+    while connection.poll_event(at, |_, _| ()).is_some() {}
 }
 
 /// An application may be slow for a while.
@@ -189,4 +202,24 @@ fn calls_without_need_have_no_effect_while_the_clock_advances() {
         assert!(client.poll_event(now).is_none());
     }
     assert!(client.poll_timeout().is_some_and(|at| at == NOW + secs(10)));
+}
+
+/// One instant is long enough for any number of bytes.
+#[test]
+fn input_and_output_in_pieces_take_no_time() {
+    let mut server = pinging_server();
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{{"x":"{}"}}}}}}"#,
+        "x".repeat(20_000)
+    );
+    for byte in line.bytes() {
+        server.handle_timeout(NOW);
+        server.handle_input(NOW, &[byte]);
+        assert!(server.poll_event(NOW).is_none());
+    }
+    let mut web = web_harness(mcp_proto::http::server::Config::new());
+    for _ in 0..20_000 {
+        web.server.handle_timeout(NOW);
+        assert!(web.server.poll_event(NOW).is_none());
+    }
 }

@@ -331,7 +331,7 @@ const char *mcp_version(void);
 // Creates a client on a byte stream. Its first request is ready to be written.
 //
 // `now` is in microseconds of a monotonic clock, here and everywhere: any epoch will do, the same for all functions of
-// a handle. An older `now` counts as the last one.
+// a handle. An older `now` counts as the last one; a debug build of the library ends the handle.
 enum mcp_status mcp_client_new(const struct mcp_config *config, uint64_t now, struct mcp_client **client);
 
 // Frees a client. Null is ignored. `MCP_ERROR_BUSY` if another thread uses it: then it is not freed.
@@ -490,7 +490,7 @@ enum mcp_status mcp_json_quote(struct mcp_slice text,
 // Creates a server on a byte stream.
 //
 // `now` is in microseconds of a monotonic clock, here and everywhere: any epoch will do, the same for all functions of
-// a handle. An older `now` counts as the last one.
+// a handle. An older `now` counts as the last one; a debug build of the library ends the handle.
 enum mcp_status mcp_server_new(const struct mcp_config *config, uint64_t now, struct mcp_server **server);
 
 // Frees a server. Null is ignored. `MCP_ERROR_BUSY` if another thread uses it: then it is not freed.

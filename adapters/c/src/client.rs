@@ -304,7 +304,7 @@ fn answer<K: Copy + Ord, T: Serialize + ?Sized>(
 /// Creates a client on a byte stream. Its first request is ready to be written.
 ///
 /// `now` is in microseconds of a monotonic clock, here and everywhere: any epoch will do, the same for all functions of
-/// a handle. An older `now` counts as the last one.
+/// a handle. An older `now` counts as the last one; a debug build of the library ends the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_client_new(
     config: *const mcp_config,

@@ -191,7 +191,7 @@ fn describe_cancellation(reason: &CancelReason) -> &str {
 /// Creates a server on a byte stream.
 ///
 /// `now` is in microseconds of a monotonic clock, here and everywhere: any epoch will do, the same for all functions of
-/// a handle. An older `now` counts as the last one.
+/// a handle. An older `now` counts as the last one; a debug build of the library ends the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_server_new(
     config: *const mcp_config,

@@ -500,6 +500,7 @@ pub(super) fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text:
     if !c.outbox.push_text(text) {
         return false;
     }
+    endpoint.check.progressed();
     c.role.message_sent(&mut endpoint.shared);
     let message = c.outbox.segments().last().unwrap_or_default();
     record_sent(&mut endpoint.tap, &mut endpoint.observing, endpoint.now, channel, message);
@@ -555,6 +556,7 @@ pub(crate) fn check_timeout<R: Role>(endpoint: &mut Endpoint<R>, now: Instant, h
     endpoint.tick(now);
     let next = next_deadline(endpoint);
     endpoint.check.handle_timeout(endpoint.now, next, has_output);
+    endpoint.check.call_in_vain(endpoint.now, next);
 }
 
 /// Returns whether a deadline may still be valid. That of an outbound call may have moved.

@@ -46,6 +46,7 @@ impl<R: Role> Endpoint<R> {
     /// Records input from the peer of a channel or stream: a message, or a part of one.
     #[inline]
     pub(crate) fn record_input(&mut self, channel: Key) {
+        self.check.progressed();
         if self.keep_alive.is_some() {
             self.record_sign_of_life(channel);
         }

@@ -20,7 +20,7 @@ use crate::calls::observed_requests::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
 use crate::calls::room;
-use crate::driving::BoundEngine;
+use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::limits::Limit;
 use crate::methods::{self, EntryKind};
@@ -568,6 +568,10 @@ impl BoundEngine for Engine {
 
     fn has_events(&self) -> bool {
         !self.common.events.is_empty()
+    }
+
+    fn driver_check(&mut self) -> &mut DriverCheck {
+        &mut self.common.endpoint.check
     }
 
     fn is_idle(&self) -> bool {

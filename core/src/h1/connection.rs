@@ -116,7 +116,7 @@ impl<R: Role> Connection<R> {
     pub fn handle_timeout(&mut self, now: Instant) {
         if cfg!(debug_assertions) {
             self.tick(now);
-            self.check.handle_lazy_timeout(self.now, self.poll_timeout().zip(self.timeout_reason()));
+            self.check.handle_timeout(self.now, self.poll_timeout().zip(self.timeout_reason()), true);
         }
         self.advance_time(now);
     }

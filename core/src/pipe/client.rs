@@ -116,6 +116,7 @@ impl Pipe for Client {
         if let Some(outbox) = self.engine.outbox(self.channel) {
             outbox.consume(n);
         }
+        self.engine.driver_check().progressed();
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {

@@ -159,6 +159,7 @@ impl Pipe for Server {
         if let Some(outbox) = self.engine.outbox(self.channel) {
             outbox.consume(n);
         }
+        self.engine.driver_check().progressed();
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {

@@ -120,7 +120,8 @@ impl RpcError {
     /// Returns the released code of an error of a draft, which its shape shows, and the own code of any other error (DEC-001).
     ///
     /// An unsupported revision has a shape of its own: its data names revisions, whatever the code.
-    pub(crate) fn released_code(&self) -> i64 {
+    #[must_use]
+    pub fn released_code(&self) -> i64 {
         let required = || self.data.as_ref()?.member("requiredCapabilities");
         let message = draft_code::HEADER_MISMATCH_MESSAGE.as_bytes();
         let start = || self.message.as_bytes().get(..message.len());

@@ -29,7 +29,7 @@ use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::calls::room;
 use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
-use crate::driving::BoundEngine;
+use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::extensions::Extensions;
 use crate::json::Serializer;
@@ -662,6 +662,10 @@ impl BoundEngine for Engine {
 
     fn has_events(&self) -> bool {
         !self.events.is_empty()
+    }
+
+    fn driver_check(&mut self) -> &mut DriverCheck {
+        &mut self.endpoint.check
     }
 
     fn is_idle(&self) -> bool {

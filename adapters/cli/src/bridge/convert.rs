@@ -196,7 +196,11 @@ pub(super) fn failed_call_error(error: &CallError) -> RpcError {
     match error {
         // These errors concern the connection between the bridge and the server, not the client.
         CallError::Rpc(error)
-            if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION) =>
+            if error.as_unsupported_version().is_some()
+                || matches!(
+                    error.released_code(),
+                    code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION
+                ) =>
         {
             RpcError::internal(format!("the server refused the bridge: {error}"))
         }

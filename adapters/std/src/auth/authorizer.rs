@@ -14,7 +14,7 @@ use mcp_proto::auth::{
     Step, TokenRecord, Trigger,
 };
 use mcp_proto::http::client::Url;
-use mcp_proto::{AuthChallenge, Entropy, Instant};
+use mcp_proto::{AuthChallenge, Entropy};
 
 use super::browser::Browser;
 use super::cancellation::Cancellation;
@@ -348,8 +348,10 @@ impl FlowRun<'_> {
             Ok(RedirectEnd::Accepted) => {}
             Ok(RedirectEnd::Cancelled) => self.fail("cancelled"),
             Ok(RedirectEnd::TimedOut) => {
-                let due: Option<Instant> = self.flow.poll_timeout();
-                self.flow.handle_timeout(self.clock.now().max(due.unwrap_or(Instant::ZERO)));
+                if let Some(due) = self.flow.poll_timeout() {
+                    self.clock.advance_to(due);
+                }
+                self.flow.handle_timeout(self.clock.now());
             }
             Err(error) => self.fail(&error.to_string()),
         }

@@ -16,12 +16,14 @@ pub(super) struct FlowClock {
     anchor: Anchor,
     /// The most seconds by which Unix time was ahead: time does not go back when the system clock is set back.
     ahead: Cell<u64>,
+    /// No earlier time is returned.
+    earliest: Cell<Instant>,
 }
 
 impl FlowClock {
     pub(super) fn start() -> Self {
         let clock = Clock::start();
-        Self { clock, anchor: clock.anchor(), ahead: Cell::new(0) }
+        Self { clock, anchor: clock.anchor(), ahead: Cell::new(0), earliest: Cell::new(Instant::ZERO) }
     }
 
     /// Returns the relation to Unix time.
@@ -35,7 +37,12 @@ impl FlowClock {
         if ahead > MAX_DRIFT {
             self.ahead.set(ahead.max(self.ahead.get()));
         }
-        now + Duration::from_secs(self.ahead.get())
+        (now + Duration::from_secs(self.ahead.get())).max(self.earliest.get())
+    }
+
+    /// Continues at `deadline`, if it has not passed: another clock says that it has.
+    pub(super) fn advance_to(&self, deadline: Instant) {
+        self.earliest.set(deadline.max(self.earliest.get()));
     }
 
     /// Returns the time from now until `deadline`, or zero if it has passed.
@@ -69,5 +76,16 @@ mod tests {
         let ahead = clock.now();
         clock.anchor = Anchor::new(Instant::ZERO, unix);
         assert!(clock.now() >= ahead, "the system clock was set forward and back");
+    }
+
+    /// A receiver of redirects has a clock of its own.
+    #[test]
+    fn time_that_was_skipped_does_not_come_back() {
+        let clock = FlowClock::start();
+        let due = clock.now() + Duration::from_secs(60);
+        clock.advance_to(due);
+        assert_eq!((clock.now(), clock.until(due)), (due, Duration::ZERO));
+        clock.advance_to(Instant::ZERO);
+        assert!(clock.now() >= due);
     }
 }

@@ -13,7 +13,7 @@ use super::tools::ToolHeaders;
 use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
 use crate::diagnostic::Diagnostic;
-use crate::driving::{self, BoundEngine as _, DriverCheck};
+use crate::driving::{self, BoundEngine as _};
 use crate::error::HttpError;
 use crate::head;
 use crate::outbox::Outbox;
@@ -53,7 +53,6 @@ pub struct Client {
     pub(super) config: Arc<Config>,
     pub(super) exchanges: ExchangeTable,
     pub(super) now: Instant,
-    check: DriverCheck,
     pub(super) session: HttpClientSession,
     pub(super) tools: ToolHeaders,
     pub(super) credentials: Credentials,
@@ -80,7 +79,6 @@ impl Client {
             channel,
             exchanges: ExchangeTable::default(),
             now,
-            check: DriverCheck::default(),
             session: HttpClientSession::default(),
             tools,
             credentials: Credentials::new(&config, now),
@@ -103,7 +101,7 @@ impl Client {
     /// Returns the next request to send, or the next exchange to abort.
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
-        self.check.polled();
+        self.engine.driver_check().polled();
         self.finish_closing();
         self.abort_expired();
         loop {
@@ -198,7 +196,7 @@ impl Client {
     /// Returns the next event; decodes one message at a time.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
-        self.check.polled();
+        self.engine.driver_check().polled();
         loop {
             self.finish_closing();
             self.end_subscriptions_without_stream();
@@ -238,7 +236,8 @@ impl Client {
         if cfg!(debug_assertions) {
             let next = next_deadline(self);
             let has_output = self.engine.has_events() || self.exchanges.has_action();
-            self.check.handle_timeout(self.now, next, has_output);
+            let now = self.now;
+            self.engine.driver_check().handle_timeout(now, next, has_output);
         }
         self.engine.process_timeouts(self.now);
         self.finish_closing();

@@ -23,11 +23,14 @@ impl Client {
         let is_modern = self.is_modern();
         let draft = self.engine.config().settings.draft;
         let mirrors = is_modern || self.session.mirrors_fields(&self.config, draft, self.engine.peer());
+        let drops_invalid =
+            is_modern || (draft.contains(Deviation::InvalidToolsLeftOut) && !self.session.is_http_sse());
         // The engine refuses invalid messages.
-        if !mirrors || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err() {
+        if !(mirrors || drops_invalid)
+            || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err()
+        {
             return message;
         }
-        let drops_invalid = is_modern || draft.contains(Deviation::InvalidToolsLeftOut);
         let (message, invalid) = self.tools.learn(message, drops_invalid, self.config.max_tools);
         for (name, reason) in invalid {
             self.engine.report_diagnostic(Diagnostic::InvalidTool { name, reason });

@@ -255,7 +255,7 @@ impl Connection {
     /// Advances the time to `now`; the effects appear at the next [`drive`](Self::drive).
     pub fn handle_timeout(&mut self, now: Instant) {
         if cfg!(debug_assertions) {
-            self.check.handle_lazy_timeout(now, self.poll_timeout().zip(self.timeout_reason()));
+            self.check.handle_timeout(now, self.poll_timeout().zip(self.timeout_reason()), true);
         }
         self.h1.advance_time(now);
         if self.h1.is_trimmed() {

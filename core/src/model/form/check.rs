@@ -250,7 +250,7 @@ impl NumberSchema {
 }
 
 /// Absolute value from which every float is an integer, but not every integer is a float.
-const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+pub(super) const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// Compares a number with a bound, without rounding.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "only where both are exact")]

@@ -5,8 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::PrimitiveSchemaDefinition;
-use crate::model::ValidationError;
+use super::check::MAX_EXACT_INTEGER;
 use crate::model::elicitation::{ElicitSchema, ElicitValue};
+use crate::model::{NumberKind, ValidationError};
 
 impl ElicitSchema {
     /// Reads the text that a user typed into the field `name`; see [`PrimitiveSchemaDefinition::parse_text`].
@@ -34,7 +35,7 @@ impl PrimitiveSchemaDefinition {
     /// Reads a line that a user typed as a value of this field, and [checks](Self::check) it.
     ///
     /// - Text is taken as it is; `""` in quotes is the empty text, which nobody could type otherwise.
-    /// - Numbers are decimal; white space around them is ignored.
+    /// - Numbers are decimal; white space around them is ignored. Whole numbers have at most 63 bits.
     /// - Booleans are `y`, `yes`, `true`, `n`, `no` or `false`, in any case.
     /// - A choice is its value, its title in any ASCII case, or its number from 1 on, in this order. Several choices are separated
     ///   by commas, so a value with a comma is chosen by its number.
@@ -54,8 +55,12 @@ impl PrimitiveSchemaDefinition {
         match self {
             Self::String(_) if text == "\"\"" => Ok(ElicitValue::Text(String::new())),
             Self::String(_) => Ok(ElicitValue::Text(text.to_owned())),
-            Self::Number(_) => match (word.parse::<i64>(), word.parse::<f64>()) {
+            Self::Number(field) => match (word.parse::<i64>(), word.parse::<f64>()) {
                 (Ok(integer), _) => Ok(ElicitValue::Integer(integer)),
+                // Rounded, it would be another number than the typed one.
+                (_, Ok(number)) if field.kind == NumberKind::Integer && number.abs() >= MAX_EXACT_INTEGER => {
+                    Err(ValidationError::new("must be a whole number"))
+                }
                 (_, Ok(number)) => Ok(ElicitValue::Number(number)),
                 _ => Err(ValidationError::new("must be a number")),
             },
@@ -109,12 +114,13 @@ mod tests {
         let free: Field = StringSchema::new().into();
         let email: Field = StringSchema::new().format(StringFormat::Email).into();
         let whole: Field = NumberSchema::integer().minimum(1).maximum(9).into();
+        let large: Field = NumberSchema::integer().into();
         let number: Field = NumberSchema::number().into();
         let flag: Field = BooleanSchema::new().into();
         let one: Field = EnumSchema::one_of_titled([("n", "North"), ("s", "South")]).into();
         let any: Field = EnumSchema::any_of(["power", "water", "2"]).max_items(2u32).into();
         let other: Field = serde_json::from_str(r#"{"type":"blob"}"#).expect("kept as it is");
-        let cases: [(&Field, &str, Result<ElicitValue, &str>); 28] = [
+        let cases: [(&Field, &str, Result<ElicitValue, &str>); 31] = [
             (&text, "Alice", Ok("Alice".into())),
             (&text, "A", Err("must have 2 characters or more")),
             (&text, "\"\"", Err("must have 2 characters or more")),
@@ -127,6 +133,9 @@ mod tests {
             (&whole, "0", Err("must be 1 or more")),
             (&whole, "1.5", Err("must be a whole number")),
             (&whole, "x", Err("must be a number")),
+            (&large, "9223372036854775807", Ok(ElicitValue::Integer(i64::MAX))),
+            (&large, "9223372036854775809", Err("must be a whole number")),
+            (&large, "9007199254740993.0", Err("must be a whole number")),
             (&number, "1.5", Ok(ElicitValue::Number(1.5))),
             (&number, "NaN", Err("must be a number")),
             (&number, "", Err("must be a number")),

@@ -166,7 +166,7 @@ impl HttpTransport {
         self.now = self.clock.now();
         #[cfg(feature = "auth")]
         if let Some(authorization) = &mut self.authorization {
-            authorization.follow_clock(&mut self.client, &self.clock);
+            authorization.follow_clock(&mut self.client, self.now, &self.clock);
         }
         self.now
     }
@@ -176,7 +176,7 @@ impl HttpTransport {
         #[cfg(feature = "auth")]
         if let Some(authorization) = &mut self.authorization {
             let selector = &mut self.selector;
-            return authorization.advance(&mut self.client, &self.clock, || selector.waker());
+            return authorization.advance(&mut self.client, self.now, &self.clock, || selector.waker());
         }
         false
     }

@@ -8,7 +8,7 @@ use std::thread;
 
 use mcp_proto::auth::{AccessToken, Error, Registration, Step, Trigger};
 use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};
-use mcp_proto::{Anchor, DeprecatedFeature, Diagnostic};
+use mcp_proto::{Anchor, DeprecatedFeature, Diagnostic, Instant};
 
 use crate::Clock;
 use crate::auth::{Authorizer, Cancellation};
@@ -92,20 +92,21 @@ impl Authorization {
         self.running.is_some()
     }
 
-    /// Answers challenges and signs proofs. Returns whether the client has something new to send.
+    /// Answers challenges and signs proofs at `now`. Returns whether the client has something new to send.
     pub(super) fn advance(
         &mut self,
         client: &mut Client,
+        now: Instant,
         clock: &Clock,
         waker: impl FnMut() -> io::Result<Waker>,
     ) -> bool {
         // First, so that the outcome of a flow answers the challenge that is open now.
-        let mut has_output = self.start_flow(client, clock, waker);
-        has_output |= self.finish_flow(client, clock);
+        let mut has_output = self.start_flow(client, now, clock, waker);
+        has_output |= self.finish_flow(client, now, clock);
         while let Some(proof) = client.authorization().poll_proof() {
             match self.authorizer.sign(&proof.sign) {
-                Ok(signature) => client.authorization().handle_proof(clock.now(), proof.exchange, &signature),
-                Err(why) => client.authorization().fail_proof(clock.now(), proof.exchange, &why),
+                Ok(signature) => client.authorization().handle_proof(now, proof.exchange, &signature),
+                Err(why) => client.authorization().fail_proof(now, proof.exchange, &why),
             }
             has_output = true;
         }
@@ -114,9 +115,9 @@ impl Authorization {
 
     /// Makes the credential anew if Unix time has jumped: the machine slept, which the monotonic clock does not see, or
     /// its clock was set. Otherwise an expired token would be sent, with a proof of yesterday.
-    pub(super) fn follow_clock(&mut self, client: &mut Client, clock: &Clock) {
+    pub(super) fn follow_clock(&mut self, client: &mut Client, now: Instant, clock: &Clock) {
         let Some(token) = &self.token else { return };
-        let (now, anchor) = (clock.now(), clock.anchor());
+        let anchor = clock.anchor();
         if anchor.unix_secs(now).abs_diff(self.anchor.unix_secs(now)) <= MAX_DRIFT {
             return;
         }
@@ -133,6 +134,7 @@ impl Authorization {
     fn start_flow(
         &mut self,
         client: &mut Client,
+        now: Instant,
         clock: &Clock,
         mut waker: impl FnMut() -> io::Result<Waker>,
     ) -> bool {
@@ -148,6 +150,7 @@ impl Authorization {
             let server = self.server.origin().to_string();
             self.answer(
                 client,
+                now,
                 clock,
                 exchange,
                 Err(Error::local(Step::Challenge, server, error.to_string())),
@@ -189,7 +192,7 @@ impl Authorization {
     }
 
     /// Takes the outcome of the flow, if it has ended. Returns whether it has.
-    fn finish_flow(&mut self, client: &mut Client, clock: &Clock) -> bool {
+    fn finish_flow(&mut self, client: &mut Client, now: Instant, clock: &Clock) -> bool {
         let Some(running) = &self.running else { return false };
         let (exchange, is_renewal) = (running.exchange, running.is_renewal);
         let outcome = match running.outcome.try_recv() {
@@ -203,14 +206,20 @@ impl Authorization {
         self.running = None;
         match outcome {
             // The server decides whether the old credential is still good; if not, the next flow tells why.
-            Err(_) if is_renewal => self.answer(client, clock, exchange, Ok(None)),
-            outcome => self.answer(client, clock, exchange, outcome),
+            Err(_) if is_renewal => self.answer(client, now, clock, exchange, Ok(None)),
+            outcome => self.answer(client, now, clock, exchange, outcome),
         }
         true
     }
 
-    fn answer(&mut self, client: &mut Client, clock: &Clock, exchange: ExchangeId, outcome: Outcome) {
-        let now = clock.now();
+    fn answer(
+        &mut self,
+        client: &mut Client,
+        now: Instant,
+        clock: &Clock,
+        exchange: ExchangeId,
+        outcome: Outcome,
+    ) {
         let mut authorization = client.authorization();
         // The challenge may have been withdrawn in the meantime: the exchange that asked was cancelled.
         let _ = match outcome.and_then(|token| token.map(|token| self.credential(token, clock)).transpose()) {
@@ -295,7 +304,7 @@ mod tests {
         token.renew_at = token.renew_at.map(|at| at - slept);
         authorization.token = Some(token);
         authorization.anchor = Anchor::new(clock.now(), clock.anchor().unix_secs(clock.now()) - slept);
-        authorization.follow_clock(&mut client, &clock);
+        authorization.follow_clock(&mut client, clock.now(), &clock);
         let _ = ConnectionPool::new(PoolLimits::default()).poll_event(clock.now(), &mut client);
         client.authorization().poll_challenge().map(|challenge| challenge.cause)
     }
