@@ -7,7 +7,8 @@
 //! A deviation is one row of the table, and is asked for at one place of the code. A client recognizes the error codes of
 //! drafts without this setting, by the shape of the errors (DEC-001).
 //!
-//! ```
+#![cfg_attr(feature = "draft", doc = "```")]
+#![cfg_attr(not(feature = "draft"), doc = "```ignore")]
 //! use mcp_proto::draft::{Deviation, Draft, DraftDocument};
 //! use mcp_proto::server::Config;
 //!
