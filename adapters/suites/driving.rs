@@ -1,6 +1,6 @@
-//! Suite: what an adapter of somebody else has to pass, too ([`mcp_std::testing::adapter`]).
+//! Suite: the checks for adapters of other packages ([`mcp_std::testing::adapter`]).
 //!
-//! `crate::line_streams::serve_with` and `crate::line_streams::talk_over` are a server and a client of the adapter under test.
+//! `crate::line_streams::serve` and `crate::line_streams::talk_over` are a server and a client of the adapter under test.
 
 use std::net::TcpStream;
 
@@ -8,13 +8,13 @@ use mcp_proto::{client, server};
 use mcp_std::io::Socket;
 use mcp_std::testing::adapter::{Adapter, Outcome};
 
-use crate::line_streams::{serve_with, talk_over};
+use crate::line_streams::{serve, talk_over};
 
 struct AdapterUnderTest;
 
 impl Adapter for AdapterUnderTest {
     fn serve(config: server::Config, stream: TcpStream) -> Outcome<()> {
-        Ok(serve_with(config, Box::new(Socket::tcp(stream)?), |_| {})?)
+        Ok(serve(config, Box::new(Socket::tcp(stream)?), |_| {})?)
     }
 
     fn talk(

@@ -18,7 +18,9 @@ use mcp_std::io::{Duplex, Interest, SerialConfig, SerialPort, StreamAddress};
 use rustix::pty::OpenptFlags;
 
 use crate::line_streams::{serve, talk};
-use crate::support::{DEADLINE, ERAS, INITIALIZE, call_line, client_config, version_set, with_timeout};
+use crate::support::{
+    DEADLINE, ERAS, INITIALIZE, call_line, client_config, server_config, version_set, with_timeout,
+};
 
 /// A server at an address, shut down at the end of its test.
 struct Running {
@@ -36,7 +38,9 @@ impl Running {
         let server = configure(StreamServer::bind(address).expect("a free address"));
         let (address, handle) = (server.address().unwrap(), server.handle());
         let thread = thread::spawn(move || {
-            server.run(|socket, connection| serve(Box::new(socket), |handle| connection.shut_down(handle)))
+            server.run(|socket, connection| {
+                serve(server_config(), Box::new(socket), |handle| connection.shut_down(handle))
+            })
         });
         Self { address, handle, thread }
     }
@@ -382,7 +386,9 @@ fn serial_line_carries_both_eras_past_noise_and_lost_bytes() {
             let line = SerialLine::new();
             let port = SerialPort::open(&line.far).expect("a terminal");
             let (sender, handle) = std::sync::mpsc::channel();
-            let server = thread::spawn(move || serve(Box::new(port), |handle| sender.send(handle).unwrap()));
+            let server = thread::spawn(move || {
+                serve(server_config(), Box::new(port), |handle| sender.send(handle).unwrap())
+            });
             let handle = handle.recv().unwrap();
             let mut limits = Limits::default();
             limits.call_timeout = Duration::from_secs(1);

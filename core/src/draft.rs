@@ -197,7 +197,7 @@ impl Draft {
     }
 }
 
-/// What a deviation is asked for in more than one place, or by more than its name.
+/// Questions of several callers.
 #[cfg(feature = "draft")]
 impl Draft {
     /// Returns whether a header mismatch keeps its code in a session.

@@ -12,8 +12,8 @@ use crate::timeout_reason::TimeoutReason;
 #[cfg(debug_assertions)]
 const MAX_UNPOLLED: u32 = 32;
 
-/// Number of calls of `handle_timeout` at one instant, before the same deadline and without anything else, that prove that
-/// the clock of the driver stands still. A loop that visits many machines calls some in vain, at each tick of a coarse clock.
+/// Number of calls of `handle_timeout` at one instant and before the same deadline, without input or output, after which the
+/// clock of the driver counts as standing still. A loop over many connections makes a few such calls per tick of a coarse clock.
 #[cfg(debug_assertions)]
 const MAX_CALLS_IN_VAIN: u32 = 10_000;
 
@@ -59,7 +59,7 @@ pub(crate) trait BoundEngine {
     fn is_idle(&self) -> bool;
 }
 
-/// What a debug build remembers of a driver; nothing in a release build.
+/// Record of the calls of a driver. It is empty in a release build.
 #[derive(Debug, Default)]
 pub(crate) struct DriverCheck {
     /// Number of deadlines that have passed since the last poll, each with something to poll.

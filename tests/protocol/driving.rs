@@ -145,7 +145,7 @@ fn deadline_that_comes_back_without_a_poll_is_told() {
     }
 }
 
-/// What is passed in comes in any order and number, so two events of one wait may each bring the time.
+/// Inputs come in any order and number, so two events of one wait may each call `handle_timeout`.
 #[test]
 fn deadline_may_be_passed_again_before_the_poll() {
     let mut connection = server::Connection::new(NOW, HttpLimits::default());

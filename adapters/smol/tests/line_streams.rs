@@ -1,17 +1,13 @@
 //! Servers and clients of `mcp-smol` at TCP and Unix addresses and on serial lines.
 
 use crate::support::adapter::block_on_reactor;
-use crate::support::{Tools, server_config, text};
+use crate::support::{Tools, text};
 use mcp_proto::{Era, client, server};
 use mcp_smol::{ByteStream, Client, Error, Handle, Server};
 use mcp_std::io::{Duplex, StreamAddress};
 use serde_json::json;
 
-pub(crate) fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
-    serve_with(server_config(), stream, register)
-}
-
-pub(crate) fn serve_with(
+pub(crate) fn serve(
     config: server::Config,
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),

@@ -1,16 +1,12 @@
 //! Servers and clients of `mcp-threads` at TCP and Unix addresses and on serial lines.
 
-use crate::support::{Tools, server_config, text};
+use crate::support::{Tools, text};
 use mcp_proto::{Era, client, server};
 use mcp_std::io::{Duplex, StreamAddress};
 use mcp_threads::{Client, Error, Handle, Server};
 use serde_json::json;
 
-pub(crate) fn serve(stream: Box<dyn Duplex + Send>, register: impl FnOnce(Handle)) -> Result<(), Error> {
-    serve_with(server_config(), stream, register)
-}
-
-pub(crate) fn serve_with(
+pub(crate) fn serve(
     config: server::Config,
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),

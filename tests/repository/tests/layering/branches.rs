@@ -38,7 +38,7 @@ const ROWS: &[(&str, usize, &str)] = &[
 /// Names of the protocol that code can branch on.
 const NAMES: [&str; 5] = ["Era::", "KnownEra::", "Version::", "VersionSet::", ".era()"];
 
-/// What code can compare with a constant. The status of a process is another one.
+/// Words that are compared with a constant. The exit status of a process is none of them.
 const COMPARED: [&str; 3] = ["method", "code", "status"];
 
 /// Returns whether the line names an era or a revision, or compares what only the core should.
