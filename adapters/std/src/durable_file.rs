@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) mod faults;
 mod lock;
 
-pub(crate) use lock::try_lock;
+pub(crate) use lock::FileLock;
 
 /// An operation on a file that failed.
 #[derive(Debug)]

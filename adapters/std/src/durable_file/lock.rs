@@ -4,13 +4,30 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Locks a file, which is created if it is missing; `None` if another one has the lock.
-///
-/// The file stays when the lock ends: whoever removed it could remove the lock of another one.
-pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    platform::try_lock(options, path)
+/// A locked file. Dropping it ends the lock.
+pub(crate) struct FileLock {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "closing the file ends the lock"))]
+    file: File,
+}
+
+impl FileLock {
+    /// Locks a file, which is created if it is missing; `None` if another one has the lock.
+    ///
+    /// The file stays when the lock ends: whoever removed it could remove the lock of another one.
+    pub(crate) fn try_new(path: &Path) -> io::Result<Option<Self>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        Ok(platform::try_lock(options, path)?.map(|file| Self { file }))
+    }
+}
+
+/// A child that another thread has just forked shares the open file until its `exec`, so closing it does not suffice.
+#[cfg(unix)]
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // An unlock can only fail for a descriptor that is not open.
+        let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
 #[cfg(unix)]
@@ -56,5 +73,23 @@ mod platform {
 
     pub(super) fn try_lock(_: OpenOptions, _: &Path) -> io::Result<Option<File>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this platform has no locks between processes"))
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_ends_although_a_child_shares_the_open_file() {
+        let path = std::env::temp_dir().join(format!("mcp-lock-{}", std::process::id()));
+        let lock = FileLock::try_new(&path).unwrap().unwrap();
+        // As between `fork` and `exec`.
+        let shared = lock.file.try_clone().unwrap();
+        assert!(FileLock::try_new(&path).unwrap().is_none());
+        drop(lock);
+        assert!(FileLock::try_new(&path).unwrap().is_some());
+        drop(shared);
+        std::fs::remove_file(&path).unwrap();
     }
 }

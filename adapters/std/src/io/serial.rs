@@ -90,6 +90,8 @@ impl Drop for SerialPort {
         let _ = rustix::termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
         // The mark is that of the device, and outlives this descriptor while another program has the device open.
         let _ = rustix::termios::ioctl_tiocnxcl(&self.device);
+        // A child that another thread has just forked shares the open device, and its lock, until its `exec`.
+        let _ = rustix::fs::flock(&self.device, FlockOperation::Unlock);
     }
 }
 

@@ -12,7 +12,7 @@ use super::record_file::{
 };
 use super::{LoadedTasks, StoredTask, TaskStore, TaskStoreError};
 use crate::durable_file::{
-    FileError, beside, create_folder, flush_folder_of, remove, replace_content, try_lock,
+    FileError, FileLock, beside, create_folder, flush_folder_of, remove, replace_content,
 };
 
 /// A [`TaskStore`] in a folder, with one file for each task.
@@ -32,7 +32,7 @@ pub struct FileTaskStore {
     /// Held from the look at a stored version to the end of its change.
     change: Mutex<()>,
     /// The lock of the folder.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl FileTaskStore {
@@ -46,7 +46,7 @@ impl FileTaskStore {
         let folder = folder.into();
         create_folder(&folder)?;
         let lock_path = folder.join(LOCK);
-        match try_lock(&lock_path) {
+        match FileLock::try_new(&lock_path) {
             Ok(Some(lock)) => Ok(Self { folder, change: Mutex::new(()), _lock: lock }),
             Ok(None) => Err(TaskStoreError::InUse { path: folder }),
             Err(error) => Err(FileError::new(&lock_path, "lock", error).into()),

@@ -16,7 +16,7 @@ use ring::digest;
 
 use super::document::Document;
 use super::{Budget, Cancellation, MAX_STORE, StoreError, StoreLock, TokenStore, retry};
-use crate::durable_file::{beside, create_folder, replace_content, try_lock};
+use crate::durable_file::{FileLock, beside, create_folder, replace_content};
 
 /// A [`TokenStore`] in one file, for all processes of a user.
 ///
@@ -192,8 +192,8 @@ fn lock_file(
     lock_path: &Path,
     wait: Duration,
     cancellation: &Cancellation,
-) -> Result<File, StoreError> {
-    let attempt = || try_lock(lock_path).map_err(|error| StoreError::io(lock_path, "lock", error));
+) -> Result<FileLock, StoreError> {
+    let attempt = || FileLock::try_new(lock_path).map_err(|error| StoreError::io(lock_path, "lock", error));
     let locked = || StoreError::Locked { path: Some(path.into()), wait };
     retry(&Budget::new(wait, cancellation), attempt)?.ok_or_else(locked)
 }
