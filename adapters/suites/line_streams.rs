@@ -202,7 +202,7 @@ fn silent_client_is_closed_in_time() {
     with_timeout(|| {
         for address in [tcp(), unix("silent")] {
             let server = Running::with(&address, |server| {
-                server.max_connections(2).first_line_timeout(Duration::from_secs(1))
+                server.max_connections(2).first_line_timeout(Duration::from_millis(400))
             });
             let mut first = open_raw(&server.address);
             let begun = Instant::now();
@@ -210,7 +210,7 @@ fn silent_client_is_closed_in_time() {
             // A part of a line is no line.
             silent.write(b"{\"jsonrpc\":").unwrap();
             assert_eq!(read_some(&mut *silent), "", "the end of the stream");
-            assert!(begun.elapsed() >= Duration::from_secs(1));
+            assert!(begun.elapsed() >= Duration::from_millis(400));
             server.await_connections(1);
             assert_served(&server);
             // A client that has sent a line stays.
@@ -254,18 +254,19 @@ fn silent_clients_make_room_for_an_honest_one() {
 fn longest_idle_session_makes_room_when_all_places_are_taken() {
     with_timeout(|| {
         let address = unix("idle");
-        let server =
-            Running::with(&address, |server| server.max_connections(2).max_idle_time(Duration::from_secs(1)));
+        let server = Running::with(&address, |server| {
+            server.max_connections(2).max_idle_time(Duration::from_millis(500))
+        });
         let (mut idle, mut used) = (open_raw(&server.address), open_raw(&server.address));
         server.await_connections(2);
-        thread::sleep(Duration::from_millis(1_100));
+        thread::sleep(Duration::from_millis(600));
         used.write(call_line(1, "echo").as_bytes()).unwrap();
         assert!(read_some(&mut *used).contains("\"id\":1"));
         assert_served(&server);
         assert_eq!(read_some(&mut *idle), "", "the end of the stream");
         server.await_connections(1);
         // With room, an idle session stays.
-        thread::sleep(Duration::from_millis(1_100));
+        thread::sleep(Duration::from_millis(600));
         assert_served(&server);
         used.write(call_line(2, "echo").as_bytes()).unwrap();
         assert!(read_some(&mut *used).contains("\"id\":2"));

@@ -1,7 +1,7 @@
 //! Servers and clients of `mcp-blocking` over HTTP.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 
@@ -100,8 +100,9 @@ fn closed_idle_connection_is_not_reused() {
                 let (_, body) = read_request(&mut stream);
                 calls += usize::from(body["method"] == "tools/call");
                 write_response(&mut stream, &body);
-                // The server closes without notice, as after its idle timeout.
-                drop(stream);
+                // The server closes without notice, as after its idle timeout. A child that another test has just forked shares the
+                // open socket for a moment, so dropping it does not suffice.
+                stream.shutdown(Shutdown::Both).unwrap();
                 closed.send(()).unwrap();
             }
             calls

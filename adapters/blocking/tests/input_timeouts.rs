@@ -26,8 +26,8 @@ impl ClientHandler for SlowElicitation {
 // covers: TIME-008
 #[test]
 fn time_of_user_does_not_count_towards_call_timeout() {
-    for era in ERAS {
-        with_timeout(move || {
+    let both = ERAS.map(|era| {
+        thread::spawn(move || {
             let (near, far) = mcp_std::io::memory_pair(1 << 12);
             let server = thread::spawn(move || {
                 let mut router = Router::new("harbour", "1.0");
@@ -53,6 +53,7 @@ fn time_of_user_does_not_count_towards_call_timeout() {
             assert_eq!(booked.content[0].as_text(), Some("booked"), "{era:?}");
             client.close().unwrap();
             server.join().unwrap().unwrap();
-        });
-    }
+        })
+    });
+    with_timeout(|| both.into_iter().for_each(|one| one.join().unwrap()));
 }

@@ -190,7 +190,7 @@ fn slow_handler_does_not_time_out_readers() {
         limits.body_idle_timeout = Duration::from_secs(1);
         server.connection_limits(limits)
     };
-    with_http_server(Http::new(), SlowHandler(Duration::from_millis(2_500)), with_short_timeout, |address| {
+    with_http_server(Http::new(), SlowHandler(Duration::from_millis(1_600)), with_short_timeout, |address| {
         let mut reader = connect(address);
         reader.write_all(&post_request("big", "{}")).unwrap();
         // The response has begun, and does not fit into the buffers of the socket.
@@ -279,8 +279,8 @@ fn idle_server_sleeps() {
         closed.shutdown(Shutdown::Write).unwrap();
         let mut last = connect(address);
         last.write_all(CLOSING_REQUEST).unwrap();
-        count_wakeups(&mut server, Duration::from_secs(2));
-        let count = count_wakeups(&mut server, Duration::from_secs(2));
+        count_wakeups(&mut server, Duration::from_secs(1));
+        let count = count_wakeups(&mut server, Duration::from_secs(1));
         assert!(count <= 3, "woke up {count} times with an idle session and connections");
         drop((first, partial, closed, last));
     });

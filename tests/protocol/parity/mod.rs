@@ -2,6 +2,8 @@
 //!
 //! Both applications must record the same lines, up to the rows of one table ([`differences`]).
 
+use std::sync::OnceLock;
+
 use mcp_proto::client::TaskPolling;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::CustomMethod;
@@ -103,9 +105,12 @@ fn allowed_differences(version: Version) -> Vec<AllowedDifference> {
 }
 
 /// Returns the lines of the reference, one entry for each scenario.
-fn reference() -> Vec<Vec<RecordLine>> {
-    let only = VersionSet::only(REFERENCE);
-    all().iter().map(|scenario| record_scenario(scenario, only, only, Chunker::Whole)).collect()
+fn reference() -> &'static [Vec<RecordLine>] {
+    static LINES: OnceLock<Vec<Vec<RecordLine>>> = OnceLock::new();
+    LINES.get_or_init(|| {
+        let only = VersionSet::only(REFERENCE);
+        all().iter().map(|scenario| record_scenario(scenario, only, only, Chunker::Whole)).collect()
+    })
 }
 
 /// Runs a scenario with a compatible pair and returns the recorded lines.
@@ -129,7 +134,7 @@ fn assert_parity(client_versions: VersionSet, server_versions: VersionSet, versi
     let rows = allowed_differences(version);
     for (scenario, reference) in all().iter().zip(reference()) {
         let actual = record_scenario(scenario, client_versions, server_versions, cut);
-        if let Err(reason) = compare(scenario.name, &reference, &actual, &rows) {
+        if let Err(reason) = compare(scenario.name, reference, &actual, &rows) {
             panic!("{client_versions} with {server_versions}, cut {cut:?}: {reason}");
         }
     }
